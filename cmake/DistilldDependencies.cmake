@@ -1,0 +1,47 @@
+# Third-party packages. Header-only Boost is compiled once, in the library distilld_boost.
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(Boost 1.83 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(SQLite3 REQUIRED)
+
+# prometheus-cpp's own config asks for civetweb and curl; only its core is used (our Beast server serves /metrics).
+find_library(PROMETHEUS_CPP_CORE prometheus-cpp-core REQUIRED)
+find_path(PROMETHEUS_CPP_INCLUDE prometheus/registry.h REQUIRED)
+add_library(distilld_prometheus INTERFACE)
+target_link_libraries(distilld_prometheus INTERFACE ${PROMETHEUS_CPP_CORE})
+target_include_directories(distilld_prometheus SYSTEM INTERFACE ${PROMETHEUS_CPP_INCLUDE})
+
+add_library(distilld_boost STATIC ${CMAKE_SOURCE_DIR}/cmake/boost_asio_src.cpp
+    ${CMAKE_SOURCE_DIR}/cmake/boost_beast_src.cpp ${CMAKE_SOURCE_DIR}/cmake/boost_json_url_src.cpp)
+target_compile_definitions(distilld_boost PUBLIC
+    BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED
+    BOOST_JSON_STANDALONE_BUILD=0 BOOST_ALL_NO_LIB BOOST_JSON_NO_LIB BOOST_URL_NO_LIB)
+target_link_libraries(distilld_boost PUBLIC Boost::headers Threads::Threads OpenSSL::SSL OpenSSL::Crypto)
+target_link_libraries(distilld_boost PRIVATE $<BUILD_INTERFACE:distilld_flags>)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/cmake/boost_json_url_src.cpp PROPERTIES COMPILE_OPTIONS -w)
+
+if(DISTILLD_WITH_TORCH)
+    if(DEFINED ENV{DISTILLD_TORCH})
+        list(PREPEND CMAKE_PREFIX_PATH $ENV{DISTILLD_TORCH})
+    endif()
+    list(APPEND CMAKE_PREFIX_PATH ${CMAKE_SOURCE_DIR}/.deps/libtorch)
+    find_package(Torch REQUIRED)
+    if(Torch_VERSION VERSION_LESS 2.6)
+        message(FATAL_ERROR "libtorch ${Torch_VERSION} is too old: 2.6 or newer is needed")
+    endif()
+    get_filename_component(DISTILLD_TORCH_LIB_DIR "${TORCH_INSTALL_PREFIX}/lib" ABSOLUTE)
+    # torch's own targets carry -D and include paths; ours adds SYSTEM so that its warnings are not ours.
+    add_library(distilld_torch INTERFACE)
+    target_link_libraries(distilld_torch INTERFACE ${TORCH_LIBRARIES})
+    target_include_directories(distilld_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+    # Torch's headers carry their own fmt; found first, it breaks spdlog. No target may link both.
+endif()
+
+if(DISTILLD_TESTS)
+    find_package(GTest REQUIRED)
+    find_package(Python3 COMPONENTS Interpreter)
+endif()

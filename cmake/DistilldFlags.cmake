@@ -1,0 +1,41 @@
+# Flags of every target of ours, as one interface library.
+
+# GCC 12 destroys temporaries of a co_await expression twice (docs/decisions/0002-compiler.md).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    message(FATAL_ERROR "GCC ${CMAKE_CXX_COMPILER_VERSION} miscompiles coroutines. Use GCC 13 or newer, or Clang 16 "
+                        "or newer: configure with CXX=clang++-19 in the environment.")
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    message(FATAL_ERROR "Clang ${CMAKE_CXX_COMPILER_VERSION} is too old: 16 or newer is needed.")
+endif()
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+
+find_program(LLD_PROGRAM NAMES ld.lld ld.lld-19)
+if(LLD_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_link_options(-fuse-ld=lld)
+endif()
+
+add_library(distilld_flags INTERFACE)
+target_compile_options(distilld_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wno-unused-parameter
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow>)
+target_include_directories(distilld_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+
+if(DISTILLD_SANITIZER STREQUAL "address")
+    target_compile_options(distilld_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=vptr
+        -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1)
+    target_link_options(distilld_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=vptr)
+    # Recycled coroutine frames would hide a use after free.
+    target_compile_definitions(distilld_flags INTERFACE BOOST_ASIO_DISABLE_AWAITABLE_FRAME_RECYCLING)
+elseif(DISTILLD_SANITIZER STREQUAL "thread")
+    target_compile_options(distilld_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer -O1)
+    target_link_options(distilld_flags INTERFACE -fsanitize=thread)
+elseif(DISTILLD_SANITIZER)
+    message(FATAL_ERROR "DISTILLD_SANITIZER is '${DISTILLD_SANITIZER}': address, thread or empty is expected")
+endif()
+
+configure_file(${CMAKE_SOURCE_DIR}/cmake/version.hpp.in ${CMAKE_BINARY_DIR}/generated/distilld_version.hpp @ONLY)

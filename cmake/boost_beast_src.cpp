@@ -1,0 +1,2 @@
+// Beast's implementation, compiled once for all targets.
+#include <boost/beast/src.hpp>

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <boost/system/result.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace distilld {
+
+/// What went wrong, for a person: one sentence that names the field, file or endpoint.
+enum class ErrorKind {
+    invalid_input,  ///< a spec, a dataset, a model folder: the user's to mend
+    io,             ///< a file or a socket could not be read or written
+    teacher,        ///< the teacher refused, answered garbage or stayed away
+    cancelled,      ///< stopped on request
+    internal,       ///< a defect of ours
+};
+
+struct Error {
+    ErrorKind kind = ErrorKind::internal;
+    std::string message;
+};
+
+/// An expected failure as a value. `result.value()` throws ErrorException when there is none.
+template <class T>
+using Result = boost::system::result<T, Error>;
+
+class ErrorException : public std::runtime_error {
+  public:
+    explicit ErrorException(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}
+    [[nodiscard]] const Error& error() const noexcept { return error_; }
+
+  private:
+    Error error_;
+};
+
+/// Found by boost::system::result through argument-dependent lookup.
+[[noreturn]] inline void throw_exception_from_error(const Error& error, const boost::source_location&) {
+    throw ErrorException(error);
+}
+
+[[nodiscard]] inline Error invalid_input(std::string message) {
+    return Error{ErrorKind::invalid_input, std::move(message)};
+}
+[[nodiscard]] inline Error io_error(std::string message) { return Error{ErrorKind::io, std::move(message)}; }
+
+}  // namespace distilld

@@ -1,0 +1,29 @@
+#pragma once
+
+namespace distilld {
+
+/// How a teacher request can fail; decides what the scheduler does next.
+enum class FailureKind {
+    connection,    ///< refused, reset, closed in mid-body: retried, counts against the endpoint
+    timeout,       ///< no answer within the deadline: retried, concurrency backs off
+    overloaded,    ///< 429 or 503: retried no sooner than Retry-After, concurrency backs off
+    server_error,  ///< other 5xx: retried, counts against the endpoint
+    bad_response,  ///< a 2xx that is not what the protocol says: retried, counts against the endpoint
+    rejected,      ///< other 4xx, unknown host, TLS refusal: retrying cannot help, the job fails
+    cancelled,     ///< by us
+};
+
+[[nodiscard]] constexpr const char* to_string(FailureKind kind) noexcept {
+    switch (kind) {
+        case FailureKind::connection: return "connection";
+        case FailureKind::timeout: return "timeout";
+        case FailureKind::overloaded: return "overloaded";
+        case FailureKind::server_error: return "server_error";
+        case FailureKind::bad_response: return "bad_response";
+        case FailureKind::rejected: return "rejected";
+        case FailureKind::cancelled: return "cancelled";
+    }
+    return "unknown";
+}
+
+}  // namespace distilld

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace distilld {
+
+/// Label of a position that carries no loss (padding, prompt).
+inline constexpr std::int32_t kIgnoredLabel = -100;
+
+/// Token ids of one micro-batch, row-major [rows, columns]. labels[b][t] is the token that follows input_ids[b][..t],
+/// already shifted; kIgnoredLabel where there is none. A row shorter than `columns` is padded on the right.
+struct TokenBatch {
+    std::uint64_t number = 0;  ///< micro-batch number, from 0, over the whole job
+    std::uint32_t rows = 0;     ///< B
+    std::uint32_t columns = 0;  ///< T
+    std::vector<std::int32_t> input_ids;
+    std::vector<std::int32_t> labels;
+    std::vector<std::int32_t> lengths;  ///< [rows] input positions that are not padding
+    std::uint64_t target_tokens = 0;    ///< labels that are not kIgnoredLabel
+};
+
+enum class ElementType { f16, bf16, f32, i32, u32, i64 };
+
+[[nodiscard]] constexpr std::size_t element_size(ElementType type) noexcept {
+    switch (type) {
+        case ElementType::f16:
+        case ElementType::bf16: return 2;
+        case ElementType::i64: return 8;
+        default: return 4;
+    }
+}
+
+/// Bytes of one array: little-endian, row-major, possibly unaligned (they may lie inside a response body), so copy
+/// them, do not cast them.
+struct ArrayView {
+    ElementType type = ElementType::f32;
+    std::span<const std::byte> bytes;
+};
+
+/// What the teacher says of one micro-batch: for each position (b, t) its distribution over the token that follows
+/// input_ids[b][..t] (the row alignment of the seed protocol; adapters shift).
+struct TeacherTargets {
+    enum class Kind { topk, logits };
+    Kind kind = Kind::topk;
+    std::uint32_t rows = 0;     ///< B
+    std::uint32_t columns = 0;  ///< T
+    std::uint32_t width = 0;    ///< k (topk) or V (logits)
+    ArrayView ids;              ///< topk: [B, T, k] i32 or u32, by descending probability
+    ArrayView values;           ///< topk: [B, T, k] log-probabilities at temperature 1; logits: [B, T, V] logits
+    ArrayView tail;             ///< topk: [B, T] f32, log of the mass outside the k; may be empty: then 1 − Σp
+    std::shared_ptr<const void> owner;  ///< keeps the bytes alive
+    std::size_t held_bytes = 0;         ///< memory that `owner` holds, counted against the window's byte limit
+};
+
+/// One micro-batch on its way through the graph.
+struct MicroBatch {
+    std::shared_ptr<const TokenBatch> tokens;
+    std::optional<TeacherTargets> targets;  ///< absent: plain training
+    std::uint64_t step_target_tokens = 0;   ///< target tokens of the whole step: the loss divides by it
+};
+
+}  // namespace distilld

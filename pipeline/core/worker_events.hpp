@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "pipeline/core/micro_batch.hpp"
+
+namespace distilld {
+
+/// Seconds one stage of the graph spent in each state since the run began (or was resumed).
+struct StageTimes {
+    std::string stage;  ///< plan, teacher, staging, student, optimizer, recorder
+    double busy_seconds = 0;
+    double wait_input_seconds = 0;
+    double wait_output_seconds = 0;
+};
+
+/// Counters of the teacher side since the run began.
+struct FetchCounters {
+    std::uint64_t requests = 0;
+    std::uint64_t completed = 0;
+    std::uint64_t retries = 0;
+    std::uint64_t hedges = 0;
+    std::uint64_t hedge_wins = 0;
+    std::map<std::string, std::uint64_t> failures;  ///< by FailureKind name
+    std::uint64_t breaker_openings = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint32_t concurrency = 0;  ///< limit now
+    std::uint32_t in_flight = 0;
+    std::uint32_t buffered = 0;     ///< answered, not yet consumed
+    double latency_p50_seconds = 0;
+    double latency_p95_seconds = 0;
+};
+
+/// Progress of a job after one optimizer step.
+struct ProgressEvent {
+    std::uint64_t step = 0;
+    std::uint64_t total_steps = 0;
+    double loss = 0;       ///< mean over the step's target tokens
+    double kd_loss = 0;
+    double ce_loss = 0;
+    double grad_norm = 0;
+    double learning_rate = 0;
+    std::uint64_t tokens = 0;             ///< input positions trained on since the run began
+    double tokens_per_second = 0;         ///< over the last steps
+    double stall_fraction = 0;            ///< share of the wall time since start that the student waited for input
+    double seconds_elapsed = 0;
+    double seconds_remaining = 0;
+    double teacher_hidden_fraction = 0;   ///< share of teacher request time during which the student was not waiting
+    std::vector<StageTimes> stages;
+    std::string bottleneck;               ///< the stage that sets the pace
+    FetchCounters fetch;
+    std::uint64_t nonfinite_steps = 0;
+};
+
+struct StartedEvent {
+    std::uint64_t total_steps = 0;
+    std::uint64_t first_step = 0;  ///< above 0 after a resume
+    std::uint64_t parameters = 0;
+    std::uint64_t dataset_rows = 0;
+    std::uint64_t dataset_tokens = 0;
+    std::string dtype;
+    std::string teacher;  ///< what the probe said; empty without a teacher
+    std::uint32_t batch_size = 0;
+    std::uint32_t micro_batches = 0;
+};
+
+struct EvaluationEvent {
+    std::uint64_t step = 0;
+    double loss = 0;  ///< mean cross entropy on the eval set
+    std::uint64_t tokens = 0;
+};
+
+struct CheckpointEvent {
+    std::uint64_t step = 0;
+    std::string folder;
+    double seconds = 0;
+};
+
+struct LogEvent {
+    std::string level;  ///< info, warn, error
+    std::string message;
+};
+
+/// Last event of a run that reached its end.
+struct FinishedEvent {
+    ProgressEvent last;
+    std::string output;
+    std::optional<double> eval_loss;
+    std::string weights_sha256;  ///< over the exported model.safetensors
+};
+
+/// Last event of a run that was stopped on request, after its checkpoint.
+struct CancelledEvent {
+    std::uint64_t step = 0;
+    std::string checkpoint;  ///< empty when no step was done
+};
+
+struct FailedEvent {
+    std::string kind;  ///< ErrorKind as text: invalid_input, io, teacher, internal
+    std::string message;
+};
+
+using WorkerEvent = std::variant<StartedEvent, ProgressEvent, EvaluationEvent, CheckpointEvent, LogEvent, FinishedEvent,
+                                 CancelledEvent, FailedEvent>;
+
+/// Orders to a worker that trains.
+struct CancelCommand {};      ///< checkpoint at the next step boundary, then end
+struct CheckpointCommand {};  ///< checkpoint at the next step boundary, go on
+struct SetLimitCommand {
+    std::uint32_t max_concurrent = 0;
+};
+using WorkerCommand = std::variant<CancelCommand, CheckpointCommand, SetLimitCommand>;
+
+}  // namespace distilld

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/micro_batch.hpp"
+
+namespace distilld {
+
+/// A tokenized dataset in memory, cut into rows of at most `sequence_length` input positions. Immutable, any thread.
+class Dataset {
+  public:
+    virtual ~Dataset() = default;
+    [[nodiscard]] virtual std::uint64_t row_count() const = 0;
+    [[nodiscard]] virtual std::uint64_t token_count() const = 0;
+    /// SHA-256 (hex) over token ids, row borders and sequence length: part of a checkpoint's identity.
+    [[nodiscard]] virtual const std::string& hash() const = 0;
+    /// The rows as one batch, padded on the right to sequence_length with id 0 and kIgnoredLabel.
+    [[nodiscard]] virtual TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const = 0;
+    /// Largest token id, for the check against the vocabulary.
+    [[nodiscard]] virtual std::int32_t largest_id() const = 0;
+};
+
+/// Text to ids and back. Immutable, any thread.
+class Tokenizer {
+  public:
+    virtual ~Tokenizer() = default;
+    [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+    [[nodiscard]] virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
+    [[nodiscard]] virtual std::uint32_t vocabulary_size() const = 0;
+    /// Id that ends a document, when the tokenizer has one.
+    [[nodiscard]] virtual std::optional<std::int32_t> end_of_text() const = 0;
+};
+
+/// One id a byte (ids 0–255), then <|endoftext|> = 256: needs no training and no file.
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+
+/// Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json of the byte tokenizer, such that Hugging
+/// Face `tokenizers` and `transformers` load them and give the same ids.
+Result<void> write_byte_tokenizer(const std::filesystem::path& folder);
+
+/// The tokenizer of a model folder: its tokenizer.json when that is the byte tokenizer's form; anything else is refused
+/// by naming the component that is not understood. A folder without tokenizer.json gives nullptr.
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& folder);
+
+struct DatasetOptions {
+    std::uint32_t sequence_length = 0;
+    bool packing = true;  ///< join documents end to end (end_of_text between them), cut into rows of T+1 with stride T
+    std::uint32_t vocabulary_size = 0;  ///< ids at or above it are refused, with file and line; 0 = no check
+};
+
+/// Reads JSONL: {"text": "…"} (needs a tokenizer), {"input_ids": […]} with optional {"labels": […]} of the same length
+/// (labels[i] belongs to input_ids[i] as in transformers; −100 = no loss). Errors name file and line.
+Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path& file, const Tokenizer* tokenizer,
+                                                    const DatasetOptions& options);
+
+}  // namespace distilld

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/micro_batch.hpp"
+
+namespace distilld {
+
+/// A micro-batch as tensors on the student's device. Opaque outside models/.
+class StagedBatch {
+  public:
+    virtual ~StagedBatch() = default;
+};
+
+/// Sums over the target tokens of one micro-batch, in nats.
+struct MicroBatchStats {
+    std::uint64_t target_tokens = 0;
+    double loss_sum = 0;  ///< of the mixed loss
+    double kd_sum = 0;    ///< of T²·KL; 0 without a teacher
+    double ce_sum = 0;    ///< of cross entropy with the data; 0 when kd_ratio is 1 and it was not computed
+};
+
+struct StepStats {
+    double grad_norm = 0;    ///< global L2 norm before clipping
+    bool finite = true;      ///< false: the step was skipped, weights unchanged
+};
+
+struct EvalStats {
+    std::uint64_t target_tokens = 0;
+    double ce_sum = 0;
+};
+
+/// State of the run that travels with a checkpoint beside weights and optimizer.
+struct RunState {
+    std::uint64_t step = 0;              ///< optimizer steps done
+    std::uint64_t next_micro_batch = 0;  ///< first micro-batch not yet trained on
+    std::uint64_t tokens_seen = 0;
+    std::string spec_json;               ///< the spec the run was started with
+};
+
+/// A copy of everything a checkpoint holds, in host memory, that no longer changes. Opaque outside models/.
+class StudentSnapshot {
+  public:
+    virtual ~StudentSnapshot() = default;
+    /// Writes `folder` (created; must not exist): commit by the caller's rename. Any thread.
+    virtual Result<void> write_checkpoint(const std::filesystem::path& folder) const = 0;
+    /// Writes the Hugging Face files of the student into `folder`, each by temporary name and rename. Any thread.
+    virtual Result<void> write_model(const std::filesystem::path& folder) const = 0;
+};
+
+/// The student and its optimizer. All calls but stage() come from one thread, the compute thread, which owns the
+/// device; stage() comes from the staging thread. Unexpected errors throw.
+class Student {
+  public:
+    virtual ~Student() = default;
+
+    /// Tensors of the micro-batch on the device. Staging thread, while another micro-batch trains.
+    virtual std::unique_ptr<StagedBatch> stage(MicroBatch batch) = 0;
+
+    /// Forward, loss, backward. Adds to the gradients of the step under way; updates left pending by finish_step()
+    /// are applied first, each layer's just before that layer's forward.
+    virtual MicroBatchStats train(StagedBatch& batch) = 0;
+
+    /// Closes the step: global norm, clipping factor, AdamW with `learning_rate`. With the overlapped optimizer the
+    /// update is left pending, else it is applied here. Same bits either way.
+    virtual StepStats finish_step(double learning_rate) = 0;
+
+    /// Applies the next pending layer update, for the time in which there is nothing to train on. False: none left.
+    virtual bool apply_one_pending_update() = 0;
+
+    /// Held-out cross entropy of one batch (no gradients). Pending updates are applied first.
+    virtual EvalStats evaluate(const TokenBatch& batch) = 0;
+
+    /// Copies weights, optimizer state and `state`. Pending updates are applied first.
+    virtual std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) = 0;
+
+    /// Loads what write_checkpoint() wrote; refuses a checkpoint of another network or one that is damaged.
+    virtual Result<RunState> restore(const std::filesystem::path& checkpoint_folder) = 0;
+
+    [[nodiscard]] virtual std::uint64_t parameter_count() const = 0;
+    [[nodiscard]] virtual std::uint32_t vocabulary_size() const = 0;
+    [[nodiscard]] virtual std::uint32_t max_positions() const = 0;
+};
+
+}  // namespace distilld

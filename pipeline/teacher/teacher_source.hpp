@@ -1,0 +1,64 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/fetch_failure.hpp"
+#include "pipeline/core/micro_batch.hpp"
+
+namespace distilld {
+
+/// Why one request failed.
+struct FetchError {
+    FailureKind kind = FailureKind::connection;
+    std::string message;                                ///< names the endpoint
+    std::optional<std::chrono::milliseconds> retry_after;  ///< what the server asked for
+};
+
+/// Found by boost::system::result through argument-dependent lookup.
+[[noreturn]] inline void throw_exception_from_error(const FetchError& error, const boost::source_location&) {
+    throw ErrorException(Error{ErrorKind::teacher, error.message});
+}
+
+template <class T>
+using FetchResult = boost::system::result<T, FetchError>;
+
+/// What the probe learnt.
+struct TeacherInfo {
+    std::uint32_t vocabulary_size = 0;  ///< 0 = the protocol does not tell (top-k only)
+    std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = full logits
+    bool deterministic = true;          ///< the same request twice gave the same bytes
+    std::string description;            ///< one line for the log
+};
+
+/// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
+/// was made with); any number of fetches at once. Which fetch is made when is the scheduler's to decide, so a source
+/// neither retries nor limits; it may reopen a stale keep-alive connection once, which is not a failure.
+class TeacherSource {
+  public:
+    virtual ~TeacherSource() = default;
+
+    [[nodiscard]] virtual std::size_t endpoint_count() const = 0;
+    [[nodiscard]] virtual const std::string& endpoint_name(std::size_t endpoint) const = 0;
+
+    /// Asks each endpoint once with a few tokens, checks shape, honoured k, id range, normalisation and determinism.
+    /// `vocabulary_size` is the student's: a teacher that can answer ids at or above it is refused.
+    virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
+
+    /// Teacher rows of a micro-batch, decoded and checked (ids below the vocabulary, no NaN). Gives up with
+    /// FailureKind::timeout after `deadline`; per-operation cancellation (terminal) ends it with
+    /// FailureKind::cancelled. `tokens` is shared because a hedged or retried request may outlive the caller's frame.
+    virtual boost::asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint,
+                                                                      std::shared_ptr<const TokenBatch> tokens,
+                                                                      std::chrono::nanoseconds deadline) = 0;
+
+    /// Closes idle connections. Fetches under way must have ended.
+    virtual void close() = 0;
+};
+
+}  // namespace distilld

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+/// The one door to logging. Plain, so that files which include libtorch can use it: spdlog and libtorch may not meet in
+/// one translation unit. Thread-safe; lines go to stderr.
+namespace distilld::log {
+
+enum class Level { debug, info, warn, error };
+
+/// Sets the least level that is written (default info) and whether lines are JSON objects.
+void configure(Level least, bool json = false);
+
+void write(Level level, std::string_view component, std::string_view message);
+
+inline void debug(std::string_view component, std::string_view message) { write(Level::debug, component, message); }
+inline void info(std::string_view component, std::string_view message) { write(Level::info, component, message); }
+inline void warn(std::string_view component, std::string_view message) { write(Level::warn, component, message); }
+inline void error(std::string_view component, std::string_view message) { write(Level::error, component, message); }
+
+}  // namespace distilld::log
