@@ -2,7 +2,7 @@
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(OpenSSL REQUIRED)
-find_package(Boost 1.83 REQUIRED)
+find_package(Boost 1.83 REQUIRED COMPONENTS url)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(simdjson REQUIRED)
@@ -16,13 +16,12 @@ target_link_libraries(distilld_prometheus INTERFACE ${PROMETHEUS_CPP_CORE})
 target_include_directories(distilld_prometheus SYSTEM INTERFACE ${PROMETHEUS_CPP_INCLUDE})
 
 add_library(distilld_boost STATIC ${CMAKE_SOURCE_DIR}/cmake/boost_asio_src.cpp
-    ${CMAKE_SOURCE_DIR}/cmake/boost_beast_src.cpp ${CMAKE_SOURCE_DIR}/cmake/boost_json_url_src.cpp)
+    ${CMAKE_SOURCE_DIR}/cmake/boost_beast_src.cpp ${CMAKE_SOURCE_DIR}/cmake/boost_json_src.cpp)
 target_compile_definitions(distilld_boost PUBLIC
     BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION BOOST_ASIO_NO_DEPRECATED
-    BOOST_JSON_STANDALONE_BUILD=0 BOOST_ALL_NO_LIB BOOST_JSON_NO_LIB BOOST_URL_NO_LIB)
-target_link_libraries(distilld_boost PUBLIC Boost::headers Threads::Threads OpenSSL::SSL OpenSSL::Crypto)
+    BOOST_ALL_NO_LIB BOOST_JSON_NO_LIB)
+target_link_libraries(distilld_boost PUBLIC Boost::headers Boost::url Threads::Threads OpenSSL::SSL OpenSSL::Crypto)
 target_link_libraries(distilld_boost PRIVATE $<BUILD_INTERFACE:distilld_flags>)
-set_source_files_properties(${CMAKE_SOURCE_DIR}/cmake/boost_json_url_src.cpp PROPERTIES COMPILE_OPTIONS -w)
 
 if(DISTILLD_WITH_TORCH)
     if(DEFINED ENV{DISTILLD_TORCH})

@@ -1,0 +1,2 @@
+// Boost.JSON's implementation, compiled once for all targets.
+#include <boost/json/src.hpp>
