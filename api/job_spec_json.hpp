@@ -1,0 +1,120 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/system/result.hpp>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+/// The job spec as JSON: the only place that reads or writes it. Fields, defaults and ranges (also in
+/// docs/job-spec.md); everything not marked required may be left out, and null is not a value of any field:
+///
+///   name                        text of 1–128 letters, digits, spaces and . _ - : ; default "job"
+///   student.model               Hugging Face folder; required, unless init is "random" and config is given
+///   student.init                "pretrained" (default) | "random"
+///   student.config              object: fields of a Llama config.json, laid over the folder's
+///   student.dtype               "auto" (default) | "fp32" | "bf16"
+///   teacher                     absent = plain training on the data
+///   teacher.endpoints           required: 1–256 http or https URLs, each once, without user name, password, fragment
+///   teacher.protocol            "kserve" (default) | "seed"
+///   teacher.model               1–256 characters; default "teacher"
+///   teacher.max_concurrent      "auto" | 1–1024; default 8. Requests in flight; "auto" searches below 1024
+///   teacher.window              0–1048576 micro-batches; default 0 = 4 × max_concurrent
+///   teacher.window_bytes        1–2^50; default 2^30
+///   teacher.timeout_secs        > 0, ≤ 86400; default 60. Of one request
+///   teacher.top_k               0–65536; default 0 = full logits
+///   teacher.api_key_env         name of an environment variable; default "" = none
+///   teacher.ca_file             PEM file; default "" = none
+///   teacher.max_retries         0–1000; default 8
+///   teacher.hedge               boolean; default true
+///   dataset.train               required: JSONL file
+///   dataset.eval                JSONL file; default "" = none
+///   dataset.sequence_length     required: 1–1048576
+///   dataset.packing             boolean; default true
+///   training.parallel           boolean; default true
+///   training.overlap_optimizer  boolean; default true
+///   training.batch_size         1–65536 | "auto"; default 1
+///   training.micro_batches      1–65536; default 1
+///   training.max_steps          1–10^12   } exactly one of the two is required
+///   training.epochs             > 0, ≤ 10^6 }
+///   training.learning_rate      0–100; default 1e-4
+///   training.lr_scheduler_type  "constant" | "linear" (default) | "cosine"
+///   training.warmup_steps       0–10^12; default 0
+///   training.weight_decay       0–100; default 0
+///   training.max_grad_norm      0–10^9; default 1; 0 = no clipping
+///   training.adam_beta1, _beta2 0 ≤ x < 1; defaults 0.9, 0.999
+///   training.adam_epsilon       > 0, ≤ 1; default 1e-8
+///   training.temperature        > 0, ≤ 1000; default 1
+///   training.kd_ratio           0–1; default 1 with a teacher, 0 without; above 0 needs a teacher
+///   training.beta               0 (forward KL); others are refused for now
+///   training.seed               0–2^64-1; default 42
+///   training.threads            0–4096; default 0 = all cores
+///   training.logging_steps      1–10^12; default 1
+///   training.eval_steps         0–10^12; default 0 = at the end only
+///   checkpoint.every_steps      0–10^12; default 0 = only when interrupted and at the end
+///   checkpoint.keep             1–1000; default 2
+///   output                      required: folder; not the folder of student.model
+namespace distilld::api {
+
+/// Largest spec that is read, and its deepest nesting.
+inline constexpr std::size_t kSpecSizeLimit = 1U << 20;
+inline constexpr std::size_t kSpecDepthLimit = 32;
+
+/// One thing that is wrong. `pointer` is the JSON pointer (RFC 6901) of the field, "" for the document as a whole.
+/// `code`: malformed_json, too_large, duplicate_key, unknown_field, required, wrong_type, out_of_range, invalid_value,
+/// conflict (contradicts another field), unsupported.
+struct Violation {
+    std::string pointer;
+    std::string code;
+    std::string detail;  ///< for a person, without the pointer
+};
+
+/// All that is wrong with a spec, in the order of the document.
+struct SpecViolations {
+    std::vector<Violation> violations;
+};
+
+/// One line a violation: "/training/beta: …" (no final newline).
+[[nodiscard]] std::string describe(const SpecViolations& violations);
+
+/// Found by boost::system::result through argument-dependent lookup: ErrorException(invalid_input).
+[[noreturn]] void throw_exception_from_error(const SpecViolations& violations, const boost::source_location&);
+
+using ParsedSpec = boost::system::result<JobSpec, SpecViolations>;
+
+/// Validates the whole spec; every violation is listed. Reads no file, so folders may still turn out missing.
+[[nodiscard]] ParsedSpec parse_job_spec(std::string_view json);
+
+/// The spec with every default filled in (empty optional texts and an absent teacher are left out).
+/// parse_job_spec(to_json(s)) gives s back for every s that parse_job_spec gave.
+[[nodiscard]] std::string to_json(const JobSpec& spec);
+[[nodiscard]] boost::json::object to_json_object(const JobSpec& spec);
+
+/// Makes the relative folders and files of the spec (student.model, dataset.*, teacher.ca_file, output) absolute
+/// against `base`, and normal in form.
+void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base);
+
+/// A JSON pointer and the text of a value, as `--set /training/max_steps=100` gives them.
+using Override = std::pair<std::string, std::string>;
+
+/// Lays overrides over a JSON document, in order, and gives the new document. The value text is read as JSON; what is
+/// not JSON is taken as a string. Missing objects on the way are made; null removes the field; an array takes an index
+/// or "-" (append). An error names the pointer: not a pointer, a parent that is neither object nor array, an index out
+/// of range; a document that is not JSON or has a key twice is an error too.
+[[nodiscard]] Result<std::string> apply_overrides(std::string_view json_text, const std::vector<Override>& overrides);
+
+/// Splits "/json/pointer=value" at the first '='.
+[[nodiscard]] Result<Override> parse_override(std::string_view text);
+
+[[nodiscard]] const char* to_string(Dtype value) noexcept;
+[[nodiscard]] const char* to_string(StudentInit value) noexcept;
+[[nodiscard]] const char* to_string(TeacherProtocol value) noexcept;
+[[nodiscard]] const char* to_string(LrScheduler value) noexcept;
+
+}  // namespace distilld::api
