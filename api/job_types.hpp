@@ -1,0 +1,91 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/worker_events.hpp"
+
+/// What the REST API says of jobs, and its JSON form, both ways (the service writes it, the command line reads it).
+namespace distilld::api {
+
+enum class JobState { queued, running, succeeded, failed, cancelled };
+
+[[nodiscard]] const char* to_string(JobState state) noexcept;
+[[nodiscard]] std::optional<JobState> job_state_from_string(std::string_view text) noexcept;
+[[nodiscard]] constexpr bool is_terminal(JobState state) noexcept {
+    return state == JobState::succeeded || state == JobState::failed || state == JobState::cancelled;
+}
+
+/// Why a job is in the state it is in: `code` for programs (invalid_input, io, teacher, internal, worker_killed,
+/// cancelled_by_user, service_stopped, service_restarted), `message` for people.
+struct StatusReason {
+    std::string code;
+    std::string message;
+};
+
+struct JobCheckpoint {
+    std::uint64_t step = 0;
+    std::string folder;
+    double seconds = 0;  ///< that writing took
+    std::string created_at;
+};
+
+/// A job as clients see it. Times are RFC 3339 in UTC with milliseconds.
+struct Job {
+    std::string id;
+    std::string name;
+    JobState state = JobState::queued;
+    bool cancel_requested = false;  ///< running, asked to stop, checkpoint under way
+    std::string created_at;
+    std::string started_at;   ///< of the last run; empty = not yet
+    std::string finished_at;  ///< empty = not yet
+    std::optional<StatusReason> status_reason;
+    std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only
+    std::optional<ProgressEvent> progress;
+    std::optional<double> eval_loss;  ///< newest held-out loss
+    std::string output;               ///< absolute folder
+    std::string weights_sha256;       ///< of the exported model; empty before success
+    std::vector<JobCheckpoint> checkpoints;
+    std::string spec_json;           ///< as submitted
+    std::string resolved_spec_json;  ///< every default filled in, paths absolute
+};
+
+enum class EventType { message, metrics, state, checkpoint, evaluation };
+
+[[nodiscard]] const char* to_string(EventType type) noexcept;
+[[nodiscard]] std::optional<EventType> event_type_from_string(std::string_view text) noexcept;
+
+/// One line of a job's history. Sequences count from 1 within a job, without holes unless old metrics were dropped.
+struct JobEvent {
+    std::uint64_t sequence = 0;
+    std::string created_at;
+    std::string level = "info";  ///< info, warn, error
+    EventType type = EventType::message;
+    std::string message;
+    boost::json::object data;  ///< metrics: {step, total_steps, loss, …}; state: {state}; checkpoint: {step, folder}
+};
+
+/// {"object":"job", …}. Absent times, reasons, losses and numbers that are not finite are null. `with_specs`: also
+/// `spec` and `resolved_spec` (single jobs, not lists).
+[[nodiscard]] boost::json::object to_json_object(const Job& job, bool with_specs);
+[[nodiscard]] Result<Job> job_from_json(const boost::json::value& json);
+
+[[nodiscard]] boost::json::object to_json_object(const JobEvent& event);
+[[nodiscard]] Result<JobEvent> job_event_from_json(const boost::json::value& json);
+
+/// Progress with `percent` added. The other way, missing and null members keep their defaults (NaN for losses that
+/// were not finite).
+[[nodiscard]] boost::json::object to_json_object(const ProgressEvent& progress);
+[[nodiscard]] Result<ProgressEvent> progress_from_json(const boost::json::value& json);
+
+/// 2026-01-31T12:34:56.789Z
+[[nodiscard]] std::string rfc3339(std::chrono::system_clock::time_point time);
+
+}  // namespace distilld::api
