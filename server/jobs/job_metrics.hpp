@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/job_types.hpp"
+#include "pipeline/core/worker_events.hpp"
+
+namespace distilld {
+
+/// The service's metrics for Prometheus. Any thread.
+class JobMetrics {
+  public:
+    virtual ~JobMetrics() = default;
+
+    /// Number of jobs in each state, for distilld_jobs.
+    virtual void set_job_counts(const std::vector<std::pair<api::JobState, std::uint64_t>>& counts) = 0;
+
+    /// A worker began (or resumed) the job: its counters start at 0 again, ours go on.
+    virtual void run_started(const std::string& job_id) = 0;
+    /// Input positions of one micro-batch, known once the worker says its batch size.
+    virtual void set_micro_batch_tokens(const std::string& job_id, std::uint64_t tokens) = 0;
+    virtual void progress(const std::string& job_id, const ProgressEvent& progress) = 0;
+    /// The run ended. The job's gauges stay for the grace period, so that the last value is scraped.
+    virtual void run_ended(const std::string& job_id) = 0;
+    /// The job came to a terminal state.
+    virtual void job_finished(api::JobState result) = 0;
+
+    /// One HTTP answer (see http::Observer).
+    virtual void http_request(const std::string& method, const std::string& route, unsigned status,
+                              std::chrono::nanoseconds duration) = 0;
+
+    /// The text exposition format 0.0.4.
+    [[nodiscard]] virtual std::string text() = 0;
+};
+
+inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+struct JobMetricsOptions {
+    std::chrono::milliseconds gauge_grace{60000};  ///< how long a job's gauges outlive its run
+    std::string version;                           ///< for distilld_build_info
+};
+
+std::shared_ptr<JobMetrics> make_job_metrics(JobMetricsOptions options);
+
+}  // namespace distilld

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/http/http_server.hpp"
+#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_metrics.hpp"
+
+namespace distilld {
+
+/// The REST API: /v1/jobs and below, /healthz, /readyz, /version, /metrics, /openapi.yaml. The manager must outlive
+/// the server that the routes are given to.
+std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics);
+
+/// Feeds `metrics` with every answer of a server.
+http::Observer make_metrics_observer(std::shared_ptr<JobMetrics> metrics);
+
+}  // namespace distilld

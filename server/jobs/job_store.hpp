@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/job_types.hpp"
+#include "pipeline/core/error.hpp"
+
+namespace distilld {
+
+/// A job with what clients do not see.
+struct StoredJob {
+    api::Job job;
+    bool resume = false;          ///< the next run goes on from the newest checkpoint
+    std::string idempotency_key;  ///< empty = none
+};
+
+struct JobQuery {
+    std::string after;  ///< id; jobs older than it. Empty = from the newest
+    std::uint32_t limit = 20;
+    std::optional<api::JobState> state;
+};
+
+struct JobPage {
+    std::vector<StoredJob> jobs;  ///< newest first
+    bool has_more = false;
+};
+
+struct EventPage {
+    std::vector<api::JobEvent> events;  ///< ascending
+    bool has_more = false;
+};
+
+/// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk when it returns. What
+/// the disk or the database refuses is thrown as ErrorException (io) that names the file.
+class JobStore {
+  public:
+    virtual ~JobStore() = default;
+    virtual void create(const StoredJob& job) = 0;
+    /// Rewrites the job; the id must exist.
+    virtual void update(const StoredJob& job) = 0;
+    [[nodiscard]] virtual std::optional<StoredJob> get(std::string_view id) = 0;
+    /// Job that was submitted with this key at or after `not_before` (RFC 3339).
+    [[nodiscard]] virtual std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) = 0;
+    [[nodiscard]] virtual JobPage list(const JobQuery& query) = 0;
+    /// Jobs that are not terminal, oldest first.
+    [[nodiscard]] virtual std::vector<StoredJob> unfinished() = 0;
+    /// Number of jobs in each state.
+    [[nodiscard]] virtual std::vector<std::pair<api::JobState, std::uint64_t>> counts() = 0;
+    /// Stores the event under the job's next sequence number, which is returned. `job`, when given, is updated in the
+    /// same transaction.
+    virtual std::uint64_t append_event(std::string_view id, const api::JobEvent& event,
+                                       const StoredJob* job = nullptr) = 0;
+    /// Drops the metrics events of a job with sequence at or below `sequence`.
+    virtual void drop_metrics(std::string_view id, std::uint64_t sequence) = 0;
+    [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
+};
+
+/// SQLite (WAL, synchronous FULL) in `file`, which is made or brought to the newest schema. Refuses a file that is no
+/// database of ours, or one that a newer version wrote.
+Result<std::unique_ptr<JobStore>> open_sqlite_job_store(const std::filesystem::path& file);
+
+}  // namespace distilld
