@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "pipeline/core/time.hpp"
+
+namespace distilld {
+
+/// The last latencies seen, for percentiles and the mean. Fixed size, no allocation.
+class LatencyWindow {
+  public:
+    static constexpr std::size_t kCapacity = 128;
+
+    void add(Nanos latency);
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::uint64_t total() const noexcept { return total_; }  ///< ever added
+    /// Nearest-rank percentile, `p` in [0, 1]; 0 when empty.
+    [[nodiscard]] Nanos percentile(double p) const;
+    [[nodiscard]] double mean() const;
+
+  private:
+    std::array<Nanos, kCapacity> ring_{};
+    std::size_t next_ = 0;
+    std::size_t size_ = 0;
+    std::uint64_t total_ = 0;
+};
+
+}  // namespace distilld

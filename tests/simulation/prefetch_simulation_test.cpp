@@ -1,0 +1,197 @@
+// The scheduler of the service under a virtual clock, against an oracle fed the same latencies.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "bench/virtual_pipeline.hpp"
+
+namespace distilld::bench {
+namespace {
+
+SchedulerOptions fixed(std::uint32_t concurrency, std::uint64_t batches) {
+    SchedulerOptions options;
+    options.end = batches;
+    options.limit.ceiling = concurrency;
+    options.hedge.enabled = false;
+    return options;
+}
+
+VirtualTeacher from_list(const std::vector<Nanos>& latencies) {
+    return [&latencies](const IssueAction& request, std::uint32_t, Nanos) {
+        return VirtualAnswer{latencies[request.micro_batch], {}, {}};
+    };
+}
+
+double ratio(Nanos a, Nanos b) { return static_cast<double>(a) / static_cast<double>(b); }
+
+TEST(PrefetchSimulation, ReachesTheOracleOverLatencyAndConcurrency) {
+    constexpr std::uint64_t kBatches = 400;
+    for (const Nanos student : {20 * kMillisecond, 100 * kMillisecond}) {
+        for (const double latency_ratio : {0.25, 1.0, 1.2, 3.0, 8.0}) {
+            for (const std::uint32_t concurrency : {1U, 2U, 4U, 8U, 16U}) {
+                const auto latency = static_cast<Nanos>(latency_ratio * static_cast<double>(student));
+                const std::vector<Nanos> latencies(kBatches, latency);
+                const VirtualRun run = run_virtual(fixed(concurrency, kBatches), student, from_list(latencies));
+                const Nanos oracle = oracle_makespan(latencies, concurrency, student);
+                EXPECT_GE(ratio(oracle, run.makespan), 0.98) << "T/S " << latency_ratio << " C " << concurrency;
+                EXPECT_LE(ratio(oracle, run.makespan), 1.0) << "no schedule beats the oracle";
+                EXPECT_LE(run.most_in_flight, concurrency);
+                EXPECT_EQ(run.taken.size(), kBatches);
+            }
+        }
+    }
+}
+
+double jitter_efficiency(double sigma, double load, std::uint32_t concurrency, std::uint32_t window_factor) {
+    constexpr std::uint64_t kBatches = 4000;
+    constexpr Nanos kStudent = 50 * kMillisecond;
+    const auto mean = static_cast<Nanos>(load * concurrency * static_cast<double>(kStudent));
+    double sum = 0;
+    constexpr int kSeeds = 5;
+    for (int seed = 1; seed <= kSeeds; ++seed) {
+        const std::vector<Nanos> latencies =
+            lognormal_latencies(kBatches, mean, sigma, static_cast<std::uint64_t>(seed));
+        SchedulerOptions options = fixed(concurrency, kBatches);
+        options.window = window_factor * concurrency;
+        const VirtualRun run = run_virtual(options, kStudent, from_list(latencies));
+        const double bound = std::max(load, 1.0) * static_cast<double>(kStudent) * kBatches + static_cast<double>(mean);
+        sum += bound / static_cast<double>(run.makespan);
+    }
+    return sum / kSeeds;
+}
+
+TEST(PrefetchSimulation, JitterIsAbsorbedByTheWindow) {
+    EXPECT_GE(jitter_efficiency(0.5, 0.8, 8, 4), 0.98);
+    EXPECT_GE(jitter_efficiency(1.0, 0.8, 8, 16), 0.95);
+    // The classic mistake costs a quarter and more: were this equal, the window would not be what helps.
+    EXPECT_LE(jitter_efficiency(0.5, 0.8, 8, 1), 0.8);
+}
+
+VirtualTeacher stalling(const std::vector<Nanos>& latencies, Nanos mean) {
+    // Every hundredth first request stalls 20 T, spread by a hash; a hedge or retry draws a fresh latency.
+    return [&latencies, mean](const IssueAction& request, std::uint32_t, Nanos) {
+        const std::uint64_t mixed = (request.micro_batch + 1) * 0x9E3779B97F4A7C15ULL;
+        const bool first = !request.hedge && request.attempt == 0;
+        if (first && (mixed >> 32) % 100 == 0) return VirtualAnswer{20 * mean, {}, {}};
+        const std::uint64_t index = first ? request.micro_batch : (mixed >> 20) % latencies.size();
+        return VirtualAnswer{latencies[index], {}, {}};
+    };
+}
+
+TEST(PrefetchSimulation, HedgingHidesStallingRequests) {
+    constexpr std::uint64_t kBatches = 4000;
+    constexpr Nanos kStudent = 50 * kMillisecond;
+    for (const double sigma : {0.0, 0.3}) {
+        constexpr std::uint32_t kConcurrency = 8;
+        const auto mean = static_cast<Nanos>(0.8 * kConcurrency * static_cast<double>(kStudent));
+        const std::vector<Nanos> latencies = lognormal_latencies(kBatches, mean, sigma, 7);
+        SchedulerOptions options = fixed(kConcurrency, kBatches);
+        const VirtualTeacher teacher = stalling(latencies, mean);
+        const double bound = static_cast<double>(kStudent) * kBatches + static_cast<double>(mean);
+        const VirtualRun plain = run_virtual(options, kStudent, teacher);
+        EXPECT_LE(bound / static_cast<double>(plain.makespan), 0.8) << "stalls must hurt when nothing is hedged";
+        options.hedge.enabled = true;
+        const VirtualRun hedged = run_virtual(options, kStudent, teacher);
+        EXPECT_GE(bound / static_cast<double>(hedged.makespan), 0.97) << "sigma " << sigma;
+        EXPECT_LE(static_cast<double>(hedged.counters.hedges), 0.1 * kBatches + 4) << "the budget holds";
+        EXPECT_LE(hedged.most_in_flight, kConcurrency) << "hedges take slots like any request";
+    }
+}
+
+struct Tuned {
+    std::uint32_t best = 0;       // smallest fixed C within 1% of the best makespan
+    double reached = 0;           // rate of batches 50… under the adaptive limit, as a share of the best fixed rate
+    std::uint32_t highest = 0;    // largest limit it ever set
+};
+
+Tuned tune(double latency_ratio, double sigma) {
+    constexpr std::uint64_t kBatches = 400;
+    constexpr Nanos kStudent = 50 * kMillisecond;
+    const auto mean = static_cast<Nanos>(latency_ratio * static_cast<double>(kStudent));
+    const std::vector<Nanos> latencies = lognormal_latencies(kBatches, mean, sigma, 11);
+    const auto late_span = [](const VirtualRun& run) { return run.taken.back() - run.taken[50]; };
+    Tuned tuned;
+    std::vector<Nanos> spans;
+    for (std::uint32_t c = 1; c <= 64; ++c) {
+        spans.push_back(late_span(run_virtual(fixed(c, kBatches), kStudent, from_list(latencies))));
+    }
+    const Nanos best = *std::min_element(spans.begin(), spans.end());
+    while (ratio(best, spans[tuned.best]) < 0.99) ++tuned.best;
+    ++tuned.best;
+    SchedulerOptions options = fixed(64, kBatches);
+    options.limit.adaptive = true;
+    const VirtualRun run = run_virtual(options, kStudent, from_list(latencies));
+    tuned.reached = ratio(best, late_span(run));
+    tuned.highest = *std::max_element(run.limit.begin(), run.limit.end());
+    return tuned;
+}
+
+TEST(PrefetchSimulation, AdaptiveLimitFindsTheSmallestThatHidesTheTeacher) {
+    for (const double latency_ratio : {0.25, 1.0, 1.2, 3.0, 8.0, 20.0}) {
+        for (const double sigma : {0.0, 0.5}) {
+            const Tuned tuned = tune(latency_ratio, sigma);
+            EXPECT_GE(tuned.reached, 0.95) << "T/S " << latency_ratio << " sigma " << sigma;
+            EXPECT_LE(tuned.highest, std::max(2U, 2 * tuned.best)) << "T/S " << latency_ratio << " sigma " << sigma;
+        }
+    }
+}
+
+TEST(PrefetchSimulation, AdaptiveLimitDoesNotDriveASaturatedTeacher) {
+    // A server that works on four at once: more in flight only queue. The limit must stay near four.
+    constexpr Nanos kStudent = 10 * kMillisecond;
+    const VirtualTeacher teacher = [](const IssueAction&, std::uint32_t in_flight, Nanos) {
+        const double queued = std::max(1.0, static_cast<double>(in_flight) / 4.0);
+        return VirtualAnswer{static_cast<Nanos>(100.0 * kMillisecond * queued), {}, {}};
+    };
+    SchedulerOptions options = fixed(128, 2000);
+    options.limit.adaptive = true;
+    const VirtualRun run = run_virtual(options, kStudent, teacher);
+    EXPECT_LE(run.limit.back(), 24U);
+    EXPECT_GE(run.limit.back(), 4U);
+}
+
+TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
+    constexpr std::uint64_t kBatches = 2000;
+    constexpr Nanos kStudent = 50 * kMillisecond;
+    constexpr Nanos kLatency = 200 * kMillisecond;
+    SchedulerOptions options = fixed(8, kBatches);
+    options.endpoints = 4;
+    options.hedge.enabled = true;
+    const VirtualTeacher even = [](const IssueAction&, std::uint32_t, Nanos) { return VirtualAnswer{kLatency, {}, {}}; };
+    const VirtualTeacher uneven = [](const IssueAction& request, std::uint32_t, Nanos) {
+        return VirtualAnswer{request.endpoint == 2 ? 10 * kLatency : kLatency, {}, {}};
+    };
+    const VirtualRun base = run_virtual(options, kStudent, even);
+    const VirtualRun slow = run_virtual(options, kStudent, uneven);
+    EXPECT_LE(ratio(slow.makespan, base.makespan), 1.05);
+}
+
+TEST(PrefetchSimulation, WindowAndBytesAreBounds) {
+    SchedulerOptions options = fixed(16, 200);
+    options.window = 20;
+    const std::vector<Nanos> latencies = lognormal_latencies(200, 100 * kMillisecond, 1.0, 3);
+    EXPECT_LE(run_virtual(options, 50 * kMillisecond, from_list(latencies)).most_issued_unreleased, 20U);
+    options.window = 0;
+    options.window_bytes = 5000;
+    options.expected_bytes = 1000;
+    const VirtualRun bounded = run_virtual(options, 50 * kMillisecond, from_list(latencies), 1000);
+    EXPECT_LE(bounded.most_issued_unreleased, 5U);
+    EXPECT_EQ(bounded.taken.size(), 200U);
+    options.window_bytes = 1;  // less than one answer: one at a time, never a standstill
+    EXPECT_EQ(run_virtual(options, 50 * kMillisecond, from_list(latencies), 1000).taken.size(), 200U);
+}
+
+TEST(PrefetchSimulation, TheSameRunTwiceIsTheSame) {
+    SchedulerOptions options = fixed(8, 500);
+    options.hedge.enabled = true;
+    const std::vector<Nanos> latencies = lognormal_latencies(500, 300 * kMillisecond, 1.0, 5);
+    const VirtualTeacher teacher = stalling(latencies, 300 * kMillisecond);
+    EXPECT_EQ(run_virtual(options, 50 * kMillisecond, teacher).taken,
+              run_virtual(options, 50 * kMillisecond, teacher).taken);
+}
+
+}  // namespace
+}  // namespace distilld::bench
