@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace distilld {
 
@@ -23,10 +22,12 @@ Nanos LatencyWindow::percentile(double p) const {
     return sorted[index];
 }
 
-double LatencyWindow::mean() const {
-    if (size_ == 0) return 0;
-    const auto end = ring_.begin() + static_cast<std::ptrdiff_t>(size_);
-    return std::accumulate(ring_.begin(), end, 0.0) / static_cast<double>(size_);
+double LatencyWindow::mean_of_last(std::size_t count) const {
+    const std::size_t used = std::min(count, size_);
+    if (used == 0) return 0;
+    double sum = 0;
+    for (std::size_t i = 1; i <= used; ++i) sum += static_cast<double>(ring_[(next_ + kCapacity - i) % kCapacity]);
+    return sum / static_cast<double>(used);
 }
 
 }  // namespace distilld

@@ -18,7 +18,8 @@ class LatencyWindow {
     [[nodiscard]] std::uint64_t total() const noexcept { return total_; }  ///< ever added
     /// Nearest-rank percentile, `p` in [0, 1]; 0 when empty.
     [[nodiscard]] Nanos percentile(double p) const;
-    [[nodiscard]] double mean() const;
+    /// Mean of the last `count` (of all that are kept when fewer); 0 when empty.
+    [[nodiscard]] double mean_of_last(std::size_t count) const;
 
   private:
     std::array<Nanos, kCapacity> ring_{};

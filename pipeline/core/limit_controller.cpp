@@ -7,10 +7,10 @@ namespace distilld {
 
 namespace {
 
-constexpr std::uint64_t kLeastTakes = 4;            // fewer say nothing of a stall fraction
-constexpr std::uint64_t kShrinkTakes = 64;          // calm for so long: try fewer
+constexpr std::uint64_t kLeastTakes = 4;   // fewer say nothing of a stall fraction
+constexpr std::uint64_t kCalmTakes = 64;   // calm for so long: try fewer
 constexpr std::uint64_t kForgetOverloadTakes = 256;
-constexpr double kUsefulGain = 1.05;
+constexpr std::uint64_t kLongestHold = 4096;
 
 }  // namespace
 
@@ -34,19 +34,17 @@ void LimitController::reset_measure() {
     full_ = false;
 }
 
-void LimitController::move_to(std::uint32_t limit, std::uint64_t next_issue) {
+void LimitController::move_to(std::uint32_t limit, std::uint64_t n) {
+    gate_ = n + limit_;  // about what is in flight now
     limit_ = limit;
-    gate_ = next_issue;
     reset_measure();
 }
 
-void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, double latency, bool slots_full,
-                               std::uint64_t next_issue, Nanos now) {
-    if (n == 0 || busy <= 0) return;  // the first fill cannot be hidden
+void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, double latency, bool slots_full) {
+    if (n == 0 || busy <= 0 || latency <= 0) return;  // the first fill cannot be hidden
     if (overloaded_at_ != 0 && ++taken_since_overload_ >= kForgetOverloadTakes) overloaded_at_ = 0;
     if (hold_ > 0) --hold_;
     if (n < gate_) return;
-    if (taken_ == 0) measure_began_ = now - waited - busy;
     waited_ += static_cast<double>(waited);
     busy_ += static_cast<double>(busy);
     full_ = full_ || (slots_full && waited > 0);
@@ -55,49 +53,54 @@ void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, double
     const double stall = waited_ / (waited_ + busy_);
     const double student = busy_ / static_cast<double>(taken_);
     const double needed = std::max(1.0, latency / student);  // Little's law
-    const double rate = static_cast<double>(taken_) / std::max(1.0, static_cast<double>(now - measure_began_));
-    const bool stalled = stall > options_.target_stall && full_;
-
     // One long wait is enough to act on when the limit is far below what the latency asks for.
-    const bool far_below = needed > 1.5 * limit_;
-    if (stalled && (taken_ >= kLeastTakes || far_below)) {
-        if (rate_before_ > 0 && taken_ >= kLeastTakes && rate < kUsefulGain * rate_before_ && limit_ > limit_before_) {
-            hold_ = hold_length_;
-            hold_length_ = std::min<std::uint64_t>(hold_length_ * 2, 4096);
-            rate_before_ = 0;
-            move_to(limit_before_, next_issue);
-            return;
-        }
-        if (hold_ > 0 || limit_ >= options_.ceiling) {
-            if (taken_ >= kShrinkTakes) reset_measure();
-            return;
-        }
-        const auto wanted = static_cast<std::uint32_t>(std::min(std::ceil(1.1 * needed), 1e6));
-        // Jitter can stall a student that Little's law calls fed: more slots help, up to twice the law's number.
-        const auto most = static_cast<std::uint32_t>(std::min(std::ceil(2.0 * needed), 1e6));
-        std::uint32_t next = std::max(limit_ + 1, std::min(limit_ * 4, wanted));
-        if (options_.adaptive) next = std::min(next, std::max(most, limit_));
-        if (overloaded_at_ != 0) next = std::min(next, std::max(limit_ + 1, overloaded_at_ * 9 / 10));
-        next = std::min(next, options_.ceiling);
-        if (next == limit_) {
-            reset_measure();
-            return;
-        }
-        if (overloaded_at_ != 0 && taken_ < 2 * static_cast<std::uint64_t>(limit_)) return;
-        rate_before_ = taken_ >= kLeastTakes ? rate : 0;
-        limit_before_ = limit_;
-        move_to(next, next_issue);
+    const bool enough_seen = taken_ >= kLeastTakes || needed > 1.5 * limit_;
+    if (full_ && enough_seen && stall > options_.target_stall) {
+        grow(n, needed, limit_ / latency);
+    } else if (taken_ >= kCalmTakes) {
+        shrink_if_calm(needed, stall);
+    }
+}
+
+void LimitController::grow(std::uint64_t n, double needed, double throughput) {
+    if (limit_ >= options_.ceiling || hold_ > 0) {
+        if (taken_ >= kCalmTakes) reset_measure();
         return;
     }
-    if (taken_ >= kShrinkTakes) {
-        const auto enough = static_cast<std::uint32_t>(std::ceil(1.25 * needed)) + 1;
-        rate_before_ = 0;
-        if (options_.adaptive && !full_ && stall < 0.2 * options_.target_stall && limit_ > 2 * enough) {
-            move_to(enough, next_issue);
-        } else {
-            reset_measure();
+    if (proven_limit_ == 0 || limit_ < proven_limit_) {
+        proven_limit_ = limit_;
+        proven_throughput_ = throughput;
+    } else if (2 * limit_ >= 3 * proven_limit_) {
+        const double grown = static_cast<double>(limit_) / proven_limit_ - 1.0;
+        if (throughput < (1.0 + 0.25 * grown) * proven_throughput_) {
+            hold_ = hold_length_;
+            hold_length_ = std::min(hold_length_ * 2, kLongestHold);
+            move_to(proven_limit_, n);
+            return;
         }
+        proven_limit_ = limit_;
+        proven_throughput_ = throughput;
     }
+    // After overload one step a generation, and only with the teacher's complaint in mind.
+    if (overloaded_at_ != 0 && taken_ < 2 * static_cast<std::uint64_t>(limit_)) return;
+    const auto wanted = static_cast<std::uint32_t>(std::min(std::ceil(1.1 * needed), 1e6));
+    const auto most = static_cast<std::uint32_t>(std::min(std::ceil(2.0 * needed), 1e6));
+    const std::uint32_t step = limit_ + std::max<std::uint32_t>(1, limit_ / 8);
+    std::uint32_t next = std::max(step, std::min(limit_ * 4, wanted));
+    if (options_.adaptive) next = std::min(next, std::max(most, limit_));
+    if (overloaded_at_ != 0) next = std::min(next, std::max(limit_ + 1, overloaded_at_ * 9 / 10));
+    next = std::min(next, options_.ceiling);
+    if (next == limit_) {
+        reset_measure();
+    } else {
+        move_to(next, n);
+    }
+}
+
+void LimitController::shrink_if_calm(double needed, double stall) {
+    const auto enough = static_cast<std::uint32_t>(std::ceil(1.25 * needed)) + 1;
+    if (options_.adaptive && !full_ && stall < 0.2 * options_.target_stall && limit_ > 2 * enough) limit_ = enough;
+    reset_measure();
 }
 
 void LimitController::on_overload(Nanos issued, Nanos now) {
@@ -106,7 +109,7 @@ void LimitController::on_overload(Nanos issued, Nanos now) {
     overloaded_at_ = limit_;
     taken_since_overload_ = 0;
     limit_ = std::max<std::uint32_t>(1, limit_ / 2);
-    rate_before_ = 0;
+    proven_limit_ = 0;
     reset_measure();
 }
 

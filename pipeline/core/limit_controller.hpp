@@ -17,8 +17,9 @@ struct LimitOptions {
 /// teacher says it is overloaded or times out, at most once for the requests issued before the last halving.
 ///
 /// Growth follows Little's law: hiding latency T behind student time S takes C ≥ T/S, so a stalled controller goes to
-/// 1.1·T/S as measured (four-fold at most in one move), then by one. A move that brought no throughput (the teacher is
-/// saturated and only queues) is taken back and not tried again for a while.
+/// 1.1·T/S as measured (four-fold at most in one move), then by eighths up to 2·T/S, which is what jitter can ask for.
+/// T/S itself grows with C when the teacher is saturated and only queues, so a growth by half that brought less than a
+/// quarter of it in throughput (C/T) is taken back and not tried again for a while.
 class LimitController {
   public:
     explicit LimitController(LimitOptions options);
@@ -26,16 +27,17 @@ class LimitController {
     [[nodiscard]] std::uint32_t limit() const noexcept { return limit_; }
     void set_ceiling(std::uint32_t ceiling);
 
-    /// The student took micro-batch `n` after waiting `waited`, and trained the one before it for `busy`.
-    /// `next_issue`: number of the next micro-batch to be issued. `latency`: mean of recent requests.
-    /// `slots_full`: every slot was in use while the student waited.
-    void on_taken(std::uint64_t n, Nanos waited, Nanos busy, double latency, bool slots_full, std::uint64_t next_issue,
-                  Nanos now);
+    /// The student took micro-batch `n` (counted from the start of the run) after waiting `waited`, and trained the one
+    /// before it for `busy`. `latency`: mean of the last requests, about `limit` of them. `slots_full`: every slot was
+    /// in use while the student waited.
+    void on_taken(std::uint64_t n, Nanos waited, Nanos busy, double latency, bool slots_full);
     /// A request issued at `issued` was refused for load or timed out.
     void on_overload(Nanos issued, Nanos now);
 
   private:
-    void move_to(std::uint32_t limit, std::uint64_t next_issue);
+    void grow(std::uint64_t n, double needed, double throughput);
+    void shrink_if_calm(double needed, double stall);
+    void move_to(std::uint32_t limit, std::uint64_t n);
     void reset_measure();
 
     LimitOptions options_;
@@ -46,10 +48,9 @@ class LimitController {
     double busy_ = 0;
     std::uint64_t taken_ = 0;
     bool full_ = false;
-    Nanos measure_began_ = 0;
-    // For taking back a move that brought nothing.
-    double rate_before_ = 0;
-    std::uint32_t limit_before_ = 0;
+    // Last limit whose throughput was seen, and that throughput in micro-batches a nanosecond.
+    std::uint32_t proven_limit_ = 0;
+    double proven_throughput_ = 0;
     std::uint64_t hold_ = 0;  // takes for which the limit does not grow
     std::uint64_t hold_length_ = 64;
     // After overload.

@@ -102,8 +102,8 @@ void PrefetchScheduler::on_wanted(Nanos now) { wanted_since_ = now; }
 void PrefetchScheduler::on_taken(std::uint64_t n, Nanos now) {
     next_take_ = n + 1;
     const Nanos waited = wanted_since_ ? now - *wanted_since_ : 0;
-    controller_.on_taken(n - options_.first, waited, last_busy_, latencies_.mean(), full_while_waiting_,
-                         next_issue_ - options_.first, now);
+    const double latency = latencies_.mean_of_last(std::max<std::size_t>(8, controller_.limit()));
+    controller_.on_taken(n - options_.first, waited, last_busy_, latency, full_while_waiting_);
     wanted_since_.reset();
     full_while_waiting_ = false;
     taken_at_ = now;
