@@ -1,0 +1,272 @@
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "pipeline/data/dataset.hpp"
+#include "pipeline/data/jsonl_document.hpp"
+#include "pipeline/data/line_reader.hpp"
+
+namespace distilld {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the dataset hash is over little-endian integers");
+
+// Inputs [begin, begin + length) of the token array; the last input's target is token begin + length.
+struct Row {
+    std::uint64_t begin = 0;
+    std::uint32_t length = 0;
+};
+
+// The tokens of all documents, one after the other.
+struct Tokens {
+    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> labels;  // empty: the ids are the labels
+
+    [[nodiscard]] std::span<const std::int32_t> targets() const { return labels.empty() ? ids : labels; }
+};
+
+class Sha256 {
+  public:
+    Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+        if (context_ == nullptr) throw std::bad_alloc();
+        if (EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) throw std::runtime_error("no SHA-256");
+    }
+
+    template <class T>
+    void add(std::span<const T> values) {
+        if (EVP_DigestUpdate(context_.get(), values.data(), values.size_bytes()) != 1) {
+            throw std::runtime_error("SHA-256 failed");
+        }
+    }
+
+    void add(std::uint64_t value) { add(std::span<const std::uint64_t>(&value, 1)); }
+
+    std::string hex() {
+        unsigned char digest[EVP_MAX_MD_SIZE];
+        unsigned size = 0;
+        if (EVP_DigestFinal_ex(context_.get(), digest, &size) != 1) throw std::runtime_error("SHA-256 failed");
+        constexpr char kDigits[] = "0123456789abcdef";
+        std::string text;
+        for (unsigned i = 0; i < size; ++i) {
+            text.push_back(kDigits[digest[i] >> 4]);
+            text.push_back(kDigits[digest[i] & 15]);
+        }
+        return text;
+    }
+
+  private:
+    std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+// The fields and their order are part of a checkpoint's identity: change them only together with the tag.
+std::string hash_of(const Tokens& tokens, const std::vector<Row>& rows, std::uint32_t sequence_length) {
+    constexpr std::string_view kTag = "distilld dataset 1\n";
+    Sha256 hash;
+    hash.add(std::span<const char>(kTag.data(), kTag.size()));
+    hash.add(sequence_length);
+    hash.add(rows.size());
+    for (const Row& row : rows) {
+        hash.add(row.begin);
+        hash.add(row.length);
+    }
+    hash.add(tokens.ids.size());
+    hash.add(std::span<const std::int32_t>(tokens.ids));
+    hash.add(tokens.targets());
+    return hash.hex();
+}
+
+class MemoryDataset final : public Dataset {
+  public:
+    MemoryDataset(Tokens tokens, std::vector<Row> rows, std::uint32_t sequence_length)
+        : tokens_(std::move(tokens)),
+          rows_(std::move(rows)),
+          sequence_length_(sequence_length),
+          hash_(hash_of(tokens_, rows_, sequence_length)) {
+        for (const Row& row : rows_)
+            token_count_ += row.length;
+        largest_id_ = *std::max_element(tokens_.ids.begin(), tokens_.ids.end());
+        const auto targets = tokens_.targets();
+        largest_id_ = std::max(largest_id_, *std::max_element(targets.begin(), targets.end()));
+    }
+
+    std::uint64_t row_count() const override { return rows_.size(); }
+    std::uint64_t token_count() const override { return token_count_; }
+    const std::string& hash() const override { return hash_; }
+    std::int32_t largest_id() const override { return largest_id_; }
+
+    TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
+        TokenBatch batch;
+        batch.number = number;
+        batch.rows = static_cast<std::uint32_t>(rows.size());
+        batch.columns = sequence_length_;
+        batch.input_ids.resize(rows.size() * sequence_length_, 0);
+        batch.labels.resize(rows.size() * sequence_length_, kIgnoredLabel);
+        batch.lengths.reserve(rows.size());
+        const auto targets = tokens_.targets();
+        for (std::size_t b = 0; b < rows.size(); ++b) {
+            const Row& row = rows_.at(rows[b]);
+            const std::size_t out = b * sequence_length_;
+            std::copy_n(tokens_.ids.begin() + static_cast<std::ptrdiff_t>(row.begin), row.length,
+                        batch.input_ids.begin() + static_cast<std::ptrdiff_t>(out));
+            for (std::size_t t = 0; t < row.length; ++t) {
+                const std::int32_t label = targets[row.begin + t + 1];
+                batch.labels[out + t] = label;
+                if (label != kIgnoredLabel) ++batch.target_tokens;
+            }
+            batch.lengths.push_back(static_cast<std::int32_t>(row.length));
+        }
+        return batch;
+    }
+
+  private:
+    Tokens tokens_;
+    std::vector<Row> rows_;
+    std::uint32_t sequence_length_;
+    std::string hash_;
+    std::uint64_t token_count_ = 0;
+    std::int32_t largest_id_ = 0;
+};
+
+// Gathers documents into one token array.
+class Builder {
+  public:
+    Builder(const Tokenizer* tokenizer, const DatasetOptions& options) : options_(options) {
+        if (options.packing && tokenizer != nullptr) separator_ = tokenizer->end_of_text();
+    }
+
+    // `read_share` is the part of the file read so far, in (0, 1], or 0 when unknown.
+    Result<void> add(const Document& document, double read_share) {
+        if (document.ids.empty()) return {};
+        if (!options_.packing && document.ids.size() < 2) return {};
+        std::size_t count = document.ids.size();
+        if (!options_.packing) count = std::min(count, std::size_t{options_.sequence_length} + 1);
+
+        reserve(tokens_.ids.size() + count + 1, read_share);
+        if (separator_ && !tokens_.ids.empty() && tokens_.ids.back() != *separator_) {
+            if (options_.vocabulary_size != 0 && static_cast<std::uint32_t>(*separator_) >= options_.vocabulary_size) {
+                return invalid_input("the tokenizer's end of text, id " + std::to_string(*separator_) +
+                                     ", that goes before this document is outside the vocabulary of " +
+                                     std::to_string(options_.vocabulary_size));
+            }
+            append(std::span(&*separator_, 1), std::span(&*separator_, 1), false);
+        }
+        if (!options_.packing) add_row(tokens_.ids.size(), count - 1);
+        const std::span ids(document.ids.data(), count);
+        append(ids, document.has_labels ? std::span(document.labels.data(), count) : ids, document.has_labels);
+        return {};
+    }
+
+    std::unique_ptr<Dataset> finish() {
+        const std::uint64_t count = tokens_.ids.size();
+        if (options_.packing && count > 1) {
+            const std::uint64_t stride = options_.sequence_length;
+            rows_.reserve((count - 1 + stride - 1) / stride);
+            for (std::uint64_t begin = 0; begin + 1 < count; begin += stride) {
+                add_row(begin, std::min(stride, count - 1 - begin));
+            }
+        }
+        if (!tokens_.labels.empty()) {
+            std::erase_if(rows_, [this](const Row& row) {
+                const auto targets = tokens_.targets().subspan(row.begin + 1, row.length);
+                return std::all_of(targets.begin(), targets.end(),
+                                   [](std::int32_t label) { return label == kIgnoredLabel; });
+            });
+        }
+        if (rows_.empty()) return nullptr;
+        return std::make_unique<MemoryDataset>(std::move(tokens_), std::move(rows_), options_.sequence_length);
+    }
+
+  private:
+    // Grows to what the file is likely to need rather than by doubling, which would hold up to three times the tokens
+    // while it copies.
+    void reserve(std::size_t needed, double read_share) {
+        if (needed <= tokens_.ids.capacity()) return;
+        std::size_t room = needed + needed / 2;
+        if (read_share > 0) {
+            const double whole = static_cast<double>(needed) / read_share * 1.02;
+            room =
+                std::clamp(static_cast<std::size_t>(std::min(whole, 1e18)), needed + needed / 16, 64 * needed + 4096);
+        }
+        tokens_.ids.reserve(room);
+        if (has_labels_) tokens_.labels.reserve(room);
+    }
+
+    void append(std::span<const std::int32_t> ids, std::span<const std::int32_t> labels, bool own_labels) {
+        if (own_labels && !has_labels_) {
+            // The first document with labels: until now the ids were the labels.
+            tokens_.labels.reserve(tokens_.ids.capacity());
+            tokens_.labels = tokens_.ids;
+            has_labels_ = true;
+        }
+        tokens_.ids.insert(tokens_.ids.end(), ids.begin(), ids.end());
+        if (has_labels_) tokens_.labels.insert(tokens_.labels.end(), labels.begin(), labels.end());
+    }
+
+    void add_row(std::uint64_t begin, std::uint64_t length) {
+        rows_.push_back(Row{begin, static_cast<std::uint32_t>(length)});
+    }
+
+    const DatasetOptions& options_;
+    std::optional<std::int32_t> separator_;
+    Tokens tokens_;
+    std::vector<Row> rows_;
+    bool has_labels_ = false;
+};
+
+bool is_blank(std::string_view line) {
+    return line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+std::string_view compression_of(std::string_view first_bytes) {
+    if (first_bytes.starts_with("\x1F\x8B")) return "gzip";
+    if (first_bytes.starts_with("\x28\xB5\x2F\xFD")) return "zstd";
+    return {};
+}
+
+Error at(const LineReader& reader, const Error& error) {
+    return Error{error.kind, reader.location() + ": " + error.message};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path& file, const Tokenizer* tokenizer,
+                                                    const DatasetOptions& options) {
+    if (options.sequence_length == 0) return invalid_input("sequence_length is 0: at least 1 is needed");
+    LineReader reader(file, options.line_limit, kDocumentPadding);
+    if (auto opened = reader.open(); !opened) return opened.error();
+    const auto parser = make_document_parser(tokenizer, options);
+    Builder builder(tokenizer, options);
+    Document document;
+    for (;;) {
+        const auto more = reader.next();
+        if (!more) return more.error();
+        if (!*more) break;
+        if (reader.line_number() == 1) {
+            if (const auto compression = compression_of(reader.line()); !compression.empty()) {
+                return invalid_input(file.string() + ": is compressed with " + std::string(compression) +
+                                     ": unpack it first");
+            }
+        }
+        if (is_blank(reader.line())) continue;
+        if (auto parsed = parser->parse(reader.line(), document); !parsed) return at(reader, parsed.error());
+        const double read_share = reader.file_size() == 0 ? 0.0
+                                                          : static_cast<double>(reader.bytes_consumed()) /
+                                                                static_cast<double>(reader.file_size());
+        if (auto added = builder.add(document, read_share); !added) return at(reader, added.error());
+    }
+    auto dataset = builder.finish();
+    if (dataset == nullptr) {
+        return invalid_input(file.string() +
+                             ": holds nothing to train on: no document has two tokens, the second of "
+                             "them a target");
+    }
+    return dataset;
+}
+
+}  // namespace distilld

@@ -1,0 +1,204 @@
+#include "pipeline/data/jsonl_document.hpp"
+
+#include <simdjson.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace distilld {
+
+const std::size_t kDocumentPadding = simdjson::SIMDJSON_PADDING;
+
+namespace {
+
+namespace dom = simdjson::dom;
+
+constexpr std::string_view kAccepted =
+    R"(accepted are {"text": "…"} and {"input_ids": […]} with optional "labels" of the same length)";
+
+std::string type_name(dom::element element) {
+    switch (element.type()) {
+        case dom::element_type::ARRAY:
+            return "an array";
+        case dom::element_type::OBJECT:
+            return "an object";
+        case dom::element_type::STRING:
+            return "a string";
+        case dom::element_type::BOOL:
+            return "a boolean";
+        case dom::element_type::NULL_VALUE:
+            return "null";
+        default:
+            return "a number";
+    }
+}
+
+// The fields that say what shape a line has. The first of two fields of one name would silently win, so two are
+// refused.
+struct Fields {
+    std::optional<dom::element> text, input_ids, labels, attention_mask, messages, prompt, completion;
+};
+
+Result<Fields> collect(dom::object object) {
+    Fields fields;
+    struct Name {
+        std::string_view name;
+        std::optional<dom::element>* slot;
+    };
+    const Name names[] = {{"text", &fields.text},
+                          {"input_ids", &fields.input_ids},
+                          {"labels", &fields.labels},
+                          {"attention_mask", &fields.attention_mask},
+                          {"messages", &fields.messages},
+                          {"prompt", &fields.prompt},
+                          {"completion", &fields.completion}};
+    for (const dom::key_value_pair field : object) {
+        for (const Name& known : names) {
+            if (field.key != known.name) continue;
+            if (known.slot->has_value()) {
+                return invalid_input("field \"" + std::string(known.name) + "\" stands there twice");
+            }
+            *known.slot = field.value;
+        }
+    }
+    return fields;
+}
+
+class SimdjsonDocumentParser final : public DocumentParser {
+  public:
+    SimdjsonDocumentParser(const Tokenizer* tokenizer, const DatasetOptions& options)
+        : tokenizer_(tokenizer), options_(options), parser_(options.line_limit) {}
+
+    Result<void> parse(std::string_view line, Document& document) override {
+        document.ids.clear();
+        document.labels.clear();
+        document.has_labels = false;
+
+        dom::element root;
+        // The caller's buffer is padded: no copy.
+        if (const auto code = parser_.parse(line.data(), line.size(), false).get(root)) {
+            if (code == simdjson::UTF8_ERROR) return invalid_input("is not valid UTF-8");
+            if (code == simdjson::MEMALLOC) return invalid_input("is too long: memory ran out");
+            return invalid_input(std::string("is not a JSON object: ") + simdjson::error_message(code));
+        }
+        dom::object object;
+        if (root.get(object)) {
+            return invalid_input("is " + type_name(root) + " where an object was expected: " + std::string(kAccepted));
+        }
+        auto fields = collect(object);
+        if (!fields) return fields.error();
+        if (fields->messages) return unsupported("{\"messages\"}");
+        if (fields->prompt || fields->completion) return unsupported("{\"prompt\", \"completion\"}");
+        if (fields->text && fields->input_ids) {
+            return invalid_input("holds both \"text\" and \"input_ids\": " + std::string(kAccepted));
+        }
+        if (fields->text) {
+            if (fields->labels) return invalid_input("\"labels\" go with \"input_ids\", not with \"text\"");
+            return read_text(*fields->text, document);
+        }
+        if (fields->input_ids) return read_ids(*fields, document);
+        return invalid_input("has neither \"text\" nor \"input_ids\": " + std::string(kAccepted));
+    }
+
+  private:
+    static Error unsupported(std::string_view shape) {
+        return invalid_input("documents of the form " + std::string(shape) +
+                             " are not supported: " + std::string(kAccepted));
+    }
+
+    Result<void> read_text(dom::element element, Document& document) {
+        std::string_view text;
+        if (element.get(text)) {
+            return invalid_input("\"text\" is " + type_name(element) + " where a string was expected");
+        }
+        // A lone low surrogate passes simdjson's string decoder as three bytes that are no UTF-8.
+        if (!simdjson::validate_utf8(text)) return invalid_input("\"text\" holds half a surrogate pair");
+        if (tokenizer_ == nullptr) {
+            std::string message = "\"text\" needs a tokenizer and the student has none that is understood";
+            if (!options_.no_tokenizer_reason.empty()) message += " (" + options_.no_tokenizer_reason + ")";
+            return invalid_input(message);
+        }
+        document.ids = tokenizer_->encode(text);
+        const std::uint32_t vocabulary = options_.vocabulary_size;
+        if (vocabulary == 0) return {};
+        for (const std::int32_t id : document.ids) {
+            if (static_cast<std::uint32_t>(id) >= vocabulary) {
+                return invalid_input("\"text\" holds token id " + std::to_string(id) + ", outside the vocabulary of " +
+                                     std::to_string(vocabulary));
+            }
+        }
+        return {};
+    }
+
+    Result<void> read_ids(const Fields& fields, Document& document) {
+        if (auto read = read_integers("input_ids", *fields.input_ids, false, document.ids); !read) return read;
+        // null is how some writers say that there are none.
+        if (fields.labels && !fields.labels->is_null()) {
+            if (auto read = read_integers("labels", *fields.labels, true, document.labels); !read) return read;
+            if (document.labels.size() != document.ids.size()) {
+                return invalid_input("\"labels\" has " + std::to_string(document.labels.size()) +
+                                     " entries and \"input_ids\" has " + std::to_string(document.ids.size()));
+            }
+            document.has_labels = true;
+        }
+        if (fields.attention_mask) return check_mask(*fields.attention_mask);
+        return {};
+    }
+
+    Result<void> read_integers(std::string_view name, dom::element element, bool may_be_ignored,
+                               std::vector<std::int32_t>& out) {
+        dom::array array;
+        const std::string quoted = "\"" + std::string(name) + "\"";
+        if (element.get(array)) {
+            return invalid_input(quoted + " is " + type_name(element) + " where an array of integers was expected");
+        }
+        for (const dom::element entry : array) {
+            const auto where = [&] { return std::string(name) + "[" + std::to_string(out.size()) + "]"; };
+            std::int64_t value = 0;
+            if (!entry.is_int64() || entry.get(value)) {
+                return invalid_input(where() + " is " + (entry.is_number() ? "no 64-bit integer" : type_name(entry)) +
+                                     " where a token id was expected");
+            }
+            if (value == kIgnoredLabel && may_be_ignored) {
+                out.push_back(kIgnoredLabel);
+                continue;
+            }
+            if (value < 0 || value > std::numeric_limits<std::int32_t>::max()) {
+                return invalid_input(where() + " is " + std::to_string(value) + ", not a token id" +
+                                     (may_be_ignored ? " and not -100 (no loss)" : ""));
+            }
+            if (options_.vocabulary_size != 0 && value >= options_.vocabulary_size) {
+                return invalid_input(where() + " is " + std::to_string(value) + ", outside the vocabulary of " +
+                                     std::to_string(options_.vocabulary_size));
+            }
+            out.push_back(static_cast<std::int32_t>(value));
+        }
+        return {};
+    }
+
+    // Padding inside the data would be trained on: rows are padded here, after cutting.
+    static Result<void> check_mask(dom::element element) {
+        dom::array array;
+        if (element.get(array)) return {};
+        for (const dom::element entry : array) {
+            std::int64_t value = 0;
+            if (!entry.get(value) && value == 0) {
+                return invalid_input("\"attention_mask\" holds zeros: give the tokens without padding");
+            }
+        }
+        return {};
+    }
+
+    const Tokenizer* tokenizer_;
+    const DatasetOptions& options_;
+    dom::parser parser_;
+};
+
+}  // namespace
+
+std::unique_ptr<DocumentParser> make_document_parser(const Tokenizer* tokenizer, const DatasetOptions& options) {
+    return std::make_unique<SimdjsonDocumentParser>(tokenizer, options);
+}
+
+}  // namespace distilld

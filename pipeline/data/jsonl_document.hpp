@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/data/dataset.hpp"
+
+namespace distilld {
+
+/// One document of a dataset as tokens.
+struct Document {
+    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> labels;  ///< as many as ids, when has_labels
+    bool has_labels = false;
+};
+
+/// Bytes that must be readable behind a line given to DocumentParser.
+extern const std::size_t kDocumentPadding;
+
+/// Reads one line of JSONL. Keeps its buffers from line to line. One thread.
+class DocumentParser {
+  public:
+    virtual ~DocumentParser() = default;
+    /// Fills `document`. Errors say what is wrong with the line, not where the line is.
+    virtual Result<void> parse(std::string_view line, Document& document) = 0;
+};
+
+/// `tokenizer` may be null; `options` and `tokenizer` must outlive the parser.
+std::unique_ptr<DocumentParser> make_document_parser(const Tokenizer* tokenizer, const DatasetOptions& options);
+
+}  // namespace distilld

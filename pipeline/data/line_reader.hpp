@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/core/error.hpp"
+
+namespace distilld {
+
+/// Reads a file line by line through one buffer, which grows to the longest line and no further than the limit.
+/// One thread.
+class LineReader {
+  public:
+    /// `padding` bytes behind each line may be read (never written), as simdjson does.
+    LineReader(std::filesystem::path file, std::size_t line_limit, std::size_t padding);
+    ~LineReader();
+    LineReader(const LineReader&) = delete;
+    LineReader& operator=(const LineReader&) = delete;
+
+    Result<void> open();
+
+    /// Steps to the next line. False: end of file. The line has no line break (LF or CRLF) and, if it is the first, no
+    /// byte order mark; it is valid until the next call.
+    Result<bool> next();
+
+    [[nodiscard]] std::string_view line() const noexcept { return line_; }
+    [[nodiscard]] std::uint64_t line_number() const noexcept { return line_number_; }
+    /// Bytes of the file up to the end of this line.
+    [[nodiscard]] std::uint64_t bytes_consumed() const noexcept { return bytes_consumed_; }
+    /// Bytes of the whole file when it was opened; 0 where that is not known (a pipe).
+    [[nodiscard]] std::uint64_t file_size() const noexcept { return file_size_; }
+    /// "file:line", for messages.
+    [[nodiscard]] std::string location() const;
+
+  private:
+    Result<void> fill();
+    void take(std::size_t length, std::size_t line_break);
+
+    std::filesystem::path file_;
+    std::size_t line_limit_;
+    std::size_t padding_;
+    int descriptor_ = -1;
+    bool at_end_ = false;
+    std::vector<char> buffer_;
+    std::size_t begin_ = 0;  ///< first byte not yet handed out
+    std::size_t end_ = 0;    ///< end of what was read
+    std::string_view line_;
+    std::uint64_t line_number_ = 0;
+    std::uint64_t bytes_consumed_ = 0;
+    std::uint64_t file_size_ = 0;
+};
+
+}  // namespace distilld
