@@ -75,7 +75,7 @@ struct Violation {
     std::string detail;  ///< for a person, without the pointer
 };
 
-/// All that is wrong with a spec, in the order of the document.
+/// All that is wrong with a spec: keys that stand twice, then field by field in the order of the list above.
 struct SpecViolations {
     std::vector<Violation> violations;
 };

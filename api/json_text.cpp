@@ -1,0 +1,183 @@
+#include "api/json_text.hpp"
+
+#include <algorithm>
+#include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/parser.hpp>
+#include <limits>
+#include <set>
+
+namespace distilld::api {
+namespace {
+
+boost::json::parse_options options_of(std::size_t max_depth) {
+    boost::json::parse_options options;
+    options.max_depth = max_depth;
+    // The fast mode is a few units in the last place off: a spec must not change when it is read and written again.
+    options.numbers = boost::json::number_precision::precise;
+    return options;
+}
+
+/// Events of the parser, of which only the keys matter: boost::json::value keeps the last of two equal keys and says
+/// nothing.
+class KeyWatcher {
+  public:
+    static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
+    static constexpr std::size_t max_array_size = std::numeric_limits<std::size_t>::max();
+    static constexpr std::size_t max_key_size = std::numeric_limits<std::size_t>::max();
+    static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
+
+    using Ec = boost::system::error_code;
+    using Sv = boost::json::string_view;
+
+    bool on_document_begin(Ec&) { return true; }
+    bool on_document_end(Ec&) { return true; }
+    bool on_object_begin(Ec&) {
+        enter(true);
+        return true;
+    }
+    bool on_object_end(std::size_t, Ec&) {
+        levels_.pop_back();
+        return true;
+    }
+    bool on_array_begin(Ec&) {
+        enter(false);
+        return true;
+    }
+    bool on_array_end(std::size_t, Ec&) {
+        levels_.pop_back();
+        return true;
+    }
+    bool on_key_part(Sv part, std::size_t, Ec&) {
+        key_.append(part.data(), part.size());
+        return true;
+    }
+    bool on_key(Sv part, std::size_t, Ec&) {
+        key_.append(part.data(), part.size());
+        auto& level = levels_.back();
+        level.token = key_;
+        if (!level.keys.insert(key_).second) duplicates_.push_back(pointer());
+        key_.clear();
+        return true;
+    }
+    bool on_string_part(Sv, std::size_t, Ec&) { return true; }
+    bool on_string(Sv, std::size_t, Ec&) { return scalar(); }
+    bool on_number_part(Sv, Ec&) { return true; }
+    bool on_int64(std::int64_t, Sv, Ec&) { return scalar(); }
+    bool on_uint64(std::uint64_t, Sv, Ec&) { return scalar(); }
+    bool on_double(double, Sv, Ec&) { return scalar(); }
+    bool on_bool(bool, Ec&) { return scalar(); }
+    bool on_null(Ec&) { return scalar(); }
+    bool on_comment_part(Sv, Ec&) { return true; }
+    bool on_comment(Sv, Ec&) { return true; }
+
+    [[nodiscard]] std::vector<std::string> take() { return std::move(duplicates_); }
+
+  private:
+    struct Level {
+        bool object = false;
+        std::size_t next_index = 0;  ///< of an array
+        std::string token;           ///< where in this level we are
+        std::set<std::string> keys;
+    };
+
+    // A value begins: within an array it is the next element.
+    bool scalar() {
+        if (!levels_.empty() && !levels_.back().object) {
+            levels_.back().token = std::to_string(levels_.back().next_index++);
+        }
+        return true;
+    }
+    void enter(bool object) {
+        scalar();
+        levels_.push_back(Level{object, 0, {}, {}});
+    }
+    [[nodiscard]] std::string pointer() const {
+        std::string result;
+        for (const auto& level : levels_) result += "/" + escape_pointer_token(level.token);
+        return result;
+    }
+
+    std::vector<Level> levels_;
+    std::string key_;
+    std::vector<std::string> duplicates_;
+};
+
+std::string place_of(std::string_view text, std::size_t offset) {
+    const auto before = text.substr(0, std::min(offset, text.size()));
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const auto line_start = before.rfind('\n');
+    const auto column = before.size() - (line_start == std::string_view::npos ? 0 : line_start + 1) + 1;
+    return "line " + std::to_string(line) + ", column " + std::to_string(column);
+}
+
+}  // namespace
+
+boost::system::result<boost::json::value, JsonTextError> parse_json_text(std::string_view text, std::size_t max_depth) {
+    boost::json::parser parser({}, options_of(max_depth));
+    boost::system::error_code ec;
+    const auto consumed = parser.write_some(text.data(), text.size(), ec);
+    if (!ec) {
+        const auto rest = text.substr(consumed);
+        if (const auto extra = rest.find_first_not_of(" \t\r\n"); extra != std::string_view::npos) {
+            return JsonTextError{consumed + extra,
+                                 "text after the end of the document, " + place_of(text, consumed + extra)};
+        }
+    }
+    if (ec) {
+        std::string what = ec.message();
+        if (ec == boost::json::error::incomplete) what = "the text ends too early";
+        if (ec == boost::json::error::too_deep) what = "nested deeper than " + std::to_string(max_depth) + " levels";
+        return JsonTextError{consumed, what + ", " + place_of(text, consumed)};
+    }
+    return parser.release();
+}
+
+std::vector<std::string> duplicate_keys(std::string_view text, std::size_t max_depth) {
+    boost::json::basic_parser<KeyWatcher> parser(options_of(max_depth));
+    boost::system::error_code ec;
+    parser.write_some(false, text.data(), text.size(), ec);
+    return parser.handler().take();
+}
+
+std::string escape_pointer_token(std::string_view token) {
+    std::string result;
+    for (const char c : token) {
+        if (c == '~') {
+            result += "~0";
+        } else if (c == '/') {
+            result += "~1";
+        } else {
+            result += c;
+        }
+    }
+    return result;
+}
+
+Result<std::vector<std::string>> split_pointer(std::string_view pointer) {
+    std::vector<std::string> tokens;
+    if (pointer.empty()) return tokens;
+    if (pointer.front() != '/') {
+        return invalid_input("'" + std::string(pointer) + "' is not a JSON pointer: it must begin with '/'");
+    }
+    std::string token;
+    for (std::size_t i = 1; i < pointer.size(); ++i) {
+        const char c = pointer[i];
+        if (c == '/') {
+            tokens.push_back(std::move(token));
+            token.clear();
+        } else if (c == '~') {
+            const char next = i + 1 < pointer.size() ? pointer[i + 1] : '\0';
+            if (next != '0' && next != '1') {
+                return invalid_input("'" + std::string(pointer) + "' is not a JSON pointer: '~' must be ~0 or ~1");
+            }
+            token += next == '0' ? '~' : '/';
+            ++i;
+        } else {
+            token += c;
+        }
+    }
+    tokens.push_back(std::move(token));
+    return tokens;
+}
+
+}  // namespace distilld::api
