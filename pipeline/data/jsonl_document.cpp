@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
@@ -68,7 +69,7 @@ Result<Fields> collect(dom::object object) {
 class SimdjsonDocumentParser final : public DocumentParser {
   public:
     SimdjsonDocumentParser(const Tokenizer* tokenizer, const DatasetOptions& options)
-        : tokenizer_(tokenizer), options_(options), parser_(options.line_limit) {}
+        : tokenizer_(tokenizer), options_(options), parser_(std::max<std::size_t>(options.line_limit, 4096)) {}
 
     Result<void> parse(std::string_view line, Document& document) override {
         document.ids.clear();

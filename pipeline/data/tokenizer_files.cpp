@@ -166,12 +166,16 @@ Result<void> check_vocabulary(const json::object& vocabulary) {
                                  "\") its own value as id: only the byte tokenizer's form is understood");
         }
     }
+    std::size_t bytes = vocabulary.size();
     for (const auto& [token, id] : vocabulary) {
-        if (token == kByteEndOfTextToken && id.is_int64() && id.get_int64() == kByteEndOfText) continue;
+        if (token == kByteEndOfTextToken && id.is_int64() && id.get_int64() == kByteEndOfText) {
+            --bytes;
+            continue;
+        }
         if (id.is_int64() && id.get_int64() >= 0 && id.get_int64() < 256) continue;
         return not_understood("model.vocab entry", json::object{{token, id}});
     }
-    if (vocabulary.size() > alphabet.size() + 1) {
+    if (bytes != alphabet.size()) {
         return invalid_input("model.vocab holds " + std::to_string(vocabulary.size()) +
                              " entries: only the byte tokenizer's 256 and its end of text are understood");
     }
