@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@
 #include "pipeline/core/error.hpp"
 
 namespace distilld::models {
+
+/// A config.json larger than this is refused.
+inline constexpr std::uint64_t kConfigSizeLimit = std::uint64_t{16} << 20;
 
 /// Llama 3.1's frequency scaling (transformers: rope_type "llama3").
 struct Llama3RopeScaling {
@@ -46,6 +50,9 @@ struct LlamaConfig {
 /// "silu", other rope types, quantized weights, sizes that are not positive, do not divide or are absurdly large.
 /// `where` (a file or a spec field) starts every message.
 Result<LlamaConfig> parse_llama_config(std::string_view json, std::string_view where);
+
+/// parse_llama_config of `folder`/config.json.
+Result<LlamaConfig> read_llama_config(const std::filesystem::path& folder);
 
 /// The fields of `override_json` put over those of `base_json` (either may be empty), as JSON text. A size that
 /// depends on another (head_dim, num_key_value_heads) is dropped from the base when the override changes what it

@@ -42,6 +42,10 @@ class LlamaNetwork {
     /// Parameters are allocated, not initialised: call initialize_random() or load().
     LlamaNetwork(LlamaConfig config, ComputeDtype dtype, torch::Device device);
 
+    /// A network of `folder`'s config.json with its weights. The files are checked against the configuration before
+    /// memory for the parameters is allocated.
+    static Result<LlamaNetwork> open(const std::filesystem::path& folder, ComputeDtype dtype, torch::Device device);
+
     LlamaNetwork(LlamaNetwork&&) noexcept = default;
     LlamaNetwork& operator=(LlamaNetwork&&) noexcept = default;
     LlamaNetwork(const LlamaNetwork&) = delete;
