@@ -1,0 +1,198 @@
+#include "models/serving/teacher_engine.hpp"
+
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "models/network/llama_config.hpp"
+#include "models/network/llama_network.hpp"
+#include "models/serving/top_k.hpp"
+
+namespace distilld::models {
+
+namespace {
+
+/// Floats of one chunk of logits (16 MiB), so that a chunk stays near the caches and memory does not grow with B · T.
+constexpr std::int64_t kChunkElements = std::int64_t{4} << 20;
+
+/// Least mass that the complement of a sum in fp32 can tell from 0.
+constexpr double kLeastTail = 1e-7;
+
+Error not_finite() {
+    return {ErrorKind::internal, "the model's logits are not finite; are its weights damaged?"};
+}
+
+class LlamaTeacherEngine final : public TeacherScorer {
+  public:
+    LlamaTeacherEngine(LlamaNetwork network, ServedModel model)
+        : network_(std::move(network)), model_(std::move(model)) {}
+
+    [[nodiscard]] const ServedModel& model() const override { return model_; }
+
+    Result<ScoreResult> score(const ScoreRequest& request) override {
+        if (auto checked = check_score_request(request, model_); !checked) {
+            return checked.error();
+        }
+        const torch::NoGradGuard no_grad;
+        const std::vector<std::int64_t> ids = padded_ids(request);
+        const auto rows = static_cast<std::int64_t>(request.rows);
+        const auto columns = static_cast<std::int64_t>(request.columns);
+        const std::int64_t positions = rows * columns;
+        const torch::Tensor input =
+            torch::from_blob(const_cast<std::int64_t*>(ids.data()), {rows, columns}, torch::kInt64)  // NOLINT: read only
+                .to(network_.device());
+        const torch::Tensor hidden = network_.forward(input).reshape({positions, -1});
+
+        ScoreResult result;
+        allocate(request, result);
+        const auto vocabulary = static_cast<std::int64_t>(model_.vocabulary_size);
+        const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / vocabulary);
+        for (std::int64_t first = 0; first < positions; first += step) {
+            const std::int64_t count = std::min(step, positions - first);
+            const torch::Tensor logits = network_.project(hidden.narrow(0, first, count));
+            if (auto added = add_chunk(request, ids, first, logits, result); !added) {
+                return added.error();
+            }
+        }
+        return result;
+    }
+
+  private:
+    /// Ids as the network takes them, 0 in the padding, so that the answer does not depend on what the client put there.
+    static std::vector<std::int64_t> padded_ids(const ScoreRequest& request) {
+        std::vector<std::int64_t> ids(request.input_ids.begin(), request.input_ids.end());
+        for (std::size_t row = 0; row < request.lengths.size(); ++row) {
+            const auto begin = ids.begin() + static_cast<std::ptrdiff_t>(row * request.columns);
+            std::fill(begin + request.lengths[row], begin + request.columns, 0);
+        }
+        return ids;
+    }
+
+    void allocate(const ScoreRequest& request, ScoreResult& result) const {
+        const std::size_t positions = std::size_t{request.rows} * request.columns;
+        if (request.mode == ScoreRequest::Mode::topk) {
+            result.topk_ids.resize(positions * request.top_k);
+            result.topk_logprobs.resize(positions * request.top_k);
+            result.tail_logprob.resize(positions);
+        } else if (request.logits_type == ScoreRequest::LogitsType::f16) {
+            result.logits_f16.resize(positions * model_.vocabulary_size);
+        } else {
+            result.logits_f32.resize(positions * model_.vocabulary_size);
+        }
+        if (request.token_logprobs) {
+            result.token_logprobs.resize(positions);
+        }
+    }
+
+    /// Reduces the logits [n, V] of positions `first`… into `result`.
+    Result<void> add_chunk(const ScoreRequest& request, const std::vector<std::int64_t>& ids, std::int64_t first,
+                           const torch::Tensor& logits, ScoreResult& result) {
+        if (request.mode == ScoreRequest::Mode::logits) {
+            if (auto added = add_logits(request, first, logits, result); !added) {
+                return added;
+            }
+            if (!request.token_logprobs) {
+                return {};
+            }
+        }
+        const torch::Tensor logprobs = torch::log_softmax(logits, -1, torch::kFloat).cpu().contiguous();
+        const auto vocabulary = static_cast<std::size_t>(model_.vocabulary_size);
+        for (std::int64_t row = 0; row < logprobs.size(0); ++row) {
+            const std::span<const float> values(logprobs.const_data_ptr<float>() + row * logprobs.size(1), vocabulary);
+            // One NaN or infinity among the logits makes the whole row NaN.
+            if (std::isnan(values[0])) {
+                return not_finite();
+            }
+            const auto position = static_cast<std::size_t>(first + row);
+            if (request.mode == ScoreRequest::Mode::topk) {
+                add_top_k(request.top_k, position, values, result);
+            }
+            if (request.token_logprobs) {
+                result.token_logprobs[position] = token_logprob(request, ids, position, values);
+            }
+        }
+        return {};
+    }
+
+    Result<void> add_logits(const ScoreRequest& request, std::int64_t first, const torch::Tensor& logits,
+                            ScoreResult& result) const {
+        const torch::Tensor wide = logits.to(torch::kFloat).cpu().contiguous();
+        if (!torch::isfinite(wide).all().item<bool>()) {
+            return not_finite();
+        }
+        const std::size_t offset = static_cast<std::size_t>(first) * model_.vocabulary_size;
+        const auto count = static_cast<std::size_t>(wide.numel());
+        if (request.logits_type == ScoreRequest::LogitsType::f32) {
+            std::memcpy(result.logits_f32.data() + offset, wide.const_data_ptr(), count * sizeof(float));
+            return {};
+        }
+        constexpr double kLargestHalf = 65504.0;
+        const torch::Tensor half = wide.clamp(-kLargestHalf, kLargestHalf).to(torch::kHalf);
+        std::memcpy(result.logits_f16.data() + offset, half.const_data_ptr(), count * sizeof(std::uint16_t));
+        return {};
+    }
+
+    void add_top_k(std::uint32_t k, std::size_t position, std::span<const float> logprobs, ScoreResult& result) {
+        select_top_k(logprobs, k, best_);
+        double mass = 0.0;
+        const std::size_t offset = position * k;
+        for (std::size_t place = 0; place < k; ++place) {
+            const TopEntry entry = best_[place];
+            result.topk_ids[offset + place] = entry.id;
+            result.topk_logprobs[offset + place] = c10::Half(std::max(entry.value, -65504.0F)).x;
+            mass += std::exp(static_cast<double>(entry.value));
+        }
+        const double rest = 1.0 - mass;
+        result.tail_logprob[position] =
+            k == logprobs.size() || rest < kLeastTail ? kTailFloor : static_cast<float>(std::log(rest));
+    }
+
+    static float token_logprob(const ScoreRequest& request, const std::vector<std::int64_t>& ids, std::size_t position,
+                               std::span<const float> logprobs) {
+        const std::size_t row = position / request.columns;
+        const std::size_t column = position % request.columns;
+        const std::size_t length =
+            request.lengths.empty() ? request.columns : static_cast<std::size_t>(request.lengths[row]);
+        return column + 1 < length ? logprobs[static_cast<std::size_t>(ids[position + 1])] : 0.0F;
+    }
+
+    LlamaNetwork network_;
+    ServedModel model_;
+    std::vector<TopEntry> best_;  ///< scratch of select_top_k
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem::path& folder, Dtype dtype,
+                                                           std::uint32_t threads) {
+    if (threads != 0) {
+        at::set_num_threads(static_cast<int>(threads));
+    }
+    auto config = read_llama_config(folder);
+    if (!config) {
+        return config.error();
+    }
+    const torch::Device device(torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
+    ServedModel model;
+    model.vocabulary_size = static_cast<std::uint32_t>(config->vocab_size);
+    model.max_positions = static_cast<std::uint32_t>(
+        std::min<std::int64_t>(config->max_position_embeddings, std::numeric_limits<std::int32_t>::max()));
+    LlamaNetwork network(*config, resolve_dtype(dtype, device), device);
+    if (auto loaded = network.load(folder); !loaded) {
+        return loaded.error();
+    }
+    model.parameters = network.parameter_count();
+    network.freeze_for_inference();
+    model.dtype = to_string(network.dtype());
+    model.device = device.is_cuda() ? "cuda" : "cpu";
+    model.threads = static_cast<std::uint32_t>(at::get_num_threads());
+    return std::make_unique<LlamaTeacherEngine>(std::move(network), std::move(model));
+}
+
+}  // namespace distilld::models
