@@ -1,0 +1,144 @@
+#include "api/job_types.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <cmath>
+#include <limits>
+
+#include "api/http_message.hpp"
+#include "api/problem.hpp"
+
+namespace distilld::api {
+namespace {
+
+Job full_job() {
+    Job job;
+    job.id = "job-1";
+    job.name = "n";
+    job.state = JobState::running;
+    job.cancel_requested = true;
+    job.created_at = "2026-01-01T00:00:00.000Z";
+    job.started_at = "2026-01-01T00:00:01.000Z";
+    job.status_reason = StatusReason{"c", "m"};
+    job.queue_position = 3;
+    job.eval_loss = 1.5;
+    job.output = "/out";
+    job.checkpoints.push_back({5, "/out/checkpoints/step-5", 0.25, "2026-01-01T00:00:02.000Z"});
+    job.spec_json = R"({"name":"n"})";
+    job.resolved_spec_json = R"({"name":"n","output":"/out"})";
+    ProgressEvent progress;
+    progress.step = 5;
+    progress.total_steps = 40;
+    progress.loss = 2.25;
+    progress.kd_loss = std::numeric_limits<double>::quiet_NaN();
+    progress.tokens = 12345;
+    progress.stages.push_back({"student", 1, 2, 3});
+    progress.bottleneck = "student";
+    progress.fetch.requests = 9;
+    progress.fetch.failures["timeout"] = 2;
+    progress.fetch.in_flight = 4;
+    job.progress = progress;
+    return job;
+}
+
+TEST(JobTypes, JobSurvivesTheRoundTrip) {
+    const auto job = full_job();
+    const auto json = to_json_object(job, true);
+    EXPECT_EQ(json.at("state").as_string(), "running");
+    EXPECT_FALSE(json.at("terminal").as_bool());
+    EXPECT_EQ(json.at("progress").at("percent").to_number<double>(), 12.5);
+    EXPECT_TRUE(json.at("progress").at("kd_loss").is_null());
+    EXPECT_TRUE(json.at("finished_at").is_null());
+    EXPECT_EQ(json.at("spec").at("name").as_string(), "n");
+    const auto again = job_from_json(boost::json::parse(boost::json::serialize(json)));
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(boost::json::serialize(to_json_object(*again, true)), boost::json::serialize(json));
+    EXPECT_TRUE(std::isnan(again->progress->kd_loss));
+    EXPECT_EQ(again->progress->fetch.failures.at("timeout"), 2U);
+}
+
+TEST(JobTypes, ListedJobsHaveNoSpecs) {
+    const auto json = to_json_object(full_job(), false);
+    EXPECT_FALSE(json.contains("spec"));
+    EXPECT_FALSE(json.contains("resolved_spec"));
+}
+
+TEST(JobTypes, RefusesJobsThatMakeNoSense) {
+    EXPECT_FALSE(job_from_json(boost::json::parse("[]")));
+    EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"dancing"})")));
+    EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":1,"state":"queued"})")));
+    EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"queued","progress":{"step":-1}})")));
+}
+
+TEST(JobTypes, EventSurvivesTheRoundTrip) {
+    JobEvent event;
+    event.sequence = 7;
+    event.created_at = "2026-01-01T00:00:00.000Z";
+    event.level = "warn";
+    event.type = EventType::checkpoint;
+    event.message = "line\nbreak";
+    event.data["step"] = 5;
+    const auto again = job_event_from_json(to_json_object(event));
+    ASSERT_TRUE(again);
+    EXPECT_EQ(to_json_object(*again), to_json_object(event));
+    EXPECT_FALSE(job_event_from_json(boost::json::parse(R"({"type":"nonsense"})")));
+}
+
+TEST(JobTypes, TimesAreRfc3339) {
+    EXPECT_EQ(rfc3339(std::chrono::system_clock::time_point(std::chrono::milliseconds(1767225600123))),
+              "2026-01-01T00:00:00.123Z");
+}
+
+TEST(JobTypes, EveryStateHasAName) {
+    for (const auto state : {JobState::queued, JobState::running, JobState::succeeded, JobState::failed,
+                             JobState::cancelled}) {
+        EXPECT_EQ(job_state_from_string(to_string(state)), state);
+    }
+    EXPECT_FALSE(job_state_from_string("paused"));
+}
+
+TEST(Problem, CarriesBothShapes) {
+    SpecViolations violations;
+    violations.violations.push_back({"/training/beta", "unsupported", "only 0"});
+    violations.violations.push_back({"/output", "required", "missing"});
+    const auto response = to_response(spec_problem(violations, "/v1/jobs"));
+    EXPECT_EQ(response.status, 400U);
+    EXPECT_EQ(response.content_type, "application/problem+json");
+    const auto body = boost::json::parse(response.body);
+    EXPECT_EQ(body.at("status").to_number<int>(), 400);
+    EXPECT_EQ(body.at("instance").as_string(), "/v1/jobs");
+    ASSERT_EQ(body.at("errors").as_array().size(), 2U);
+    EXPECT_EQ(body.at("errors").at(1).at("pointer").as_string(), "/output");
+    EXPECT_EQ(body.at("error").at("type").as_string(), "invalid_request_error");
+    EXPECT_EQ(body.at("error").at("param").as_string(), "/training/beta");
+    EXPECT_EQ(body.at("error").at("code").as_string(), "invalid_job_spec");
+}
+
+TEST(Problem, HasTitleOfItsStatus) {
+    Problem problem;
+    problem.status = 503;
+    const auto body = boost::json::parse(to_json(problem));
+    EXPECT_EQ(body.at("title").as_string(), "Service Unavailable");
+    EXPECT_EQ(body.at("type").as_string(), "about:blank");
+    EXPECT_EQ(body.at("error").at("type").as_string(), "server_error");
+    EXPECT_FALSE(body.as_object().contains("errors"));
+}
+
+TEST(Request, FindsHeadersWithoutCase) {
+    Request request;
+    request.headers = {{"Content-Type", "application/json"}};
+    request.query = {{"a", "1"}, {"A", "2"}};
+    request.path_parameters = {{"id", "x"}};
+    EXPECT_EQ(request.header("content-TYPE"), "application/json");
+    EXPECT_FALSE(request.header("content"));
+    EXPECT_EQ(request.query_value("A"), "2");
+    EXPECT_FALSE(request.query_value("b"));
+    EXPECT_EQ(request.path_parameter("id"), "x");
+    EXPECT_EQ(request.path_parameter("none"), "");
+}
+
+}  // namespace
+}  // namespace distilld::api
