@@ -146,14 +146,21 @@ Result<void> check_pre_tokenizer(const json::object& root) {
     return {};
 }
 
+// ByteLevel as post-processor moves offsets only; transformers saves a template that consists of the text alone.
+bool leaves_ids_alone(const json::value& processor) {
+    if (type_of(processor) == "ByteLevel") return true;
+    if (type_of(processor) != "TemplateProcessing") return false;
+    const json::value* single = member(processor.get_object(), "single");
+    return single != nullptr && *single == json::value{{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}};
+}
+
 Result<void> check_ends(const json::object& root) {
     const json::value* decoder = member(root, "decoder");
     if (decoder == nullptr || type_of(*decoder) != "ByteLevel") {
         return not_understood("decoder", decoder != nullptr ? *decoder : json::value());
     }
-    // ByteLevel's post-processor moves offsets and leaves the ids alone.
     const json::value* processor = member(root, "post_processor");
-    if (processor != nullptr && type_of(*processor) != "ByteLevel") return not_understood("post_processor", *processor);
+    if (processor != nullptr && !leaves_ids_alone(*processor)) return not_understood("post_processor", *processor);
     return {};
 }
 

@@ -105,6 +105,10 @@ TEST(TokenizerFolder, AcceptsHarmlessVariations) {
     const std::function<void(json::object&)> changes[] = {
         [](json::object& root) { root["model"].as_object()["vocab"].as_object()["<|endoftext|>"] = 256; },
         [](json::object& root) { root["post_processor"] = {{"type", "ByteLevel"}, {"trim_offsets", false}}; },
+        [](json::object& root) {
+            root["post_processor"] = json::parse(
+                R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"special_tokens":{}})");
+        },
         [](json::object& root) { root["pre_tokenizer"].as_object()["use_regex"] = true; },
         [](json::object& root) { root["model"].as_object()["fuse_unk"] = true; },
         [](json::object& root) { root["model"].as_object()["continuing_subword_prefix"] = ""; },
@@ -147,6 +151,11 @@ TEST(TokenizerFolder, NamesTheComponentThatIsNotUnderstood) {
         {"pre_tokenizer", [](json::object& root) { root["pre_tokenizer"].as_object()["add_prefix_space"] = true; }},
         {"pre_tokenizer", [](json::object& root) { root["pre_tokenizer"].as_object().erase("add_prefix_space"); }},
         {"post_processor", [](json::object& root) { root["post_processor"] = {{"type", "TemplateProcessing"}}; }},
+        {"post_processor",
+         [](json::object& root) {
+             root["post_processor"] = json::parse(R"({"type":"TemplateProcessing","single":[
+                 {"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<|endoftext|>","type_id":0}}]})");
+         }},
         {"decoder", [](json::object& root) { root["decoder"] = {{"type", "WordPiece"}}; }},
         {"added_tokens", [](json::object& root) { root["added_tokens"].as_array().clear(); }},
         {"added_tokens", [](json::object& root) { root["added_tokens"].as_array()[0].as_object()["lstrip"] = true; }},

@@ -1,0 +1,56 @@
+// The tokenizer at the command line, for comparison with Hugging Face's:
+//   distilld-tokenizer-probe write FOLDER     writes the byte tokenizer's files
+//   distilld-tokenizer-probe encode FOLDER    ids of standard input by that folder's tokenizer, as a JSON array
+//   distilld-tokenizer-probe decode FOLDER    bytes of the ids on standard input (separated by spaces)
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "pipeline/data/dataset.hpp"
+
+namespace {
+
+int fail(const std::string& message) {
+    std::cerr << message << '\n';
+    return 1;
+}
+
+int write(const char* folder) {
+    const auto written = distilld::write_byte_tokenizer(folder);
+    return written ? 0 : fail(written.error().message);
+}
+
+int encode(const distilld::Tokenizer& tokenizer) {
+    const std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+    const char* separator = "[";
+    for (const std::int32_t id : tokenizer.encode(text)) {
+        std::cout << separator << id;
+        separator = ",";
+    }
+    std::cout << (*separator == '[' ? "[]" : "]") << '\n';
+    return 0;
+}
+
+int decode(const distilld::Tokenizer& tokenizer) {
+    const std::vector<std::int32_t> ids{std::istream_iterator<std::int32_t>(std::cin),
+                                        std::istream_iterator<std::int32_t>()};
+    std::cout << tokenizer.decode(ids);
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) return fail("usage: distilld-tokenizer-probe write|encode|decode FOLDER"), 2;
+    const std::string_view command = argv[1];
+    if (command == "write") return write(argv[2]);
+    const auto tokenizer = distilld::load_tokenizer(argv[2]);
+    if (!tokenizer) return fail(tokenizer.error().message);
+    if (*tokenizer == nullptr) return fail("no tokenizer.json in the folder");
+    if (command == "encode") return encode(**tokenizer);
+    if (command == "decode") return decode(**tokenizer);
+    return fail("unknown command"), 2;
+}

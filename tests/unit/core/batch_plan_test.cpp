@@ -1,0 +1,130 @@
+#include "pipeline/core/batch_plan.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace distilld {
+namespace {
+
+using ::testing::ElementsAre;
+using Rows = std::vector<std::uint64_t>;
+
+Rows positions(const BatchPlan& plan, std::uint64_t first_batch, std::uint64_t batches) {
+    Rows rows;
+    for (std::uint64_t number = first_batch; number < first_batch + batches; ++number) {
+        const Rows batch = plan.rows_of(number);
+        rows.insert(rows.end(), batch.begin(), batch.end());
+    }
+    return rows;
+}
+
+// Computed with an independent implementation of SplitMix64 and Fisher–Yates. Checkpoints and stored teacher outputs
+// depend on these numbers: they may never change.
+TEST(BatchPlan, IsTheSameForever) {
+    const BatchPlan ten(10, 5, 42);
+    EXPECT_THAT(ten.rows_of(0), ElementsAre(6, 5, 8, 9, 0));
+    EXPECT_THAT(ten.rows_of(1), ElementsAre(2, 7, 1, 4, 3));
+    EXPECT_THAT(ten.rows_of(2), ElementsAre(8, 7, 6, 1, 9));
+    EXPECT_THAT(ten.rows_of(3), ElementsAre(4, 2, 5, 0, 3));
+    EXPECT_THAT(ten.rows_of(4), ElementsAre(8, 4, 0, 3, 2));
+    const BatchPlan seven(7, 7, 0);
+    EXPECT_THAT(seven.rows_of(0), ElementsAre(4, 6, 5, 2, 1, 0, 3));
+    EXPECT_THAT(seven.rows_of(1), ElementsAre(0, 1, 5, 3, 2, 6, 4));
+    EXPECT_THAT(BatchPlan(1000, 8, 42).rows_of(0), ElementsAre(587, 649, 450, 496, 669, 904, 593, 845));
+    EXPECT_THAT(BatchPlan(1000, 8, 1234567890123456789).rows_of(5 * 125),
+                ElementsAre(840, 329, 427, 14, 726, 819, 497, 564));
+}
+
+TEST(BatchPlan, VisitsEachRowOnceAnEpoch) {
+    for (const std::uint64_t rows : {1, 2, 3, 7, 64, 1000}) {
+        for (const std::uint32_t batch : {1, 3, 8}) {
+            const BatchPlan plan(rows, batch, 7);
+            constexpr std::uint64_t kEpochs = 4;
+            const Rows visited = positions(plan, 0, (kEpochs * rows + batch - 1) / batch);
+            for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+                Rows of_epoch(visited.begin() + static_cast<std::ptrdiff_t>(epoch * rows),
+                              visited.begin() + static_cast<std::ptrdiff_t>((epoch + 1) * rows));
+                std::sort(of_epoch.begin(), of_epoch.end());
+                Rows expected(rows);
+                std::iota(expected.begin(), expected.end(), std::uint64_t{0});
+                EXPECT_EQ(of_epoch, expected) << rows << " rows, batch " << batch << ", epoch " << epoch;
+            }
+        }
+    }
+}
+
+// Batches of another size cut the same sequence of rows elsewhere.
+TEST(BatchPlan, BatchesRunOnAcrossEpochs) {
+    const Rows one_by_one = positions(BatchPlan(10, 1, 42), 0, 60);
+    for (const std::uint32_t batch : {2, 3, 4, 15, 30}) {
+        const BatchPlan plan(10, batch, 42);
+        EXPECT_EQ(positions(plan, 0, 60 / batch), one_by_one) << "batch " << batch;
+    }
+    const BatchPlan plan(10, 4, 42);
+    EXPECT_THAT(plan.rows_of(2), ElementsAre(4, 3, 8, 7)) << "two rows of epoch 0, two of epoch 1";
+    EXPECT_EQ(plan.epoch_of(0), 0U);
+    EXPECT_EQ(plan.epoch_of(2), 0U);
+    EXPECT_EQ(plan.epoch_of(3), 1U);
+    EXPECT_EQ(plan.epoch_of(5), 2U);
+    EXPECT_EQ(BatchPlan(3, 8, 1).rows_of(0).size(), 8U) << "one batch may span several epochs";
+}
+
+TEST(BatchPlan, DoesNotDependOnTheOrderOfTheCalls) {
+    const BatchPlan forward(13, 4, 99);
+    std::map<std::uint64_t, Rows> expected;
+    for (std::uint64_t number = 0; number < 50; ++number)
+        expected[number] = forward.rows_of(number);
+    const BatchPlan scattered(13, 4, 99);
+    for (std::uint64_t i = 0; i < 500; ++i) {
+        const std::uint64_t number = i * 29 % 50;
+        EXPECT_EQ(scattered.rows_of(number), expected[number]) << number;
+    }
+    for (std::uint64_t number = 50; number-- > 0;) {
+        EXPECT_EQ(BatchPlan(13, 4, 99).rows_of(number), expected[number]) << number;
+        EXPECT_EQ(forward.rows_of(number), expected[number]) << number;
+    }
+}
+
+TEST(BatchPlan, SeedsAndEpochsOrderDifferently) {
+    const Rows base = positions(BatchPlan(100, 100, 1), 0, 1);
+    EXPECT_NE(positions(BatchPlan(100, 100, 1), 1, 1), base);
+    EXPECT_NE(positions(BatchPlan(100, 100, 2), 0, 1), base);
+    Rows sorted = base;
+    std::sort(sorted.begin(), sorted.end());
+    EXPECT_NE(sorted, base);
+}
+
+// Each row at each place about equally often: 24 000 permutations of four rows, 1000 expected of each of the 24.
+TEST(BatchPlan, FavoursNoPermutation) {
+    const BatchPlan plan(4, 4, 5);
+    std::map<Rows, int> seen;
+    for (std::uint64_t epoch = 0; epoch < 24'000; ++epoch)
+        ++seen[plan.rows_of(epoch)];
+    EXPECT_EQ(seen.size(), 24U);
+    double chi_squared = 0;
+    for (const auto& [order, count] : seen)
+        chi_squared += (count - 1000.0) * (count - 1000.0) / 1000.0;
+    EXPECT_LT(chi_squared, 49.7) << "23 degrees of freedom: 49.7 is exceeded once in a thousand";
+}
+
+TEST(BatchPlan, FarNumbersWork) {
+    const BatchPlan plan(1000, 1, 3);
+    const std::uint64_t far = 1ULL << 40;
+    EXPECT_LT(plan.rows_of(far)[0], 1000U);
+    EXPECT_EQ(plan.epoch_of(far), far / 1000);
+}
+
+TEST(StepsOfEpochs, CountsWholeSteps) {
+    EXPECT_EQ(steps_of_epochs(100, 5, 2, 1.0), 10U);
+    EXPECT_EQ(steps_of_epochs(109, 5, 2, 1.0), 10U);
+    EXPECT_EQ(steps_of_epochs(100, 5, 2, 2.5), 25U);
+    EXPECT_EQ(steps_of_epochs(100, 5, 2, 0.5), 5U);
+    EXPECT_EQ(steps_of_epochs(3, 8, 8, 1.0), 1U) << "at least one";
+    EXPECT_EQ(steps_of_epochs(3, 8, 8, 64.0), 3U);
+}
+
+}  // namespace
+}  // namespace distilld
