@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "pipeline/core/batch_plan.hpp"
+#include "pipeline/core/micro_batch.hpp"
+#include "pipeline/data/dataset.hpp"
+
+namespace distilld {
+
+/// A micro-batch as the plan stage hands it on.
+struct PlannedBatch {
+    std::shared_ptr<const TokenBatch> tokens;
+    std::uint64_t step_target_tokens = 0;  ///< of all micro-batches of its step
+};
+
+/// The plan stage: micro-batch n from dataset and plan. A pure function of n; what it caches is only speed. One thread.
+class BatchSource {
+  public:
+    BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan, std::uint32_t micro_batches);
+
+    [[nodiscard]] PlannedBatch batch(std::uint64_t number);
+
+  private:
+    struct Step {
+        std::uint64_t target_tokens = 0;
+        std::map<std::uint64_t, std::shared_ptr<const TokenBatch>> batches;  // made with the step, not yet handed out
+    };
+
+    std::shared_ptr<const Dataset> dataset_;
+    BatchPlan plan_;
+    std::uint32_t micro_batches_;
+    std::map<std::uint64_t, Step> steps_;
+};
+
+}  // namespace distilld

@@ -1,0 +1,55 @@
+#include "pipeline/graph/progress_meter.hpp"
+
+#include <algorithm>
+
+namespace distilld {
+
+namespace {
+
+constexpr std::size_t kRecentSteps = 32;
+constexpr double kNoticeableWait = 0.02;
+constexpr double kNearlyAlways = 0.9;
+
+}  // namespace
+
+ProgressMeter::ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Nanos start)
+    : total_steps_(total_steps), start_(start) {
+    marks_.push_back({start, 0, first_step});
+}
+
+void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, Nanos now) {
+    marks_.push_back({now, marks_.back().tokens + tokens, step});
+    if (marks_.size() > kRecentSteps + 1) marks_.pop_front();
+}
+
+void ProgressMeter::fill(ProgressEvent& event) const {
+    const Mark& newest = marks_.back();
+    const Mark& oldest = marks_.front();
+    const double span = to_seconds(newest.at - oldest.at);
+    event.tokens = newest.tokens;
+    event.total_steps = total_steps_;
+    event.seconds_elapsed = to_seconds(newest.at - start_);
+    event.tokens_per_second = span > 0 ? static_cast<double>(newest.tokens - oldest.tokens) / span : 0;
+    const double per_step = newest.step > oldest.step ? span / static_cast<double>(newest.step - oldest.step) : 0;
+    event.seconds_remaining = per_step * static_cast<double>(total_steps_ - std::min(total_steps_, newest.step));
+}
+
+double ProgressMeter::mean_tokens_per_second() const {
+    const double span = to_seconds(marks_.back().at - start_);
+    return span > 0 ? static_cast<double>(marks_.back().tokens) / span : 0;
+}
+
+std::string ProgressMeter::bottleneck(const std::vector<StageTimes>& stages) {
+    const auto find = [&stages](const char* name) {
+        const auto found = std::find_if(stages.begin(), stages.end(), [name](const StageTimes& s) { return s.stage == name; });
+        return found == stages.end() ? StageTimes{} : *found;
+    };
+    const StageTimes student = find("student");
+    const double total = student.busy_seconds + student.wait_input_seconds + student.wait_output_seconds;
+    if (student.wait_input_seconds <= kNoticeableWait * total) return "student";
+    const StageTimes staging = find("staging");
+    const double staging_total = staging.busy_seconds + staging.wait_input_seconds + staging.wait_output_seconds;
+    return staging.busy_seconds >= kNearlyAlways * staging_total ? "staging" : "teacher";
+}
+
+}  // namespace distilld

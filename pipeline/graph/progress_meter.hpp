@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "pipeline/core/time.hpp"
+#include "pipeline/core/worker_events.hpp"
+
+namespace distilld {
+
+/// Rates and shares of a run for its progress events.
+class ProgressMeter {
+  public:
+    ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Nanos start);
+
+    /// One optimizer step ended at `now` after training on `tokens` input positions.
+    void on_step(std::uint64_t step, std::uint64_t tokens, Nanos now);
+
+    /// Fills tokens, tokens_per_second (over the last steps), seconds_elapsed and seconds_remaining.
+    void fill(ProgressEvent& event) const;
+    /// tokens_per_second over the whole run.
+    [[nodiscard]] double mean_tokens_per_second() const;
+
+    /// The stage that sets the pace: the student unless it waited for more than 2% of its time; then staging if that
+    /// was busy nearly all the time, else the teacher.
+    static std::string bottleneck(const std::vector<StageTimes>& stages);
+
+  private:
+    struct Mark {
+        Nanos at;
+        std::uint64_t tokens;
+        std::uint64_t step;
+    };
+
+    std::uint64_t total_steps_;
+    Nanos start_;
+    std::deque<Mark> marks_;  // the last steps, oldest first
+};
+
+}  // namespace distilld

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/prefetch_scheduler.hpp"
+#include "pipeline/core/worker_events.hpp"
+#include "pipeline/graph/batch_source.hpp"
+#include "pipeline/graph/trace_writer.hpp"
+#include "pipeline/teacher/teacher_source.hpp"
+
+namespace distilld {
+
+struct TeacherStageOptions {
+    SchedulerOptions scheduler;
+    std::chrono::nanoseconds deadline{std::chrono::seconds(60)};  ///< of one request
+};
+
+/// The stages plan and teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order.
+/// All calls on the executor it was made with (single-threaded); planning runs on `plan_executor`.
+class TeacherStage {
+  public:
+    virtual ~TeacherStage() = default;
+
+    /// Issues and collects until everything was delivered, stop() was called or a micro-batch cannot be had. Every
+    /// request has ended when it returns. Run it once.
+    virtual boost::asio::awaitable<void> run() = 0;
+    /// The next micro-batch in order; nullopt at the end, after stop() or after a failure (see failure()).
+    virtual boost::asio::awaitable<std::optional<MicroBatch>> next() = 0;
+    /// Ends run() and next(); requests under way are cancelled.
+    virtual void stop() = 0;
+    [[nodiscard]] virtual const std::optional<Error>& failure() const = 0;
+
+    // What the student does, for window, stall and adaptive limit (see PrefetchScheduler).
+    virtual void on_wanted() = 0;
+    virtual void on_taken(std::uint64_t n) = 0;
+    virtual void on_trained(std::uint64_t n) = 0;
+    virtual void on_released(std::uint64_t n) = 0;
+    virtual void set_ceiling(std::uint32_t ceiling) = 0;
+
+    [[nodiscard]] virtual FetchCounters counters() const = 0;
+    [[nodiscard]] virtual StageTimes plan_times() const = 0;
+    /// busy: at least one request in flight; wait_output: none, because the window is full; wait_input: none to issue.
+    [[nodiscard]] virtual StageTimes times() const = 0;
+};
+
+/// `source` may be null (plain training: batches without targets). `trace` may be null.
+std::unique_ptr<TeacherStage> make_teacher_stage(boost::asio::any_io_executor executor,
+                                                 boost::asio::any_io_executor plan_executor, TeacherSource* source,
+                                                 std::shared_ptr<BatchSource> batches, TeacherStageOptions options,
+                                                 TraceWriter* trace);
+
+}  // namespace distilld

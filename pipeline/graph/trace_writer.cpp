@@ -1,0 +1,69 @@
+#include "pipeline/graph/trace_writer.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace distilld {
+
+namespace {
+
+class FileTraceWriter final : public TraceWriter {
+  public:
+    explicit FileTraceWriter(std::ofstream out) : out_(std::move(out)) { out_ << "[\n"; }
+
+    ~FileTraceWriter() override { out_ << "{}]\n"; }
+
+    void span(std::string_view track, std::string_view name, Nanos begin, Nanos end,
+              std::uint64_t micro_batch) override {
+        write(track_id(track), name, begin, end, micro_batch);
+    }
+
+    void overlapping_span(std::string_view group, std::string_view name, Nanos begin, Nanos end,
+                          std::uint64_t micro_batch) override {
+        // Spans come when they end, so a lane is free when its last span ended before this one began.
+        std::vector<Nanos>& lanes = lanes_[std::string(group)];
+        std::size_t lane = 0;
+        while (lane < lanes.size() && lanes[lane] > begin) ++lane;
+        if (lane == lanes.size()) lanes.push_back(0);
+        lanes[lane] = end;
+        write(track_id(std::string(group) + " " + std::to_string(lane)), name, begin, end, micro_batch);
+    }
+
+  private:
+    std::uint32_t track_id(std::string_view track) {
+        const auto found = tracks_.find(track);
+        if (found != tracks_.end()) return found->second;
+        const auto id = static_cast<std::uint32_t>(tracks_.size() + 1);
+        tracks_.emplace(std::string(track), id);
+        out_ << R"({"ph":"M","name":"thread_name","pid":1,"tid":)" << id << R"(,"args":{"name":")" << track << "\"}},\n";
+        return id;
+    }
+
+    // Names are ours (stage and event names), so nothing needs escaping.
+    void write(std::uint32_t track, std::string_view name, Nanos begin, Nanos end, std::uint64_t micro_batch) {
+        if (origin_ < 0) origin_ = begin;
+        char times[96];
+        std::snprintf(times, sizeof times, "\"ts\":%.3f,\"dur\":%.3f", static_cast<double>(begin - origin_) * 1e-3,
+                      static_cast<double>(end - begin) * 1e-3);
+        out_ << R"({"ph":"X","pid":1,"tid":)" << track << ",\"name\":\"" << name << "\"," << times
+             << R"(,"args":{"micro_batch":)" << micro_batch << "}},\n";
+    }
+
+    std::ofstream out_;
+    std::map<std::string, std::uint32_t, std::less<>> tracks_;
+    std::map<std::string, std::vector<Nanos>> lanes_;
+    Nanos origin_ = -1;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TraceWriter>> make_trace_writer(const std::filesystem::path& file) {
+    std::ofstream out(file, std::ios::trunc);
+    if (!out) return io_error("trace file " + file.string() + " cannot be written");
+    return std::unique_ptr<TraceWriter>(std::make_unique<FileTraceWriter>(std::move(out)));
+}
+
+}  // namespace distilld

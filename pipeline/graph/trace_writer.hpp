@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/time.hpp"
+
+namespace distilld {
+
+/// Who ran when, as Chrome trace-event JSON (opens in Perfetto and chrome://tracing). Written as it comes, so a killed
+/// run leaves a usable file (the format allows the closing bracket to be missing). One thread.
+class TraceWriter {
+  public:
+    virtual ~TraceWriter() = default;
+    /// A span on a named track, times in steady nanoseconds. `micro_batch` is shown as an argument.
+    virtual void span(std::string_view track, std::string_view name, Nanos begin, Nanos end,
+                      std::uint64_t micro_batch) = 0;
+    /// A span that may overlap others of its kind (a request): the writer finds a free lane "teacher N" for it.
+    virtual void overlapping_span(std::string_view group, std::string_view name, Nanos begin, Nanos end,
+                                  std::uint64_t micro_batch) = 0;
+};
+
+Result<std::unique_ptr<TraceWriter>> make_trace_writer(const std::filesystem::path& file);
+
+}  // namespace distilld
