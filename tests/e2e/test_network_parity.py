@@ -1,0 +1,149 @@
+"""The Llama network agrees with Hugging Face transformers, in both directions.
+
+Run with the Python environment that scripts/setup.sh makes. DISTILLD_BIN_DIR names the folder of the built programs.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("DISTILLD_BIN_DIR", SOURCE / "build/release/bin")) / "network_logits"
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+SHAPES = {
+    "untied": dict(num_attention_heads=4, num_key_value_heads=4),
+    "tied": dict(num_attention_heads=4, num_key_value_heads=4, tie_word_embeddings=True),
+    "gqa": dict(num_attention_heads=6, num_key_value_heads=2, hidden_size=96),
+    "gqa_tied": dict(num_attention_heads=4, num_key_value_heads=1, tie_word_embeddings=True),
+    "wide_heads": dict(num_attention_heads=4, num_key_value_heads=2, head_dim=32),
+    "biases": dict(num_attention_heads=4, num_key_value_heads=2, attention_bias=True, mlp_bias=True),
+    "llama3_rope": dict(num_attention_heads=4, num_key_value_heads=2, rope_parameters=LLAMA3_ROPE),
+}
+
+
+def run_program(*arguments, stdin=""):
+    result = subprocess.run([str(PROGRAM), *map(str, arguments)], input=stdin.encode(), capture_output=True, timeout=120)
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout
+
+
+def our_logits(folder, ids, *arguments):
+    raw = run_program(folder, *arguments, stdin=json.dumps({"input_ids": ids.tolist()}))
+    return torch.from_numpy(np.frombuffer(raw, dtype="<f4").copy()).reshape(*ids.shape, -1)
+
+
+def their_logits(folder, ids, dtype=torch.float32):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    with torch.no_grad():
+        return model(ids).logits.float()
+
+
+def make_config(shape):
+    fields = dict(vocab_size=203, hidden_size=64, intermediate_size=112, num_hidden_layers=3,
+                  max_position_embeddings=256, initializer_range=0.2, rms_norm_eps=1e-5)
+    return LlamaConfig(**{**fields, **SHAPES[shape]})
+
+
+def make_model(shape, seed=0):
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(make_config(shape)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # Norms of 1 and biases of 0 would hide a network that ignores them.
+            if "norm" in name:
+                parameter.uniform_(0.5, 1.5)
+            elif name.endswith("bias"):
+                parameter.normal_(0, 0.3)
+    return model
+
+
+def digest(folder):
+    return hashlib.sha256((pathlib.Path(folder) / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def ids():
+    return torch.randint(0, 203, (3, 70), generator=torch.Generator().manual_seed(5))
+
+
+def assert_close(ours, theirs, tolerance=1e-4):
+    assert ours.shape == theirs.shape
+    assert theirs.std() > 0.1
+    assert (ours - theirs).abs().max().item() < tolerance
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_folder_of_transformers_gives_their_logits_and_comes_back_unchanged(shape, ids, tmp_path):
+    make_model(shape).save_pretrained(tmp_path / "theirs")
+    ours = our_logits(tmp_path / "theirs", ids, "--save", tmp_path / "ours")
+    assert_close(ours, their_logits(tmp_path / "theirs", ids))
+    assert digest(tmp_path / "ours") == digest(tmp_path / "theirs")
+    # What we wrote loads there, as the same function and with the same configuration.
+    assert torch.equal(their_logits(tmp_path / "ours", ids), their_logits(tmp_path / "theirs", ids))
+    before = AutoConfig.from_pretrained(tmp_path / "theirs").to_dict()
+    after = AutoConfig.from_pretrained(tmp_path / "ours").to_dict()
+    del before["_name_or_path"]
+    assert {key: after.get(key) for key in before} == before
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_network_of_ours_loads_in_transformers(shape, ids, tmp_path):
+    make_config(shape).save_pretrained(tmp_path)
+    run_program("--random", tmp_path / "config.json", 11, tmp_path / "ours")
+    model, report = AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert model.dtype == torch.float32
+    assert_close(our_logits(tmp_path / "ours", ids), their_logits(tmp_path / "ours", ids))
+
+
+def test_shards_of_transformers(ids, tmp_path):
+    make_model("gqa").save_pretrained(tmp_path, max_shard_size="100KB")
+    assert (tmp_path / "model.safetensors.index.json").exists()
+    assert_close(our_logits(tmp_path, ids), their_logits(tmp_path, ids))
+
+
+def test_bf16_folder_stays_bf16_and_bf16_arithmetic_is_as_close_as_theirs(ids, tmp_path):
+    make_model("gqa_tied").to(torch.bfloat16).save_pretrained(tmp_path / "theirs")
+    exact = their_logits(tmp_path / "theirs", ids)
+    assert_close(our_logits(tmp_path / "theirs", ids, "--save", tmp_path / "ours"), exact)
+    assert digest(tmp_path / "ours") == digest(tmp_path / "theirs")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "ours", dtype="auto").dtype == torch.bfloat16
+    error_of_ours = (our_logits(tmp_path / "theirs", ids, "--dtype", "bf16") - exact).norm() / exact.norm()
+    error_of_theirs = (their_logits(tmp_path / "theirs", ids, torch.bfloat16) - exact).norm() / exact.norm()
+    assert 0 < error_of_ours < 1.2 * error_of_theirs
+
+
+def test_configuration_of_transformers_4(ids, tmp_path):
+    """The same folder with config.json as 4.x writes it: rope_theta and rope_scaling at the top, torch_dtype."""
+    make_model("llama3_rope").save_pretrained(tmp_path)
+    theirs = their_logits(tmp_path, ids)
+    config = json.loads((tmp_path / "config.json").read_text())
+    rope = config.pop("rope_parameters")
+    config["torch_dtype"] = config.pop("dtype")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = rope
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert_close(our_logits(tmp_path, ids), theirs)
+
+
+def test_prints_one_error_for_a_damaged_folder(tmp_path):
+    make_model("untied").save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    result = subprocess.run([str(PROGRAM), str(tmp_path)], input=b"{}", capture_output=True, timeout=120)
+    assert result.returncode == 1
+    assert b"model.safetensors: not a valid safetensors file: truncated" in result.stderr
