@@ -1,0 +1,70 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+namespace distilld::models {
+
+/// Targets of n rows; every row carries loss (masked positions were dropped before). Without a teacher only `labels` is
+/// set; with one, either the four top-k tensors or `teacher_logits`.
+struct DistillTargets {
+    torch::Tensor labels;  ///< [n] int64 in [0, V)
+
+    /// Top-k teacher, tempered and normalised by topk_targets.hpp: over each row the k probabilities and the tail sum
+    /// to 1.
+    torch::Tensor topk_ids;            ///< [n, k] int64 in [0, V), distinct within a row
+    torch::Tensor topk_probabilities;  ///< [n, k] f32
+    torch::Tensor tail_probability;    ///< [n] f32
+    torch::Tensor negative_entropy;    ///< [n] f32: Σ p·log p over the k + 1 buckets
+
+    torch::Tensor teacher_logits;  ///< [n, V] f32, f16 or bf16: full logits at temperature 1
+
+    [[nodiscard]] bool has_teacher() const { return topk_ids.defined() || teacher_logits.defined(); }
+};
+
+struct DistillLossOptions {
+    double kd_ratio = 1.0;        ///< without a teacher it counts as 0
+    double temperature = 1.0;
+    double gradient_scale = 1.0;  ///< gradients are those of gradient_scale × the sum of the loss
+    std::int64_t chunk_rows = 0;  ///< 0 = loss_chunk_rows(V)
+};
+
+/// Sums over the rows, in nats.
+struct DistillLossSums {
+    double loss = 0;  ///< (1 − kd_ratio)·ce + kd_ratio·kd
+    double kd = 0;    ///< T²·KL(teacher ‖ student); 0 when it has no weight
+    double ce = 0;    ///< −log q(label) at temperature 1; 0 when it has no weight and does not come for free
+};
+
+struct DistillLossGradients {
+    torch::Tensor hidden;  ///< out: [n, H] in hidden's dtype
+    torch::Tensor head;    ///< in and out: [V, H] f32 (f64 for f64 input), added to; undefined counts as zeros
+};
+
+/// Rows of logits held at once: a function of V only, so that sums have one order. About 256 MiB in fp32.
+[[nodiscard]] std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept;
+
+/// Distillation loss of the rows and its gradients, without autograd:
+///
+///     loss = Σ_rows (1 − r)·CE + r·T²·KL(p ‖ q),   q = softmax(z / T),   z = hidden · headᵀ
+///
+/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures) with forward KL.
+/// Full logits: p = softmax(teacher / T) over the vocabulary, dKL/dz = (q − p) / T.
+/// Top-k: KL over k + 1 buckets, the last one all other tokens (Megatron-LM's "ghost token",
+/// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's own mass outside the k,
+///
+///     T·dKL/dz_v = q_v − p_v                      for the k,
+///                  q_v·(1 − p_tail / q_tail)      for all others.
+///
+/// q_tail is summed over the other tokens, not taken as 1 − Σq, which cancels; a sum below 1e-30 of the largest
+/// exponential counts as 1e-30, so log q_tail is finite.
+///
+/// Chunks of rows: logits of one chunk exist at a time and are turned into their gradient in place. Softmax and sums
+/// are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's dtype.
+///
+/// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
+DistillLossSums distill_loss(const torch::Tensor& hidden, const torch::Tensor& head, const DistillTargets& targets,
+                             const DistillLossOptions& options, DistillLossGradients* gradients);
+
+}  // namespace distilld::models

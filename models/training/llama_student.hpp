@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "pipeline/graph/student.hpp"
+
+namespace distilld::models {
+
+struct LlamaStudentOptions {
+    StudentSpec student;
+    TrainingSpec training;
+    bool with_teacher = false;              ///< micro-batches carry targets and the loss uses them
+    std::uint32_t sequence_length = 0;      ///< longest row; checked against max_position_embeddings. 0 = no check
+    std::string device = "cpu";             ///< as torch writes it
+    std::filesystem::path tokenizer_folder; ///< tokenizer files of the export; empty = student.model
+};
+
+/// A Llama student with AdamW on one device. The libtorch thread count is the caller's to set first. Errors name the
+/// spec's field or the file: no such folder, a config that cannot be, missing weights, sequence_length beyond
+/// max_position_embeddings, a network that does not fit in memory. Torch-free header.
+///
+/// Gradients: the loss of a micro-batch is its sum over target tokens divided by the target tokens of the whole step,
+/// so the gradients of a step's micro-batches add up to that of the mean over the step; they are added in the order of
+/// the train() calls, in fp32. A step whose gradient norm is not finite is skipped: weights, moments and the
+/// optimizer's step count stay.
+Result<std::unique_ptr<Student>> make_llama_student(const LlamaStudentOptions& options);
+
+}  // namespace distilld::models

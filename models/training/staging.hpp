@@ -1,0 +1,35 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "models/training/distill_loss.hpp"
+#include "pipeline/core/micro_batch.hpp"
+#include "pipeline/graph/student.hpp"
+
+namespace distilld::models {
+
+/// A micro-batch as the loss wants it. Rows without a label are not among `targets`.
+struct TensorBatch final : StagedBatch {
+    torch::Tensor input_ids;  ///< [B, T] int64
+    torch::Tensor rows;       ///< [n] int64: positions b·T + t that carry loss; undefined when all do
+    DistillTargets targets;   ///< of these n positions
+    std::uint64_t target_tokens = 0;
+    std::uint64_t step_target_tokens = 0;
+};
+
+struct StagingOptions {
+    std::int64_t vocabulary_size = 0;
+    bool with_teacher = false;  ///< targets are required (and prepared), else they are ignored
+    double temperature = 1.0;
+    torch::Device device = torch::kCPU;
+};
+
+/// Copies (the bytes may lie unaligned in a response body), checks every id and size, widens ids, tempers top-k rows.
+/// Plain loops: on the staging thread a torch operation would start a second thread team. Throws ErrorException naming
+/// the micro-batch: a batch whose sizes or ids are wrong is a defect of the stage before, not of the user.
+std::unique_ptr<TensorBatch> stage_micro_batch(const MicroBatch& batch, const StagingOptions& options);
+
+}  // namespace distilld::models

@@ -1,0 +1,195 @@
+#include "models/training/student_snapshot.hpp"
+
+#include <boost/json.hpp>
+#include <set>
+
+#include "models/network/atomic_file.hpp"
+#include "models/network/file_hash.hpp"
+#include "models/network/llama_network.hpp"
+#include "models/network/safetensors.hpp"
+
+namespace distilld::models {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr const char* kWeightsFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
+Error folder_error(const fs::path& folder, const std::error_code& code) {
+    return io_error("cannot create folder " + folder.string() + ": " + code.message());
+}
+
+class HostSnapshot final : public StudentSnapshot {
+  public:
+    explicit HostSnapshot(SnapshotContent content) : content_(std::move(content)) {}
+
+    Result<void> write_checkpoint(const fs::path& folder) const override {
+        std::error_code code;
+        if (!fs::create_directory(folder, code)) {
+            return folder_error(folder, code ? code : std::make_error_code(std::errc::file_exists));
+        }
+        CheckpointManifest manifest{content_.run, content_.adam_steps, content_.shape_json, {}};
+        for (const auto& [name, tensors] :
+             {std::pair{kWeightsFile, &content_.weights}, std::pair{kOptimizerFile, &content_.optimizer}}) {
+            if (const Result<void> written = write_safetensors(folder / name, *tensors, {{"format", "pt"}}); !written) {
+                return written.error();
+            }
+            const Result<std::string> hash = sha256_file(folder / name);
+            if (!hash) {
+                return hash.error();
+            }
+            manifest.files.emplace(name, *hash);
+        }
+        return write_checkpoint_manifest(folder, manifest);
+    }
+
+    Result<void> write_model(const fs::path& folder) const override {
+        std::error_code code;
+        fs::create_directories(folder, code);
+        if (code) {
+            return folder_error(folder, code);
+        }
+        NamedTensors saved;
+        saved.reserve(content_.weights.size());
+        for (std::size_t i = 0; i < content_.weights.size(); ++i) {
+            saved.emplace_back(content_.weights[i].first, content_.weights[i].second.to(content_.saved_dtypes[i]));
+        }
+        Result<void> done = write_safetensors(folder / kWeightsFile, saved, {{"format", "pt"}});
+        if (done) {
+            done = write_file_atomically(folder / "generation_config.json", content_.generation_config_json);
+        }
+        if (done && !content_.tokenizer_folder.empty()) {
+            done = copy_tokenizer_files(content_.tokenizer_folder, folder);
+        }
+        // Last: a folder without config.json is not taken for a model.
+        if (done) {
+            done = write_file_atomically(folder / "config.json", content_.config_json);
+        }
+        return done;
+    }
+
+  private:
+    SnapshotContent content_;
+};
+
+/// The first field in which two canonical configs differ, as a sentence; empty when they agree.
+std::string difference(const std::string& checkpoint, const std::string& network) {
+    if (checkpoint == network) {
+        return {};
+    }
+    boost::system::error_code bad;
+    const json::value theirs = json::parse(checkpoint, bad);
+    if (bad || !theirs.is_object()) {
+        return "its config is not a JSON object";
+    }
+    const json::value ours = json::parse(network);
+    for (const auto& [name, value] : ours.get_object()) {
+        const json::value* other = theirs.get_object().if_contains(name);
+        if (other == nullptr || *other != value) {
+            return std::string(name) + " is " + (other == nullptr ? "absent" : json::serialize(*other)) +
+                   ", the student's is " + json::serialize(value);
+        }
+    }
+    for (const auto& [name, value] : theirs.get_object()) {
+        if (!ours.get_object().contains(name)) {
+            return std::string(name) + " is " + json::serialize(value) + ", the student has none";
+        }
+    }
+    return {};
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+    std::string text = "[";
+    for (const std::int64_t size : shape) {
+        text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+    }
+    return text + "]";
+}
+
+/// Names, shapes and dtypes of the file are those of `wanted`, no more and no fewer.
+Result<void> check_tensors(const SafetensorsFile& file, const NamedTensors& wanted) {
+    const std::string where = file.path().string();
+    std::set<std::string> expected;
+    for (const auto& [name, tensor] : wanted) {
+        expected.insert(name);
+        const SafetensorsFile::Entry* entry = file.find(name);
+        if (entry == nullptr) {
+            return invalid_input(where + ": tensor " + name + " is missing");
+        }
+        if (entry->dtype != torch::kFloat || entry->shape != tensor.sizes().vec()) {
+            return invalid_input(where + ": tensor " + name + " is not F32 " + shape_text(tensor.sizes().vec()) +
+                                 ", its shape is " + shape_text(entry->shape));
+        }
+    }
+    for (const std::string& name : file.names()) {
+        if (!expected.contains(name)) {
+            return invalid_input(where + ": tensor " + name + " does not belong to the student");
+        }
+    }
+    return {};
+}
+
+Result<void> copy_tensors(const SafetensorsFile& file, const NamedTensors& into) {
+    const torch::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : into) {
+        const Result<torch::Tensor> stored = file.tensor(name);
+        if (!stored) {
+            return stored.error();
+        }
+        torch::Tensor target = tensor;
+        target.copy_(*stored);
+    }
+    return {};
+}
+
+}  // namespace
+
+std::shared_ptr<const StudentSnapshot> make_student_snapshot(SnapshotContent content) {
+    return std::make_shared<const HostSnapshot>(std::move(content));
+}
+
+Result<CheckpointManifest> load_student_checkpoint(const fs::path& folder, const std::string& shape_json,
+                                                   const NamedTensors& weights, const NamedTensors& optimizer) {
+    Result<CheckpointManifest> manifest = read_checkpoint_manifest(folder);
+    if (!manifest) {
+        return manifest;
+    }
+    const std::string mismatch = difference(manifest->config_json, shape_json);
+    if (!mismatch.empty()) {
+        return invalid_input("checkpoint " + folder.string() + " is of another network: " + mismatch);
+    }
+    for (const char* name : {kWeightsFile, kOptimizerFile}) {
+        if (!manifest->files.contains(name)) {
+            return io_error((folder / kManifestFile).string() + ": files does not name " + name);
+        }
+    }
+    if (const Result<void> whole = verify_checkpoint_files(folder, *manifest); !whole) {
+        return whole.error();
+    }
+    const Result<SafetensorsFile> weights_file = SafetensorsFile::open(folder / kWeightsFile);
+    if (!weights_file) {
+        return weights_file.error();
+    }
+    const Result<SafetensorsFile> optimizer_file = SafetensorsFile::open(folder / kOptimizerFile);
+    if (!optimizer_file) {
+        return optimizer_file.error();
+    }
+    Result<void> done = check_tensors(*weights_file, weights);
+    if (done) {
+        done = check_tensors(*optimizer_file, optimizer);
+    }
+    if (done) {
+        done = copy_tensors(*weights_file, weights);
+    }
+    if (done) {
+        done = copy_tensors(*optimizer_file, optimizer);
+    }
+    if (!done) {
+        return done.error();
+    }
+    return manifest;
+}
+
+}  // namespace distilld::models
