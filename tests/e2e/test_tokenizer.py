@@ -125,7 +125,8 @@ def test_a_folder_saved_by_transformers_is_still_understood(
     transformers_tokenizer.save_pretrained(saved)
     text = TEXTS["end of text and spaces"]
     probe = [programs / "distilld-tokenizer-probe", "encode", saved]
-    assert json.loads(subprocess.run(probe, input=text.encode(), stdout=subprocess.PIPE, check=True).stdout) == encode(text)
+    done = subprocess.run(probe, input=text.encode(), stdout=subprocess.PIPE, check=True)
+    assert json.loads(done.stdout) == encode(text)
 
 
 def test_another_tokenizer_is_refused_by_name(programs, tmp_path):
