@@ -29,10 +29,12 @@ struct WorkerExit {
 
 struct WorkerProcessOptions {
     std::filesystem::path program;              ///< distilld-worker
+    std::vector<std::string> arguments{"train"};
     std::vector<std::string> environment;       ///< NAME=value, added to ours
     std::chrono::seconds hello_timeout{120};    ///< for the first message (libtorch takes a while to load)
     std::chrono::seconds stop_grace{60};        ///< between cancel and SIGKILL
-    bool forward_stderr = true;                 ///< copy the worker's stderr to ours, line by line
+    bool forward_stderr = true;                 ///< copy the worker's stderr (and stdout) to ours, line by line
+    std::function<void(const std::string&)> stderr_sink;  ///< takes the forwarded lines in place of our stderr
 };
 
 /// One training worker as a child process, spoken to in newline-delimited JSON over a socket pair (fd 3 of the child;
@@ -44,10 +46,12 @@ class WorkerProcess {
 
     /// Starts the child, sends `start`, hands each event to `on_event`, returns once the child has been reaped. A child
     /// that ended without a last event (finished, cancelled, failed) yields a FailedEvent{kind "internal"} that names
-    /// its exit status and stderr first. Cancelled (terminal): asks the child to cancel, kills it after stop_grace.
+    /// its exit status and stderr first. Cancelled (terminal): asks the child to cancel, sends SIGTERM after three
+    /// quarters of stop_grace and kills it after all of it; a child that was not told its job yet is ended at once and
+    /// yields an empty CancelledEvent. An error: the program could not be started. Once an object.
     virtual boost::asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) = 0;
 
-    /// Queues a command; dropped when the child is gone.
+    /// Queues a command (before the child is ready, too); dropped when the child is gone.
     virtual void send(const WorkerCommand& command) = 0;
 
     /// Kills the child at once (second interrupt).

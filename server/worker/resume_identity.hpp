@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "pipeline/core/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+namespace distilld {
+
+/// What a checkpoint remembers of its run: the spec and the hash of the dataset, as JSON text.
+[[nodiscard]] std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash);
+
+/// Whether a run with `identity` may go on with `spec` and the same bits: what decides the micro-batches and the
+/// updates must be equal; lengths of the run, endpoints and concurrency may differ. The error names the first field
+/// that differs.
+[[nodiscard]] Result<void> check_run_identity(const std::string& identity, const JobSpec& spec,
+                                              const std::string& dataset_hash);
+
+}  // namespace distilld

@@ -1,0 +1,9 @@
+#pragma once
+
+namespace distilld {
+
+/// `distilld-worker train`: one training job, told over the socket at kWorkerProtocolFd. Returns the exit code: 0 done,
+/// 1 failed, 130 stopped on request after a checkpoint.
+int run_train_worker();
+
+}  // namespace distilld
