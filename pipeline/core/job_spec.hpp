@@ -78,6 +78,7 @@ struct TrainingSpec {
 struct CheckpointSpec {
     std::uint64_t every_steps = 0;  ///< 0 = only when interrupted and at the end
     std::uint32_t keep = 2;
+    std::string dir;                ///< folder of the checkpoints; empty = <output>/checkpoints
 };
 
 struct JobSpec {

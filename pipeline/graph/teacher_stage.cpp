@@ -46,7 +46,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             }
             co_await changed_.wait(deadline);
         }
-        for (auto& [id, request] : active_) request->cancel.emit(asio::cancellation_type::terminal);
+        for (auto& [id, request] : active_) request->cancel();
         while (!active_.empty()) co_await changed_.wait();
         clock_.enter(StageClock::State::idle);
         ended_ = true;
@@ -110,7 +110,13 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
   private:
     struct Active {
-        asio::cancellation_signal cancel;
+        asio::cancellation_signal signal;
+        bool cancelled = false;
+
+        void cancel() {
+            cancelled = true;
+            signal.emit(asio::cancellation_type::terminal);
+        }
     };
 
     void note_state() {
@@ -128,7 +134,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             start(*issue);
         } else if (const auto* cancel = std::get_if<CancelAction>(&action)) {
             const auto found = active_.find(cancel->request);
-            if (found != active_.end()) found->second->cancel.emit(asio::cancellation_type::terminal);
+            if (found != active_.end()) found->second->cancel();
         } else if (const auto* deliver = std::get_if<DeliverAction>(&action)) {
             const auto answer = answers_.find(deliver->micro_batch);
             const PlannedBatch& planned = planned_.at(deliver->micro_batch);
@@ -148,10 +154,11 @@ class PrefetchingTeacherStage final : public TeacherStage {
         active_.emplace(issue.request, active);
         auto finished = [this, active, id = issue.request](const std::exception_ptr& thrown) {
             active_.erase(id);
-            if (thrown && !stopped_) fail(thrown);
+            // A coroutine that was cancelled may end by operation_aborted.
+            if (thrown && !active->cancelled) fail(thrown);
             changed_.notify();
         };
-        asio::co_spawn(executor_, fetch(issue), asio::bind_cancellation_slot(active->cancel.slot(), std::move(finished)));
+        asio::co_spawn(executor_, fetch(issue), asio::bind_cancellation_slot(active->signal.slot(), std::move(finished)));
     }
 
     void fail(const std::exception_ptr& thrown) {

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/graph/student.hpp"
+
+namespace distilld::test {
+
+/// Remembers what the graph asked of it, in order, and answers a "weight" that depends on all of it.
+class FakeStudent final : public Student {
+  public:
+    struct Staged final : StagedBatch {
+        MicroBatch batch;
+    };
+    struct Snapshot final : StudentSnapshot {
+        RunState state;
+        std::uint64_t weight = 0;
+        Result<void> write_checkpoint(const std::filesystem::path&) const override { return {}; }
+        Result<void> write_model(const std::filesystem::path&) const override { return {}; }
+    };
+
+    std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
+        if (on_stage) on_stage(batch);
+        auto staged = std::make_unique<Staged>();
+        staged->batch = std::move(batch);
+        return staged;
+    }
+    MicroBatchStats train(StagedBatch& batch) override {
+        const MicroBatch& micro = dynamic_cast<Staged&>(batch).batch;
+        if (on_train) on_train(micro.tokens->number);
+        note("train " + std::to_string(micro.tokens->number));
+        pending = 0;
+        MicroBatchStats stats;
+        stats.target_tokens = micro.tokens->target_tokens;
+        stats.loss_sum = static_cast<double>(stats.target_tokens);
+        return stats;
+    }
+    StepStats finish_step(double learning_rate) override {
+        note("step");
+        rates.push_back(learning_rate);
+        pending = 3;
+        return {1.0, true};
+    }
+    bool apply_one_pending_update() override {
+        if (pending > 0) --pending;
+        ++idle_updates;
+        return pending > 0;
+    }
+    EvalStats evaluate(const TokenBatch& batch) override {
+        note("evaluate");
+        return {batch.target_tokens, 2.0 * static_cast<double>(batch.target_tokens)};
+    }
+    std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) override {
+        auto taken = std::make_shared<Snapshot>();
+        taken->state = state;
+        taken->weight = weight();
+        note("snapshot " + std::to_string(state.step));
+        return taken;
+    }
+    Result<RunState> restore(const std::filesystem::path&) override { return RunState{}; }
+    std::uint64_t parameter_count() const override { return 1; }
+    std::uint32_t vocabulary_size() const override { return 512; }
+    std::uint32_t max_positions() const override { return 512; }
+
+    /// A hash of the calls that decide weights.
+    std::uint64_t weight() const {
+        std::uint64_t value = 1469598103934665603ULL;
+        for (const std::string& line : log) {
+            if (line.rfind("train", 0) != 0 && line != "step") continue;
+            for (const char c : line) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+        }
+        return value;
+    }
+
+    std::function<void(const MicroBatch&)> on_stage;
+    std::function<void(std::uint64_t)> on_train;
+    std::vector<std::string> log;
+    std::vector<double> rates;
+    int pending = 0;
+    int idle_updates = 0;
+
+  private:
+    void note(std::string line) { log.push_back(std::move(line)); }
+};
+
+}  // namespace distilld::test

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/teacher/teacher_source.hpp"
+
+namespace distilld::test {
+
+/// A teacher source in the process: answers nothing of value, after a latency, in an order that the test decides.
+class FakeTeacher final : public TeacherSource {
+  public:
+    struct Fate {
+        std::chrono::microseconds latency{0};
+        std::optional<FetchError> failure;
+    };
+
+    std::size_t endpoint_count() const override { return 1; }
+    const std::string& endpoint_name(std::size_t) const override { return name_; }
+    boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t) override { co_return TeacherInfo{}; }
+    boost::asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t, std::shared_ptr<const TokenBatch> tokens,
+                                                              std::chrono::nanoseconds deadline) override {
+        asked.push_back(tokens->number);
+        ++in_flight;
+        most_in_flight = std::max(most_in_flight, in_flight);
+        const Fate fate = decide ? decide(tokens->number, asked.size()) : Fate{};
+        boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+        timer.expires_after(std::min<std::chrono::nanoseconds>(fate.latency, deadline));
+        auto waiting = timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+        const auto [error] = co_await std::move(waiting);
+        --in_flight;
+        if (error) co_return FetchError{FailureKind::cancelled, "cancelled", {}};
+        if (fate.latency > deadline) co_return FetchError{FailureKind::timeout, "no answer", {}};
+        if (fate.failure) co_return *fate.failure;
+        TeacherTargets targets;
+        targets.rows = tokens->rows;
+        targets.columns = tokens->columns;
+        targets.held_bytes = 100;
+        co_return targets;
+    }
+    void close() override {}
+
+    std::function<Fate(std::uint64_t micro_batch, std::size_t call)> decide;
+    std::vector<std::uint64_t> asked;
+    int in_flight = 0;
+    int most_in_flight = 0;
+
+  private:
+    std::string name_ = "fake";
+};
+
+}  // namespace distilld::test
