@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace distilld {
+
+/// Bytes of a response. Grows without zero-filling, and kPadding further bytes may always be read behind the end, as
+/// simdjson asks.
+class BodyBuffer {
+  public:
+    static constexpr std::size_t kPadding = 64;
+
+    BodyBuffer() = default;
+    BodyBuffer(const BodyBuffer&) = delete;
+    BodyBuffer& operator=(const BodyBuffer&) = delete;
+
+    /// Makes room for `capacity` bytes; keeps the content. Throws bad_alloc.
+    void reserve(std::size_t capacity);
+    void resize(std::size_t size) {
+        reserve(size);
+        size_ = size;
+    }
+    void clear() noexcept { size_ = 0; }
+
+    [[nodiscard]] std::byte* data() noexcept { return data_.get(); }
+    [[nodiscard]] const std::byte* data() const noexcept { return data_.get(); }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
+
+  private:
+    struct Free {
+        void operator()(std::byte* data) const noexcept { std::free(data); }
+    };
+    std::unique_ptr<std::byte, Free> data_;
+    std::size_t size_ = 0;
+    std::size_t capacity_ = 0;
+};
+
+/// Lends buffers and takes them back when their last owner lets go, so that large bodies meet pages that the process
+/// already has. Any thread. A buffer may outlive the pool.
+class BufferPool {
+  public:
+    /// Keeps at most `max_idle_bytes` in buffers that nobody uses.
+    explicit BufferPool(std::size_t max_idle_bytes = std::size_t{256} << 20U);
+
+    /// An empty buffer.
+    [[nodiscard]] std::shared_ptr<BodyBuffer> acquire();
+
+    [[nodiscard]] std::size_t idle_count() const;
+
+  private:
+    struct Shared {
+        explicit Shared(std::size_t limit) : max_idle_bytes(limit) {}
+        mutable std::mutex mutex;
+        std::size_t max_idle_bytes;
+        std::size_t idle_bytes = 0;
+        std::vector<std::unique_ptr<BodyBuffer>> idle;
+        void give_back(std::unique_ptr<BodyBuffer> buffer) noexcept;
+    };
+    std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace distilld

@@ -1,0 +1,213 @@
+#include "pipeline/teacher/target_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "pipeline/teacher/kserve_message.hpp"
+
+namespace distilld {
+namespace {
+
+/// Rounding of fp16 and a softmax in lower precision may lift a certain token a little above zero.
+constexpr float kLargestLogProbability = 0.01F;
+
+template <class T>
+T load(std::span<const std::byte> bytes, std::size_t index) {
+    T value;
+    std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
+    return value;
+}
+
+/// Calls `visit(index, float)` for each element; stops when it returns false.
+template <class Visit>
+void for_each_float(const ArrayView& array, Visit visit) {
+    const std::size_t count = array.bytes.size() / element_size(array.type);
+    const auto run = [&](auto convert) {
+        for (std::size_t i = 0; i < count; ++i) {
+            if (!visit(i, convert(i))) {
+                return;
+            }
+        }
+    };
+    if (array.type == ElementType::f32) {
+        run([&](std::size_t i) { return load<float>(array.bytes, i); });
+    } else if (array.type == ElementType::f16) {
+        run([&](std::size_t i) { return kserve::half_to_float(load<std::uint16_t>(array.bytes, i)); });
+    } else {
+        run([&](std::size_t i) { return kserve::bfloat16_to_float(load<std::uint16_t>(array.bytes, i)); });
+    }
+}
+
+std::optional<std::string> log_probability_defect(const ArrayView& array, const char* what) {
+    std::optional<std::string> defect;
+    for_each_float(array, [&](std::size_t index, float value) {
+        // The comparison is false for a NaN as well. -inf is a probability of zero.
+        if (value <= kLargestLogProbability) {
+            return true;
+        }
+        defect = std::string(what) + " " + std::to_string(index) + " is " + std::to_string(value) +
+                 ", which is no log-probability";
+        return false;
+    });
+    return defect;
+}
+
+std::string position_text(std::size_t row, std::uint32_t columns) {
+    return "sequence " + std::to_string(row / columns) + ", position " + std::to_string(row % columns);
+}
+
+}  // namespace
+
+float element_as_float(const ArrayView& array, std::size_t index) {
+    switch (array.type) {
+        case ElementType::f16: return kserve::half_to_float(load<std::uint16_t>(array.bytes, index));
+        case ElementType::bf16: return kserve::bfloat16_to_float(load<std::uint16_t>(array.bytes, index));
+        default: return load<float>(array.bytes, index);
+    }
+}
+
+std::uint32_t element_as_id(const ArrayView& array, std::size_t index) {
+    return load<std::uint32_t>(array.bytes, index);
+}
+
+std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
+    if (targets.kind == TeacherTargets::Kind::topk) {
+        const std::size_t count = targets.ids.bytes.size() / sizeof(std::uint32_t);
+        // A negative i32 is a large u32.
+        const std::uint32_t bound = vocabulary == 0 ? 0x80000000U : vocabulary;
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto id = load<std::uint32_t>(targets.ids.bytes, i);
+            if (id >= bound) {
+                return "token id " + std::to_string(id) + " is outside the student's vocabulary of " +
+                       std::to_string(bound);
+            }
+        }
+        if (auto defect = log_probability_defect(targets.values, "log-probability")) {
+            return defect;
+        }
+        return log_probability_defect(targets.tail, "tail log-probability");
+    }
+    if (vocabulary != 0 && targets.width != vocabulary) {
+        return "the teacher's rows have " + std::to_string(targets.width) + " logits, the student's vocabulary has " +
+               std::to_string(vocabulary) + " ids";
+    }
+    std::optional<std::string> defect;
+    bool finite = false;
+    for_each_float(targets.values, [&](std::size_t index, float value) {
+        const std::size_t row = index / targets.width;
+        const std::size_t column = index % targets.width;
+        finite = (column == 0 ? false : finite) || std::isfinite(value);
+        if (std::isnan(value) || value == std::numeric_limits<float>::infinity()) {
+            defect = position_text(row, targets.columns) + ": logit " + std::to_string(column) + " is " +
+                     (std::isnan(value) ? "NaN" : "infinite");
+            return false;
+        }
+        if (column + 1 == targets.width && !finite) {
+            defect = position_text(row, targets.columns) + ": no logit is finite";
+            return false;
+        }
+        return true;
+    });
+    return defect;
+}
+
+TopKReducer::TopKReducer(std::uint32_t rows, std::uint32_t columns, std::uint32_t width, std::uint32_t k)
+    : rows_(rows), columns_(columns), k_(std::min(k, width)), storage_(std::make_shared<Storage>()) {
+    const std::size_t positions = std::size_t{rows} * columns;
+    storage_->ids.reserve(positions * k_);
+    storage_->logprobs.reserve(positions * k_);
+    storage_->tail.reserve(positions);
+    heap_.reserve(k_);
+    chosen_.reserve(k_);
+}
+
+bool TopKReducer::add_row(std::span<const float> logits) {
+    // Better: the larger logit, then the smaller id. The heap keeps the worst of the best k at its front.
+    const auto better = [](const Entry& a, const Entry& b) {
+        return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+    };
+    heap_.clear();
+    float largest = -std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const float logit = logits[i];
+        if (!(logit < std::numeric_limits<float>::infinity())) {
+            return false;
+        }
+        largest = std::max(largest, logit);
+        const Entry entry{logit, static_cast<std::int32_t>(i)};
+        if (heap_.size() < k_) {
+            heap_.push_back(entry);
+            std::push_heap(heap_.begin(), heap_.end(), better);
+        } else if (logit > heap_.front().logit) {
+            std::pop_heap(heap_.begin(), heap_.end(), better);
+            heap_.back() = entry;
+            std::push_heap(heap_.begin(), heap_.end(), better);
+        }
+    }
+    if (!std::isfinite(largest)) {
+        return false;
+    }
+    chosen_.clear();
+    for (const Entry& entry : heap_) {
+        chosen_.push_back(entry.id);
+    }
+    std::sort(chosen_.begin(), chosen_.end());
+    std::sort(heap_.begin(), heap_.end(), better);
+    double inside = 0;
+    for (const Entry& entry : heap_) {
+        inside += std::exp(static_cast<double>(entry.logit) - largest);
+    }
+    double outside = 0;
+    auto next = chosen_.begin();
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        if (next != chosen_.end() && static_cast<std::size_t>(*next) == i) {
+            ++next;
+            continue;
+        }
+        outside += std::exp(static_cast<double>(logits[i]) - largest);
+    }
+    const double log_total = std::log(inside + outside);
+    for (const Entry& entry : heap_) {
+        storage_->ids.push_back(entry.id);
+        storage_->logprobs.push_back(static_cast<float>(static_cast<double>(entry.logit) - largest - log_total));
+    }
+    storage_->tail.push_back(static_cast<float>(std::log(outside) - log_total));
+    return true;
+}
+
+TeacherTargets TopKReducer::finish() {
+    TeacherTargets targets;
+    targets.kind = TeacherTargets::Kind::topk;
+    targets.rows = rows_;
+    targets.columns = columns_;
+    targets.width = k_;
+    targets.ids = ArrayView{ElementType::i32, std::as_bytes(std::span(storage_->ids))};
+    targets.values = ArrayView{ElementType::f32, std::as_bytes(std::span(storage_->logprobs))};
+    targets.tail = ArrayView{ElementType::f32, std::as_bytes(std::span(storage_->tail))};
+    targets.held_bytes = (storage_->ids.capacity() + storage_->logprobs.capacity() + storage_->tail.capacity()) * 4;
+    targets.owner = storage_;
+    return targets;
+}
+
+Result<TeacherTargets> reduce_logits(const TeacherTargets& logits, std::uint32_t k) {
+    TopKReducer reducer(logits.rows, logits.columns, logits.width, k);
+    std::vector<float> row(logits.width);
+    const std::size_t row_bytes = std::size_t{logits.width} * element_size(logits.values.type);
+    const std::size_t positions = std::size_t{logits.rows} * logits.columns;
+    for (std::size_t r = 0; r < positions; ++r) {
+        const ArrayView source{logits.values.type, logits.values.bytes.subspan(r * row_bytes, row_bytes)};
+        for_each_float(source, [&](std::size_t index, float value) {
+            row[index] = value;
+            return true;
+        });
+        if (!reducer.add_row(row)) {
+            return Error{ErrorKind::teacher,
+                         position_text(r, logits.columns) + ": the logits hold a NaN, an infinity or nothing finite"};
+        }
+    }
+    return reducer.finish();
+}
+
+}  // namespace distilld
