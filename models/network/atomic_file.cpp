@@ -14,7 +14,9 @@
 namespace distilld::models {
 namespace {
 
-std::string reason(int code) { return std::generic_category().message(code); }
+std::string reason(int code) {
+    return std::generic_category().message(code);
+}
 
 Error file_error(const std::filesystem::path& path, std::string_view what, int code) {
     return io_error(path.string() + ": " + std::string(what) + ": " + reason(code));
@@ -58,7 +60,9 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
     return *this;
 }
 
-AtomicFile::~AtomicFile() { discard(); }
+AtomicFile::~AtomicFile() {
+    discard();
+}
 
 void AtomicFile::discard() noexcept {
     if (descriptor_ >= 0) {
@@ -69,7 +73,8 @@ void AtomicFile::discard() noexcept {
 }
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
-    // Unique within the process by the counter, among processes by the id; a leftover of a dead process is stepped over.
+    // Unique within the process by the counter, among processes by the id; a leftover of a dead process is stepped
+    // over.
     static std::atomic<std::uint64_t> counter{0};
     for (int attempt = 0; attempt < 100; ++attempt) {
         auto temporary = folder_of(path) / ("." + path.filename().string() + "." + std::to_string(::getpid()) + "." +

@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;      // of one dimension
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of one dimension
 constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kMostPositions = std::int64_t{1} << 30;
 constexpr double kMostParameters = 1e13;
@@ -233,8 +233,9 @@ std::optional<Error> check_shape(const LlamaConfig& config, std::string_view whe
     const double layer = 4.0 * hidden * heads_size + 3.0 * hidden * static_cast<double>(config.intermediate_size);
     if (static_cast<double>(config.num_hidden_layers) * layer + 2.0 * hidden * static_cast<double>(config.vocab_size) >
         kMostParameters) {
-        return invalid_input(prefix + "vocab_size, hidden_size, intermediate_size, head_dim and num_hidden_layers "
-                                      "together make more than 1e13 parameters");
+        return invalid_input(prefix +
+                             "vocab_size, hidden_size, intermediate_size, head_dim and num_hidden_layers "
+                             "together make more than 1e13 parameters");
     }
     return std::nullopt;
 }
@@ -261,7 +262,9 @@ json::value eos_value(const LlamaConfig& config) {
     return json::value_from(config.eos_token_ids);
 }
 
-json::value id_value(const std::optional<std::int64_t>& id) { return id ? json::value(*id) : json::value(nullptr); }
+json::value id_value(const std::optional<std::int64_t>& id) {
+    return id ? json::value(*id) : json::value(nullptr);
+}
 
 /// A double as people write it: 1e-05 rather than Boost.JSON's 1E-5.
 std::string number_text(double number) {
@@ -350,8 +353,7 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, std::string_view w
         reader.integer("head_dim", config.head_dim, 1, kLargestSize);
     } else if (!reader.error()) {
         if (config.hidden_size % config.num_attention_heads != 0) {
-            reader.fail("hidden_size", "is " + std::to_string(config.hidden_size) +
-                                           ", which num_attention_heads " +
+            reader.fail("hidden_size", "is " + std::to_string(config.hidden_size) + ", which num_attention_heads " +
                                            std::to_string(config.num_attention_heads) +
                                            " does not divide, and head_dim is not given");
         }
@@ -432,8 +434,7 @@ Result<LlamaConfig> merge_llama_config(std::string_view base_json, std::string_v
     return parse_llama_config(*merged, where);
 }
 
-std::string to_config_json(const LlamaConfig& config, const std::string& original_json,
-                           std::string_view torch_dtype) {
+std::string to_config_json(const LlamaConfig& config, const std::string& original_json, std::string_view torch_dtype) {
     auto original = parse_object(original_json, "config");
     json::object object = original ? std::move(*original) : json::object();
     object["architectures"] = json::array{"LlamaForCausalLM"};

@@ -185,7 +185,8 @@ Result<void> check_weights(const std::filesystem::path& folder, const WeightFile
             switch (entry->dtype) {
                 case torch::kFloat:
                 case torch::kHalf:
-                case torch::kBFloat16: break;
+                case torch::kBFloat16:
+                    break;
                 default:
                     return invalid_input(file.path().string() + ": tensor " + parameter.name + " has dtype " +
                                          c10::toString(entry->dtype) + "; F32, F16 or BF16 is expected");
@@ -202,16 +203,15 @@ Result<void> check_weights(const std::filesystem::path& folder, const WeightFile
     }
     if (count > 0) {
         return invalid_input(folder.string() + ": " + std::to_string(count) +
-                             " tensors do not belong to this Llama network: " + unexpected +
-                             (count > 5 ? ", …" : ""));
+                             " tensors do not belong to this Llama network: " + unexpected + (count > 5 ? ", …" : ""));
     }
     return {};
 }
 
 /// 1 / wavelength for each pair of dimensions, as transformers computes it: fp32 throughout.
 torch::Tensor inverse_frequencies(const LlamaConfig& config) {
-    const auto steps = torch::arange(0, config.head_dim, 2, torch::kInt64).to(torch::kFloat) /
-                       static_cast<double>(config.head_dim);
+    const auto steps =
+        torch::arange(0, config.head_dim, 2, torch::kInt64).to(torch::kFloat) / static_cast<double>(config.head_dim);
     const auto plain = torch::reciprocal(torch::pow(torch::Scalar(config.rope_theta), steps));
     if (!config.rope_scaling) {
         return plain;
@@ -223,8 +223,8 @@ torch::Tensor inverse_frequencies(const LlamaConfig& config) {
     const double high_wavelength = old_length / scaling.high_freq_factor;
     const auto wavelength = (2.0 * std::numbers::pi) / plain;
     const auto stretched = torch::where(wavelength > low_wavelength, plain / scaling.factor, plain);
-    const auto smooth = (old_length / wavelength - scaling.low_freq_factor) /
-                        (scaling.high_freq_factor - scaling.low_freq_factor);
+    const auto smooth =
+        (old_length / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
     const auto smoothed = (1 - smooth) * stretched / scaling.factor + smooth * stretched;
     const auto between = torch::logical_and(wavelength >= high_wavelength, wavelength <= low_wavelength);
     return torch::where(between, smoothed, stretched);
@@ -240,9 +240,12 @@ torch::Tensor rotate(const torch::Tensor& input, const torch::Tensor& cos, const
 
 const char* dtype_name(torch::ScalarType type) {
     switch (type) {
-        case torch::kBFloat16: return "bfloat16";
-        case torch::kHalf: return "float16";
-        default: return "float32";
+        case torch::kBFloat16:
+            return "bfloat16";
+        case torch::kHalf:
+            return "float16";
+        default:
+            return "float32";
     }
 }
 
@@ -259,7 +262,9 @@ bool cpu_has_amx_bf16() {
 
 }  // namespace
 
-const char* to_string(ComputeDtype dtype) noexcept { return dtype == ComputeDtype::bf16 ? "bf16" : "fp32"; }
+const char* to_string(ComputeDtype dtype) noexcept {
+    return dtype == ComputeDtype::bf16 ? "bf16" : "fp32";
+}
 
 torch::ScalarType to_scalar_type(ComputeDtype dtype) noexcept {
     return dtype == ComputeDtype::bf16 ? torch::kBFloat16 : torch::kFloat;
@@ -267,9 +272,12 @@ torch::ScalarType to_scalar_type(ComputeDtype dtype) noexcept {
 
 ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device) {
     switch (wanted) {
-        case Dtype::fp32: return ComputeDtype::fp32;
-        case Dtype::bf16: return ComputeDtype::bf16;
-        case Dtype::auto_select: break;
+        case Dtype::fp32:
+            return ComputeDtype::fp32;
+        case Dtype::bf16:
+            return ComputeDtype::bf16;
+        case Dtype::auto_select:
+            break;
     }
     return device.is_cuda() || (device.is_cpu() && cpu_has_amx_bf16()) ? ComputeDtype::bf16 : ComputeDtype::fp32;
 }
@@ -305,8 +313,7 @@ LlamaNetwork::LlamaNetwork(LlamaConfig config, ComputeDtype dtype, torch::Device
     }
 }
 
-Result<LlamaNetwork> LlamaNetwork::open(const std::filesystem::path& folder, ComputeDtype dtype,
-                                        torch::Device device) {
+Result<LlamaNetwork> LlamaNetwork::open(const std::filesystem::path& folder, ComputeDtype dtype, torch::Device device) {
     auto config = read_llama_config(folder);
     if (!config) {
         return config.error();
@@ -512,7 +519,9 @@ torch::Tensor LlamaNetwork::head_weight() const {
     return config_.tie_word_embeddings ? weight_of(groups_.front(), 0) : weight_of(groups_.back(), 1);
 }
 
-torch::Tensor LlamaNetwork::project(const torch::Tensor& hidden) const { return at::linear(hidden, head_weight()); }
+torch::Tensor LlamaNetwork::project(const torch::Tensor& hidden) const {
+    return at::linear(hidden, head_weight());
+}
 
 void LlamaNetwork::freeze_for_inference() {
     const torch::NoGradGuard no_grad;
@@ -523,7 +532,9 @@ void LlamaNetwork::freeze_for_inference() {
     }
 }
 
-std::uint64_t LlamaNetwork::parameter_count() const { return models::parameter_count(config_); }
+std::uint64_t LlamaNetwork::parameter_count() const {
+    return models::parameter_count(config_);
+}
 
 Result<void> copy_tokenizer_files(const std::filesystem::path& from_folder, const std::filesystem::path& to_folder) {
     for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",

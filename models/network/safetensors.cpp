@@ -31,10 +31,9 @@ struct DtypeName {
 };
 
 constexpr DtypeName kDtypes[] = {
-    {"BOOL", torch::kBool, 0},     {"U8", torch::kUInt8, 1},   {"I8", torch::kInt8, 2},
-    {"I16", torch::kInt16, 3},     {"F16", torch::kHalf, 4},   {"BF16", torch::kBFloat16, 5},
-    {"I32", torch::kInt32, 6},     {"F32", torch::kFloat, 7},  {"F64", torch::kDouble, 8},
-    {"I64", torch::kInt64, 9},
+    {"BOOL", torch::kBool, 0},  {"U8", torch::kUInt8, 1},      {"I8", torch::kInt8, 2},   {"I16", torch::kInt16, 3},
+    {"F16", torch::kHalf, 4},   {"BF16", torch::kBFloat16, 5}, {"I32", torch::kInt32, 6}, {"F32", torch::kFloat, 7},
+    {"F64", torch::kDouble, 8}, {"I64", torch::kInt64, 9},
 };
 
 const DtypeName* by_name(std::string_view name) {
@@ -47,7 +46,9 @@ const DtypeName* by_type(torch::ScalarType type) {
     return found == std::end(kDtypes) ? nullptr : found;
 }
 
-std::string system_reason() { return std::generic_category().message(errno); }
+std::string system_reason() {
+    return std::generic_category().message(errno);
+}
 
 Error damaged(const std::filesystem::path& path, std::string what) {
     return invalid_input(path.string() + ": not a valid safetensors file: " + std::move(what));
@@ -243,8 +244,8 @@ Result<void> SafetensorsFile::read_header() {
             return damaged(path_, "tensor " + name + " overlaps the one before it");
         }
         if (entry.begin > expected) {
-            return damaged(path_, "a hole of " + std::to_string(entry.begin - expected) + " bytes before tensor " +
-                                      name);
+            return damaged(path_,
+                           "a hole of " + std::to_string(entry.begin - expected) + " bytes before tensor " + name);
         }
         expected = entry.begin + entry.bytes;
         if (expected > data_size) {
@@ -275,7 +276,9 @@ std::vector<std::string> SafetensorsFile::names() const {
     return result;
 }
 
-bool SafetensorsFile::contains(const std::string& name) const { return entries_.contains(name); }
+bool SafetensorsFile::contains(const std::string& name) const {
+    return entries_.contains(name);
+}
 
 const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) const {
     const auto found = entries_.find(name);
@@ -318,13 +321,13 @@ Result<void> write_safetensors(const std::filesystem::path& path,
         }
         const auto* dtype = tensor.defined() ? by_type(tensor.scalar_type()) : nullptr;
         if (dtype == nullptr) {
-            return invalid_input(path.string() + ": cannot write tensor " + name + ": its dtype has no safetensors name");
+            return invalid_input(path.string() + ": cannot write tensor " + name +
+                                 ": its dtype has no safetensors name");
         }
         items.push_back({&name, &tensor, dtype});
     }
     std::ranges::sort(items, [](const Item& left, const Item& right) {
-        return left.dtype->rank != right.dtype->rank ? left.dtype->rank > right.dtype->rank
-                                                     : *left.name < *right.name;
+        return left.dtype->rank != right.dtype->rank ? left.dtype->rank > right.dtype->rank : *left.name < *right.name;
     });
 
     json::object header;

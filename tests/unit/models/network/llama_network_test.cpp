@@ -64,9 +64,9 @@ torch::Tensor reference_logits(const LlamaNetwork& network, const torch::Tensor&
         const auto half = config.head_dim / 2;
         for (std::int64_t t = 0; t < x.size(0); ++t) {
             for (std::int64_t i = 0; i < half; ++i) {
-                const double angle = static_cast<double>(t) /
-                                     std::pow(config.rope_theta, 2.0 * static_cast<double>(i) /
-                                                                     static_cast<double>(config.head_dim));
+                const double angle =
+                    static_cast<double>(t) /
+                    std::pow(config.rope_theta, 2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
                 const double a = x[t][i].item<double>();
                 const double b = x[t][i + half].item<double>();
                 out[t][i] = a * std::cos(angle) - b * std::sin(angle);
@@ -158,8 +158,7 @@ TEST_P(NetworkShapes, GivesEveryParameterAGradient) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NetworkShapes,
-                         testing::Combine(testing::Bool(), testing::Values<std::int64_t>(1, 2, 4)));
+INSTANTIATE_TEST_SUITE_P(All, NetworkShapes, testing::Combine(testing::Bool(), testing::Values<std::int64_t>(1, 2, 4)));
 
 TEST(LlamaNetwork, GradientsAgreeWithFiniteDifferences) {
     auto network = make_network(small_config(true));
@@ -400,9 +399,10 @@ TEST(LlamaFolder, NamesTheTensorThatIsWrong) {
               "");
     EXPECT_THAT(with([](auto& tensors) { tensors.erase(tensors.begin() + 4); }),
                 HasSubstr("tensor model.layers.0.self_attn.v_proj.weight is missing"));
-    EXPECT_THAT(with([](auto& tensors) { tensors[2].second = tensors[2].second.t().narrow(0, 0, 31); }),
-                HasSubstr("tensor model.layers.0.self_attn.q_proj.weight has shape [31, 32], the configuration asks for "
-                          "[32, 32]"));
+    EXPECT_THAT(
+        with([](auto& tensors) { tensors[2].second = tensors[2].second.t().narrow(0, 0, 31); }),
+        HasSubstr("tensor model.layers.0.self_attn.q_proj.weight has shape [31, 32], the configuration asks for "
+                  "[32, 32]"));
     EXPECT_THAT(with([](auto& tensors) { tensors[2].second = tensors[2].second.to(torch::kInt32); }),
                 HasSubstr("has dtype Int; F32, F16 or BF16 is expected"));
     EXPECT_THAT(with([](auto& tensors) { tensors.emplace_back("model.layers.3.extra", torch::ones({1})); }),

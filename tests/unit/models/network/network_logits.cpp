@@ -56,8 +56,8 @@ int print_logits(const std::vector<std::string>& arguments) {
         flat.insert(flat.end(), row.begin(), row.end());
     }
     const torch::NoGradGuard no_grad;
-    const auto input = torch::tensor(flat).reshape(
-        {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)});
+    const auto input =
+        torch::tensor(flat).reshape({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)});
     const auto logits = network.project(network.forward(input)).to(torch::kFloat).contiguous();
     std::fwrite(logits.data_ptr(), 1, logits.nbytes(), stdout);
     if (!save_folder.empty()) {
