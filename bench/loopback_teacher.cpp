@@ -1,0 +1,184 @@
+#include "bench/loopback_teacher.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "pipeline/teacher/kserve_message.hpp"
+#include "server/http/http_server.hpp"
+
+namespace distilld::bench {
+
+namespace asio = boost::asio;
+
+namespace {
+
+std::uint64_t mix(std::uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+    return value ^ (value >> 31);
+}
+
+api::Response error_response(unsigned status, const std::string& message) {
+    api::Response response;
+    response.status = status;
+    response.body = R"({"error":")" + message + "\"}";
+    return response;
+}
+
+class LatencyTeacher final : public LoopbackTeacher {
+  public:
+    explicit LatencyTeacher(LoopbackTeacherOptions options) : options_(std::move(options)) {
+        http::ServerOptions server;
+        server.body_limit = 64U << 20U;
+        Result<std::unique_ptr<http::Server>> made = http::make_server(io_.get_executor(), server, routes());
+        server_ = std::move(made.value());
+        url_ = "http://" + server_->address();
+        asio::co_spawn(io_, server_->run(), [](const std::exception_ptr&) {});
+        thread_ = std::thread([this] { io_.run(); });
+    }
+
+    ~LatencyTeacher() override {
+        asio::post(io_, [this] { server_->stop(std::chrono::seconds(0)); });
+        thread_.join();
+    }
+
+    std::string url() const override { return url_; }
+    std::uint64_t requests() const override { return requests_.load(); }
+
+  private:
+    std::vector<http::Route> routes() {
+        std::vector<http::Route> routes;
+        routes.push_back({"GET", "/v2/health/ready", [](api::Request) -> asio::awaitable<api::Response> {
+                              co_return api::Response{};
+                          }});
+        routes.push_back({"GET", "/v2/models/{model}", [](api::Request) -> asio::awaitable<api::Response> {
+                              co_return metadata();
+                          }});
+        routes.push_back({"POST", "/v2/models/{model}/infer", [this](api::Request request) {
+                              return infer(std::move(request));
+                          }});
+        return routes;
+    }
+
+    static api::Response metadata() {
+        kserve::ModelMetadata model;
+        model.name = "teacher";
+        model.inputs = {{"input_ids", "INT32", {-1, -1}}, {"seq_lens", "INT32", {-1}}};
+        model.outputs = {{"topk_ids", "UINT32", {-1, -1, -1}},
+                         {"topk_logprobs", "FP16", {-1, -1, -1}},
+                         {"tail_logprob", "FP32", {-1, -1}}};
+        api::Response response;
+        response.body = kserve::build_model_metadata(model);
+        return response;
+    }
+
+    asio::awaitable<api::Response> infer(api::Request request) {
+        const std::uint64_t arrival = requests_++;
+        auto body = std::make_shared<const std::string>(std::move(request.body));
+        std::optional<std::size_t> header_length;
+        if (const auto text = request.header(kserve::kHeaderLengthField)) {
+            std::size_t length = 0;
+            std::from_chars(text->data(), text->data() + text->size(), length);
+            header_length = length;
+        }
+        Result<kserve::InferRequest> parsed = kserve::parse_infer_request(body, header_length);
+        if (!parsed) co_return error_response(400, parsed.error().message);
+        const kserve::InferTensor* ids = nullptr;
+        for (const kserve::InferTensor& tensor : parsed->inputs) {
+            if (tensor.name == "input_ids" && tensor.datatype == "INT32" && tensor.shape.size() == 2) ids = &tensor;
+        }
+        if (ids == nullptr) co_return error_response(400, "input_ids INT32 [B, T] is missing");
+        const auto wanted = parsed->parameters.find("top_k");
+        std::int64_t top_k = 8;
+        if (wanted != parsed->parameters.end()) {
+            if (const auto* value = std::get_if<std::int64_t>(&wanted->second)) top_k = *value;
+        }
+        const std::int64_t rows = ids->shape[0];
+        const std::int64_t columns = ids->shape[1];
+        // The client's probe has three positions and is no micro-batch.
+        if (columns > 3) {
+            const std::uint64_t number = number_of(kserve::copy_elements<std::int32_t>(*ids));
+            const std::uint64_t attempt = attempts_[number]++;
+            const Nanos latency = latency_of(number, attempt);
+            asio::steady_timer timer(co_await asio::this_coro::executor);
+            timer.expires_after(std::chrono::nanoseconds(latency));
+            auto waiting = timer.async_wait(asio::as_tuple(asio::use_awaitable));
+            co_await std::move(waiting);
+            if (fails(arrival)) co_return error_response(500, "drawn to fail");
+        }
+        co_return answer(rows, columns, top_k);
+    }
+
+    static std::uint64_t number_of(const std::vector<std::int32_t>& ids) {
+        return static_cast<std::uint64_t>(ids[0]) + static_cast<std::uint64_t>(ids[1]) * kIdBase;
+    }
+
+    Nanos latency_of(std::uint64_t number, std::uint64_t attempt) const {
+        const std::vector<Nanos>& list = options_.latencies;
+        if (attempt == 0) return list[number % list.size()];
+        return list[mix(number * 31 + attempt) % list.size()];
+    }
+
+    bool fails(std::uint64_t arrival) const {
+        const double draw = static_cast<double>(mix(arrival + options_.seed * 0x9E3779B97F4A7C15ULL) >> 11) * 0x1.0p-53;
+        return draw < options_.failure_rate;
+    }
+
+    api::Response answer(std::int64_t rows, std::int64_t columns, std::int64_t top_k) {
+        auto& encoded = answers_[{rows, columns, top_k}];
+        if (encoded.body.empty()) encoded = encode(rows, columns, top_k);
+        api::Response response;
+        response.content_type = std::string(kserve::kBinaryContentType);
+        response.headers.emplace_back(std::string(kserve::kHeaderLengthField),
+                                      std::to_string(encoded.json_header_length.value()));
+        response.body = encoded.body;
+        return response;
+    }
+
+    static kserve::EncodedMessage encode(std::int64_t rows, std::int64_t columns, std::int64_t top_k) {
+        const auto positions = static_cast<std::size_t>(rows * columns);
+        const auto width = static_cast<std::size_t>(top_k);
+        std::vector<std::uint32_t> ids(positions * width);
+        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::uint32_t>(i % width);
+        const float each = 0.9F / static_cast<float>(top_k);
+        std::vector<std::uint16_t> values(positions * width, kserve::float_to_half(std::log(each)));
+        std::vector<float> tail(positions, std::log(0.1F));
+        kserve::InferResponse response;
+        response.model_name = "teacher";
+        response.outputs.push_back(kserve::make_tensor("topk_ids", "UINT32", {rows, columns, top_k}, std::move(ids)));
+        response.outputs.push_back(
+            kserve::make_tensor("topk_logprobs", "FP16", {rows, columns, top_k}, std::move(values)));
+        response.outputs.push_back(kserve::make_tensor("tail_logprob", "FP32", {rows, columns}, std::move(tail)));
+        return kserve::build_infer_response(response).value();
+    }
+
+    LoopbackTeacherOptions options_;
+    asio::io_context io_{1};
+    std::unique_ptr<http::Server> server_;
+    std::string url_;
+    std::thread thread_;
+    std::atomic<std::uint64_t> requests_{0};
+    std::map<std::uint64_t, std::uint64_t> attempts_;  // by micro-batch; the server's thread only
+    std::map<std::array<std::int64_t, 3>, kserve::EncodedMessage> answers_;
+};
+
+}  // namespace
+
+std::unique_ptr<LoopbackTeacher> make_loopback_teacher(LoopbackTeacherOptions options) {
+    return std::make_unique<LatencyTeacher>(std::move(options));
+}
+
+}  // namespace distilld::bench

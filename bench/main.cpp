@@ -1,0 +1,44 @@
+// distilld-bench: scenario benchmarks; each prints one JSON object.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "bench/scenario.hpp"
+#include "distilld_version.hpp"
+
+int main(int argc, char** argv) {
+    using namespace distilld::bench;
+    CLI::App app{"distilld-bench: scenario benchmarks that print JSON", "distilld-bench"};
+    app.set_version_flag("--version", std::string("distilld-bench ") + distilld::kVersion);
+    app.require_subcommand(1);
+
+    SimulateOptions simulate;
+    CLI::App* simulate_command = app.add_subcommand("simulate", "the scheduler under a virtual clock");
+    add_scenario_options(*simulate_command, simulate.scenario);
+    simulate_command->add_option("--batches", simulate.batches, "N: micro-batches")->check(CLI::Range(1, 10'000'000));
+    simulate_command->add_option("--stall-rate", simulate.stall_rate, "share of first requests that stall")
+        ->check(CLI::Range(0.0, 1.0));
+    simulate_command->add_option("--stall-factor", simulate.stall_factor, "how many mean latencies a stall takes")
+        ->check(CLI::PositiveNumber);
+
+    PipelineOptions pipeline;
+    CLI::App* pipeline_command = app.add_subcommand("pipeline", "the stage graph against a real teacher on loopback");
+    add_scenario_options(*pipeline_command, pipeline.scenario);
+    pipeline_command->add_option("--micro-batches", pipeline.micro_batches, "of a step")->check(CLI::Range(1, 65536));
+    pipeline_command->add_option("--steps", pipeline.steps, "optimizer steps")->check(CLI::Range(1, 1'000'000));
+    pipeline_command->add_option("--sequential-steps", pipeline.sequential_steps,
+                                 "steps of the sequential comparison; 0 = a quarter");
+    pipeline_command->add_option("--batch-size", pipeline.batch_size, "sequences of a micro-batch")
+        ->check(CLI::Range(1, 4096));
+    pipeline_command->add_option("--sequence-length", pipeline.sequence_length, "positions of a sequence")
+        ->check(CLI::Range(4, 65536));
+    pipeline_command->add_option("--top-k", pipeline.top_k, "entries of a position")->check(CLI::Range(1, 4096));
+    pipeline_command->add_flag("--busy-student", pipeline.busy_student, "the student spins in place of sleeping");
+    pipeline_command->add_option("--trace", pipeline.trace_file, "Chrome trace to write");
+
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    return app.got_subcommand(simulate_command) ? run_simulate(simulate) : run_pipeline(pipeline);
+}

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pipeline/core/time.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace distilld::bench {
+
+/// What the commands `pipeline` and `simulate` have in common: a teacher, a student and a pipeline between them.
+struct Scenario {
+    double teacher_ms = 100;  ///< mean latency T
+    double student_ms = 50;   ///< S of one micro-batch
+    double sigma = 0;         ///< of the latency's logarithm; 0 = constant
+    double failure_rate = 0;  ///< share of requests that fail
+    std::uint32_t concurrency = 8;
+    bool adaptive = false;    ///< concurrency is a ceiling
+    std::uint32_t window = 0; ///< 0 = 4 × concurrency
+    bool hedge = false;
+    std::uint64_t seed = 1;
+    std::string latencies_file;  ///< milliseconds, one a line; replaces mean and sigma
+
+    [[nodiscard]] Nanos teacher() const { return static_cast<Nanos>(teacher_ms * 1e6); }
+    [[nodiscard]] Nanos student() const { return static_cast<Nanos>(student_ms * 1e6); }
+};
+
+void add_scenario_options(CLI::App& app, Scenario& scenario);
+
+/// Latency of the first request of each of `count` micro-batches. Throws std::runtime_error that names the file and
+/// line when the file cannot be read, has a line that is no number, or fewer lines than `count`.
+std::vector<Nanos> first_latencies(const Scenario& scenario, std::uint64_t count);
+
+double mean_of(const std::vector<Nanos>& latencies);
+
+/// Time a micro-batch takes at the physical bound: max(T/C, S).
+double bound_per_batch(double mean_latency, std::uint32_t concurrency, Nanos student);
+
+/// The commands; each prints one JSON object to stdout and returns an exit code.
+struct SimulateOptions {
+    Scenario scenario;
+    std::uint64_t batches = 400;
+    double stall_rate = 0;     ///< share of first requests that take stall_factor × the mean
+    double stall_factor = 20;
+};
+int run_simulate(const SimulateOptions& options);
+
+struct PipelineOptions {
+    Scenario scenario;
+    std::uint32_t micro_batches = 8;
+    std::uint64_t steps = 20;
+    std::uint64_t sequential_steps = 0;  ///< 0 = a quarter of steps
+    std::uint32_t batch_size = 4;
+    std::uint32_t sequence_length = 128;
+    std::uint32_t top_k = 16;
+    bool busy_student = false;  ///< spins in place of sleeping
+    std::string trace_file;
+};
+int run_pipeline(const PipelineOptions& options);
+
+}  // namespace distilld::bench

@@ -1,0 +1,95 @@
+// distilld-bench simulate: the service's scheduler under a virtual clock.
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <algorithm>
+#include <iostream>
+#include <stdexcept>
+
+#include "bench/scenario.hpp"
+#include "bench/virtual_pipeline.hpp"
+
+namespace distilld::bench {
+
+namespace {
+
+std::uint64_t mix(std::uint64_t value) {
+    value += 0x9E3779B97F4A7C15ULL;
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+    return value ^ (value >> 31);
+}
+
+double uniform(std::uint64_t value) { return static_cast<double>(mix(value) >> 11) * 0x1.0p-53; }
+
+}  // namespace
+
+int run_simulate(const SimulateOptions& options) {
+    const Scenario& scenario = options.scenario;
+    std::vector<Nanos> latencies;
+    try {
+        latencies = first_latencies(scenario, options.batches);
+    } catch (const std::runtime_error& error) {
+        std::cerr << "distilld-bench: " << error.what() << "\n";
+        return 2;
+    }
+    const double mean = mean_of(latencies);
+    const double fill = static_cast<double>(latencies.front());
+    std::vector<Nanos> first = latencies;
+    for (std::uint64_t n = 0; n < first.size(); ++n) {
+        const bool stalls = uniform(n * 3 + scenario.seed * 0x51ED2701) < options.stall_rate;
+        if (stalls) first[n] = static_cast<Nanos>(options.stall_factor * mean);
+    }
+    std::uint64_t calls = 0;
+    const VirtualTeacher teacher = [&](const IssueAction& request, std::uint32_t, Nanos) {
+        ++calls;
+        const bool is_first = request.attempt == 0 && !request.hedge;
+        VirtualAnswer answer;
+        answer.latency = is_first ? first[request.micro_batch] : latencies[mix(calls) % latencies.size()];
+        if (uniform(calls * 7 + scenario.seed) < scenario.failure_rate) answer.failure = FailureKind::server_error;
+        return answer;
+    };
+    SchedulerOptions scheduler;
+    scheduler.end = options.batches;
+    scheduler.limit.ceiling = scenario.concurrency;
+    scheduler.limit.adaptive = scenario.adaptive;
+    scheduler.window = scenario.window;
+    scheduler.hedge.enabled = scenario.hedge;
+    const VirtualRun run = run_virtual(scheduler, scenario.student(), teacher);
+    if (run.gave_up) {
+        std::cerr << "distilld-bench: micro-batch " << run.gave_up->micro_batch << " failed "
+                  << run.gave_up->attempts << " times\n";
+        return 1;
+    }
+    const Nanos oracle = oracle_makespan(first, scenario.concurrency, scenario.student());
+    const double per_batch = bound_per_batch(mean, scenario.concurrency, scenario.student());
+    const double bound = per_batch * static_cast<double>(options.batches) + fill;
+    const double sequential = (mean + static_cast<double>(scenario.student())) * static_cast<double>(options.batches);
+    const auto makespan = static_cast<double>(run.makespan);
+
+    boost::json::object report;
+    report["command"] = "simulate";
+    report["batches"] = options.batches;
+    report["teacher_ms"] = mean * 1e-6;
+    report["student_ms"] = scenario.student_ms;
+    report["concurrency"] = scenario.concurrency;
+    report["window"] = scenario.window > 0 ? scenario.window : 4 * scenario.concurrency;
+    report["makespan_ms"] = makespan * 1e-6;
+    report["oracle_ms"] = static_cast<double>(oracle) * 1e-6;
+    report["bound_ms"] = bound * 1e-6;
+    report["efficiency"] = static_cast<double>(oracle) / makespan;
+    report["efficiency_of_bound"] = bound / makespan;
+    report["stall_fraction"] = static_cast<double>(run.waited) / makespan;
+    report["speedup_over_sequential"] = sequential / makespan;
+    report["bound"] = (mean + static_cast<double>(scenario.student())) / per_batch;
+    report["requests"] = run.counters.requests;
+    report["retries"] = run.counters.retries;
+    report["hedges"] = run.counters.hedges;
+    report["hedge_wins"] = run.counters.hedge_wins;
+    report["most_in_flight"] = run.most_in_flight;
+    report["last_limit"] = run.limit.empty() ? 0U : run.limit.back();
+    report["highest_limit"] = run.limit.empty() ? 0U : *std::max_element(run.limit.begin(), run.limit.end());
+    std::cout << boost::json::serialize(report) << "\n";
+    return 0;
+}
+
+}  // namespace distilld::bench
