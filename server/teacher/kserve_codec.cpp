@@ -1,0 +1,341 @@
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include "server/teacher/teacher_codec.hpp"
+
+namespace distilld::teacher {
+
+namespace {
+
+namespace json = boost::json;
+using models::ScoreRequest;
+using models::ScoreResult;
+using models::ServedModel;
+
+constexpr std::string_view kTopkIds = "topk_ids";
+constexpr std::string_view kTopkLogprobs = "topk_logprobs";
+constexpr std::string_view kTokenLogprobs = "token_logprobs";
+constexpr std::string_view kTailLogprob = "tail_logprob";
+constexpr std::string_view kLogits = "logits";
+/// Characters of one number in a JSON answer, with its comma: an estimate for the limit.
+constexpr std::uint64_t kJsonNumberBytes = 14;
+
+bool known_output(std::string_view name) {
+    return name == kTopkIds || name == kTopkLogprobs || name == kTokenLogprobs || name == kTailLogprob ||
+           name == kLogits;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+    std::string text = "[";
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+    }
+    return text + "]";
+}
+
+template <class T>
+Result<std::vector<std::int32_t>> narrow(const kserve::InferTensor& tensor) {
+    const std::vector<T> wide = kserve::copy_elements<T>(tensor);
+    std::vector<std::int32_t> values(wide.size());
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+        if (!std::in_range<std::int32_t>(wide[i])) {
+            return invalid_input(tensor.name + " holds " + std::to_string(wide[i]) + " at index " + std::to_string(i) +
+                                 ", which is no 32-bit number");
+        }
+        values[i] = static_cast<std::int32_t>(wide[i]);
+    }
+    return values;
+}
+
+Result<std::vector<std::int32_t>> integers(const kserve::InferTensor& tensor) {
+    if (tensor.datatype == "INT32") {
+        return kserve::copy_elements<std::int32_t>(tensor);
+    }
+    if (tensor.datatype == "INT64") {
+        return narrow<std::int64_t>(tensor);
+    }
+    if (tensor.datatype == "UINT32") {
+        return narrow<std::uint32_t>(tensor);
+    }
+    return invalid_input(tensor.name + " has datatype " + tensor.datatype + ": INT32, INT64 or UINT32 is expected");
+}
+
+Result<void> read_input_ids(const kserve::InferTensor& tensor, const ScoreLimits& limits, ScoreRequest& score) {
+    constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+    if (tensor.shape.size() != 2 || tensor.shape[0] > kLargest || tensor.shape[1] > kLargest) {
+        return invalid_input("input_ids has shape " + shape_text(tensor.shape) + ": [rows, columns] is expected");
+    }
+    const auto positions = static_cast<std::uint64_t>(tensor.shape[0]) * static_cast<std::uint64_t>(tensor.shape[1]);
+    if (positions > limits.max_tokens) {
+        return invalid_input("input_ids holds " + std::to_string(positions) + " tokens, a request may have " +
+                             std::to_string(limits.max_tokens) + " (--max-batch-tokens)");
+    }
+    auto ids = integers(tensor);
+    if (!ids) {
+        return ids.error();
+    }
+    score.rows = static_cast<std::uint32_t>(tensor.shape[0]);
+    score.columns = static_cast<std::uint32_t>(tensor.shape[1]);
+    score.input_ids = std::move(*ids);
+    return {};
+}
+
+Result<void> read_inputs(const kserve::InferRequest& request, const ScoreLimits& limits, ScoreRequest& score) {
+    bool found = false;
+    for (const kserve::InferTensor& tensor : request.inputs) {
+        if (tensor.name == "input_ids") {
+            if (found) {
+                return invalid_input("input_ids is there twice");
+            }
+            found = true;
+            if (auto read = read_input_ids(tensor, limits, score); !read) {
+                return read;
+            }
+        } else if (tensor.name == "seq_lens") {
+            const bool column = tensor.shape.size() == 2 && tensor.shape[1] == 1;
+            if (tensor.shape.size() != 1 && !column) {
+                return invalid_input("seq_lens has shape " + shape_text(tensor.shape) + ": [rows] is expected");
+            }
+            auto lengths = integers(tensor);
+            if (!lengths) {
+                return lengths.error();
+            }
+            if (lengths->empty()) {
+                return invalid_input("seq_lens is empty");
+            }
+            score.lengths = std::move(*lengths);
+        } else {
+            return invalid_input("the model has no input '" + tensor.name + "': it takes input_ids and seq_lens");
+        }
+    }
+    if (!found) {
+        return invalid_input("input_ids is missing");
+    }
+    return {};
+}
+
+Result<std::optional<std::string>> text_parameter(const kserve::Parameters& parameters, const char* name) {
+    const auto found = parameters.find(name);
+    if (found == parameters.end()) {
+        return std::optional<std::string>();
+    }
+    if (const auto* text = std::get_if<std::string>(&found->second)) {
+        return std::optional<std::string>(*text);
+    }
+    return invalid_input(std::string("parameters.") + name + " is not a string");
+}
+
+Result<void> read_parameters(const kserve::InferRequest& request, const ServedModel& model, ScoreRequest& score) {
+    std::optional<std::int64_t> top_k;
+    if (const auto found = request.parameters.find("top_k"); found != request.parameters.end()) {
+        const auto* number = std::get_if<std::int64_t>(&found->second);
+        if (number == nullptr || *number < 0) {
+            return invalid_input("parameters.top_k is not a whole number of at least 0");
+        }
+        if (*number > std::int64_t{model.vocabulary_size}) {
+            return invalid_input("parameters.top_k is " + std::to_string(*number) + ": the vocabulary has " +
+                                 std::to_string(model.vocabulary_size) + " tokens");
+        }
+        top_k = *number;
+    }
+    auto mode = text_parameter(request.parameters, "mode");
+    if (!mode) {
+        return mode.error();
+    }
+    if (!*mode) {
+        const bool asked = std::any_of(request.outputs.begin(), request.outputs.end(),
+                                       [](const auto& output) { return output.name == kLogits; });
+        score.mode = asked || top_k == 0 ? ScoreRequest::Mode::logits : ScoreRequest::Mode::topk;
+    } else if (**mode == "topk") {
+        score.mode = ScoreRequest::Mode::topk;
+    } else if (**mode == "logits") {
+        score.mode = ScoreRequest::Mode::logits;
+    } else {
+        return invalid_input("parameters.mode is '" + **mode + "': topk or logits is expected");
+    }
+    if (score.mode == ScoreRequest::Mode::topk) {
+        if (top_k == 0) {
+            return invalid_input("parameters.top_k is 0: 1 to " + std::to_string(model.vocabulary_size) +
+                                 " is expected in mode topk");
+        }
+        score.top_k = static_cast<std::uint32_t>(
+            top_k.value_or(std::int64_t{std::min(kDefaultTopK, model.vocabulary_size)}));
+    }
+    auto dtype = text_parameter(request.parameters, "logits_dtype");
+    if (!dtype) {
+        return dtype.error();
+    }
+    if (*dtype && **dtype != "FP16" && **dtype != "FP32") {
+        return invalid_input("parameters.logits_dtype is '" + **dtype + "': FP16 or FP32 is expected");
+    }
+    const bool wide = *dtype && **dtype == "FP32";
+    score.logits_type = wide ? ScoreRequest::LogitsType::f32 : ScoreRequest::LogitsType::f16;
+    return {};
+}
+
+/// Outputs in the order of the answer, and whether token_logprobs must be computed.
+Result<void> plan_outputs(const kserve::InferRequest& request, InferPlan& plan) {
+    const bool topk = plan.score.mode == ScoreRequest::Mode::topk;
+    std::vector<std::string> names;
+    for (const auto& output : request.outputs) {
+        if (!known_output(output.name)) {
+            return invalid_input("the model has no output '" + output.name +
+                                 "': it has topk_ids, topk_logprobs, token_logprobs, tail_logprob and logits");
+        }
+        const bool produced = output.name == kTokenLogprobs || (output.name == kLogits) != topk;
+        if (!produced) {
+            return invalid_input("output " + output.name + " does not exist in mode " + (topk ? "topk" : "logits"));
+        }
+        if (std::find(names.begin(), names.end(), output.name) != names.end()) {
+            return invalid_input("output " + output.name + " is asked for twice");
+        }
+        names.push_back(output.name);
+    }
+    if (names.empty() && topk) {
+        names = {std::string(kTopkIds), std::string(kTopkLogprobs), std::string(kTokenLogprobs),
+                 std::string(kTailLogprob)};
+    } else if (names.empty()) {
+        names = {std::string(kLogits)};
+    }
+    for (std::string& name : names) {
+        const bool binary = request.wants_binary(name);
+        plan.outputs.push_back({std::move(name), binary});
+    }
+    plan.score.token_logprobs = std::any_of(plan.outputs.begin(), plan.outputs.end(),
+                                            [](const auto& output) { return output.name == kTokenLogprobs; });
+    return {};
+}
+
+std::uint64_t answer_bytes(const InferPlan& plan, const ServedModel& model) {
+    const ScoreRequest& score = plan.score;
+    const std::uint64_t positions = std::uint64_t{score.rows} * score.columns;
+    const bool wide = score.logits_type == ScoreRequest::LogitsType::f32;
+    // What is computed whether asked for or not.
+    std::uint64_t total = score.mode == ScoreRequest::Mode::topk
+                              ? positions * (std::uint64_t{score.top_k} * 6 + 8)
+                              : positions * model.vocabulary_size * (wide ? 4 : 2);
+    for (const auto& output : plan.outputs) {
+        if (output.binary.value_or(false)) {
+            continue;
+        }
+        std::uint64_t width = 1;
+        if (output.name == kLogits) {
+            width = model.vocabulary_size;
+        } else if (output.name == kTopkIds || output.name == kTopkLogprobs) {
+            width = score.top_k;
+        }
+        total += positions * width * kJsonNumberBytes;
+    }
+    return total;
+}
+
+}  // namespace
+
+Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::optional<std::string_view> header_length,
+                              const ServedModel& model, const ScoreLimits& limits) {
+    std::optional<std::size_t> json_bytes;
+    if (header_length) {
+        std::size_t value = 0;
+        const char* end = header_length->data() + header_length->size();
+        const auto parsed = std::from_chars(header_length->data(), end, value);
+        if (parsed.ec != std::errc() || parsed.ptr != end) {
+            return invalid_input(std::string(kserve::kHeaderLengthField) + " is '" + std::string(*header_length) +
+                                 "', not a number of bytes");
+        }
+        json_bytes = value;
+    }
+    kserve::MessageLimits message_limits;
+    message_limits.max_json_bytes = limits.max_body_bytes;
+    message_limits.max_tensor_bytes = limits.max_body_bytes * 4;  // "1," in JSON is an INT64 of 8 bytes
+    auto request = kserve::parse_infer_request(std::move(body), json_bytes, message_limits);
+    if (!request) {
+        return request.error();
+    }
+    InferPlan plan;
+    plan.id = request->id;
+    if (auto read = read_inputs(*request, limits, plan.score); !read) {
+        return read.error();
+    }
+    if (auto read = read_parameters(*request, model, plan.score); !read) {
+        return read.error();
+    }
+    if (auto planned = plan_outputs(*request, plan); !planned) {
+        return planned.error();
+    }
+    if (auto checked = models::check_score_request(plan.score, model); !checked) {
+        return checked.error();
+    }
+    plan.answer_bytes = answer_bytes(plan, model);
+    if (plan.answer_bytes > limits.max_answer_bytes) {
+        return invalid_input("the answer to input_ids " +
+                             shape_text({std::int64_t{plan.score.rows}, std::int64_t{plan.score.columns}}) +
+                             " would take " + std::to_string(plan.answer_bytes) + " bytes, the server's limit is " +
+                             std::to_string(limits.max_answer_bytes) + ": send fewer tokens, or ask for top-k");
+    }
+    return plan;
+}
+
+Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, ScoreResult result, const ServedModel& model,
+                                           std::string_view model_name) {
+    const std::int64_t rows = plan.score.rows;
+    const std::int64_t columns = plan.score.columns;
+    const std::int64_t k = plan.score.top_k;
+    const std::int64_t vocabulary = model.vocabulary_size;
+    kserve::InferResponse response;
+    response.model_name = std::string(model_name);
+    response.model_version = "1";
+    response.id = plan.id;
+    response.parameters = {{"vocab_size", vocabulary}, {"temperature", 1.0}, {"row_offset", std::int64_t{0}}};
+    for (const auto& output : plan.outputs) {
+        const bool binary = output.binary.value_or(false);
+        if (output.name == kTopkIds) {
+            response.outputs.push_back(kserve::make_tensor(output.name, "UINT32", {rows, columns, k},
+                                                           std::move(result.topk_ids), binary));
+        } else if (output.name == kTopkLogprobs) {
+            response.outputs.push_back(kserve::make_tensor(output.name, "FP16", {rows, columns, k},
+                                                           std::move(result.topk_logprobs), binary));
+        } else if (output.name == kTokenLogprobs) {
+            response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns},
+                                                           std::move(result.token_logprobs), binary));
+        } else if (output.name == kTailLogprob) {
+            response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns},
+                                                           std::move(result.tail_logprob), binary));
+        } else if (plan.score.logits_type == ScoreRequest::LogitsType::f32) {
+            response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns, vocabulary},
+                                                           std::move(result.logits_f32), binary));
+        } else {
+            response.outputs.push_back(kserve::make_tensor(output.name, "FP16", {rows, columns, vocabulary},
+                                                           std::move(result.logits_f16), binary));
+        }
+    }
+    return kserve::build_infer_response(response);
+}
+
+std::string build_metadata(const ServedModel& model, std::string_view model_name, const ScoreLimits& limits) {
+    kserve::ModelMetadata metadata;
+    metadata.name = std::string(model_name);
+    metadata.versions = {"1"};
+    metadata.platform = "distilld_llama";
+    metadata.inputs = {{"input_ids", "INT32", {-1, -1}}, {"seq_lens", "INT32", {-1}}};
+    metadata.outputs = {{std::string(kTopkIds), "UINT32", {-1, -1, -1}},
+                        {std::string(kTopkLogprobs), "FP16", {-1, -1, -1}},
+                        {std::string(kTokenLogprobs), "FP32", {-1, -1}},
+                        {std::string(kTailLogprob), "FP32", {-1, -1}},
+                        {std::string(kLogits), "FP16", {-1, -1, std::int64_t{model.vocabulary_size}}}};
+    json::object object = json::parse(kserve::build_model_metadata(metadata)).as_object();
+    object["parameters"] = json::object{{"vocab_size", model.vocabulary_size},
+                                        {"max_positions", model.max_positions},
+                                        {"max_tokens", limits.max_tokens},
+                                        {"max_top_k", model.vocabulary_size},
+                                        {"parameters", model.parameters},
+                                        {"dtype", model.dtype},
+                                        {"device", model.device}};
+    return json::serialize(object);
+}
+
+}  // namespace distilld::teacher

@@ -1,0 +1,142 @@
+#include "server/teacher/score_queue.hpp"
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+
+namespace distilld::teacher {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+
+struct ScoreQueue::Job {
+    Job(const asio::any_io_executor& executor, models::TeacherScorer& scorer_in, models::ScoreRequest request_in)
+        : scorer(scorer_in), request(std::move(request_in)), done(executor) {}
+
+    models::TeacherScorer& scorer;
+    models::ScoreRequest request;
+    Clock::time_point arrived = Clock::now();
+    std::atomic<bool> dropped{false};  ///< nobody waits any more; read by the compute thread
+    asio::steady_timer done;           ///< expires at the deadline, cancelled when finished
+    bool finished = false;
+    Outcome outcome;
+};
+
+namespace {
+
+Result<models::ScoreResult> score_guarded(models::TeacherScorer& scorer, const models::ScoreRequest& request) {
+    try {
+        return scorer.score(request);
+    } catch (const std::exception& error) {
+        return Error{ErrorKind::internal, std::string("scoring failed: ") + error.what()};
+    }
+}
+
+}  // namespace
+
+ScoreQueue::ScoreQueue(asio::any_io_executor executor, asio::any_io_executor compute, ScoreQueueOptions options,
+                       TeacherMetrics& metrics)
+    : executor_(std::move(executor)),
+      compute_(std::move(compute)),
+      options_(options),
+      metrics_(metrics),
+      wake_(executor_) {}
+
+asio::awaitable<ScoreQueue::Outcome> ScoreQueue::submit(models::TeacherScorer& scorer, models::ScoreRequest request) {
+    if (stopping_ || waiting_.size() >= options_.max_waiting) {
+        Outcome refused;
+        refused.refusal = Refusal::full;
+        co_return refused;
+    }
+    auto job = std::make_shared<Job>(executor_, scorer, std::move(request));
+    waiting_.push_back(job);
+    metrics_.set_waiting(waiting_.size());
+    wake_.notify_all();
+    job->done.expires_after(options_.timeout);
+    const auto waited = co_await job->done.async_wait(asio::as_tuple(asio::use_awaitable));
+    if (job->finished) {
+        co_return std::move(job->outcome);
+    }
+    withdraw(job);
+    if (std::get<0>(waited)) {
+        throw boost::system::system_error(asio::error::operation_aborted);  // the caller was cancelled
+    }
+    Outcome late;
+    late.refusal = Refusal::timeout;
+    co_return late;
+}
+
+void ScoreQueue::withdraw(const std::shared_ptr<Job>& job) {
+    job->dropped = true;
+    const auto position = std::find(waiting_.begin(), waiting_.end(), job);
+    if (position != waiting_.end()) {
+        waiting_.erase(position);
+        metrics_.set_waiting(waiting_.size());
+        metrics_.dropped();
+    }
+}
+
+ScoreQueue::Batch ScoreQueue::take_batch() {
+    Batch batch;
+    std::uint64_t tokens = 0;
+    while (!waiting_.empty()) {
+        tokens += waiting_.front()->request.input_ids.size();
+        if (!batch.empty() && tokens > options_.max_batch_tokens) {
+            break;
+        }
+        batch.push_back(std::move(waiting_.front()));
+        waiting_.pop_front();
+    }
+    metrics_.set_waiting(waiting_.size());
+    return batch;
+}
+
+asio::awaitable<void> ScoreQueue::run() {
+    while (!stopping_) {
+        if (waiting_.empty()) {
+            co_await wake_.wait();
+            continue;
+        }
+        // Held here, so that the last reference to a job is never released on the compute thread.
+        const Batch batch = take_batch();
+        metrics_.batch(batch.size());
+        auto work = [this, &batch] { compute(batch); };
+        auto computing = run_on(compute_, std::move(work));
+        co_await std::move(computing);
+    }
+    waiting_.clear();
+}
+
+void ScoreQueue::compute(const Batch& batch) {
+    for (const auto& job : batch) {
+        if (job->dropped || stopping_) {
+            metrics_.dropped();
+            continue;
+        }
+        const auto begun = Clock::now();
+        Outcome outcome;
+        outcome.result = score_guarded(job->scorer, job->request);
+        outcome.finished = Clock::now();
+        metrics_.computed(job->request.input_ids.size(), begun - job->arrived, outcome.finished - begun);
+        auto finish = [finished = job, made = std::move(outcome)]() mutable {
+            finished->outcome = std::move(made);
+            finished->finished = true;
+            finished->done.cancel();
+        };
+        asio::post(executor_, std::move(finish));
+    }
+}
+
+void ScoreQueue::stop() {
+    stopping_ = true;
+    wake_.notify_all();
+}
+
+}  // namespace distilld::teacher

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/serving/teacher_scorer.hpp"
+#include "pipeline/core/error.hpp"
+#include "pipeline/teacher/kserve_message.hpp"
+
+/// Requests and answers of a teacher in both protocols: bodies in, bodies out, no I/O. Any thread.
+namespace distilld::teacher {
+
+/// What a server takes. Checked before anything of that size is allocated.
+struct ScoreLimits {
+    std::uint64_t max_tokens = 16384;          ///< B · T of one request
+    std::uint64_t max_body_bytes = 1ULL << 20;  ///< of a request
+    std::uint64_t max_answer_bytes = 1ULL << 30;
+};
+
+/// k where a top-k request names none, if the vocabulary has as many.
+inline constexpr std::uint32_t kDefaultTopK = 64;
+
+/// An inference request, checked against the model and the limits.
+struct InferPlan {
+    models::ScoreRequest score;
+    std::vector<kserve::RequestedOutput> outputs;  ///< in the order of the answer; `binary` is set
+    std::string id;
+    std::uint64_t answer_bytes = 0;  ///< estimate of what the answer takes
+};
+
+/// `POST /v2/models/{model}/infer`. Inputs: `input_ids` [B, T] and optional `seq_lens` [B], each INT32, UINT32 or INT64.
+/// Parameters: `mode` "topk" | "logits" (absent: logits when that output is asked for or top_k is 0, else topk),
+/// `top_k`, `logits_dtype` "FP16" | "FP32"; others are ignored. No `outputs`: topk_ids, topk_logprobs, token_logprobs
+/// and tail_logprob, or logits. Errors are invalid_input and name the tensor or parameter.
+Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::optional<std::string_view> header_length,
+                              const models::ServedModel& model, const ScoreLimits& limits);
+
+/// The answer: binary outputs where asked for, else JSON. Parameters: vocab_size, temperature 1, row_offset 0.
+Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, models::ScoreResult result,
+                                           const models::ServedModel& model, std::string_view model_name);
+
+/// `GET /v2/models/{model}`, with vocab_size, max_positions and the like as parameters.
+std::string build_metadata(const models::ServedModel& model, std::string_view model_name, const ScoreLimits& limits);
+
+struct SeedPlan {
+    models::ScoreRequest score;
+    std::optional<std::string> model;  ///< as named in the request
+    std::uint64_t answer_bytes = 0;
+};
+
+/// The seed's `{"input_ids": [[…]], "return_logits": true}` on /v1/completions. Rows must be equally long.
+Result<SeedPlan> parse_seed(std::string_view body, const models::ServedModel& model, const ScoreLimits& limits);
+
+/// `{"logits": [B][T][V]}`, each number with as many digits as give the same fp32 back.
+std::string build_seed(const models::ScoreRequest& request, const models::ScoreResult& result, std::uint32_t vocabulary);
+
+/// `{"error": message}`.
+std::string error_body(std::string_view message);
+
+}  // namespace distilld::teacher

@@ -1,0 +1,209 @@
+#include "server/teacher/teacher_server.hpp"
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "models/serving/teacher_engine.hpp"
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/async/task_group.hpp"
+#include "server/http/http_server.hpp"
+#include "server/support/log.hpp"
+#include "server/teacher/score_queue.hpp"
+#include "server/teacher/teacher_metrics.hpp"
+#include "server/teacher/teacher_service.hpp"
+
+namespace distilld {
+
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::chrono::seconds kGrace{5};
+constexpr std::uint64_t kBodyBase = 64U << 10;
+constexpr std::uint64_t kBodyBytesPerToken = 24;
+constexpr std::uint64_t kLargestBatchTokens = 1ULL << 24;
+constexpr std::uint32_t kMostThreads = 4096;
+
+/// Why the options make no sense; empty = they do.
+std::string check_options(const TeacherServerOptions& options) {
+    if (options.max_batch_tokens == 0 || options.max_batch_tokens > kLargestBatchTokens) {
+        return "--max-batch-tokens must be 1 to " + std::to_string(kLargestBatchTokens);
+    }
+    if (options.threads > kMostThreads) {
+        return "--threads must be at most " + std::to_string(kMostThreads);
+    }
+    if (options.delay.count() < 0) {
+        return "--delay-ms must not be negative";
+    }
+    if (options.max_queue == 0) {
+        return "the queue must have room for one request at least";
+    }
+    if (options.model_name.empty() || options.model_name.find('/') != std::string::npos) {
+        return "--model-name must be a name without '/'";
+    }
+    if (options.request_timeout.count() <= 0) {
+        return "the request timeout must be positive";
+    }
+    return {};
+}
+
+int complain(const std::string& message, int code) {
+    std::cerr << "distilld teacher: " << message << std::endl;
+    return code;
+}
+
+/// Everything of one run; the event loop is the main thread.
+class TeacherProgram {
+  public:
+    explicit TeacherProgram(const TeacherServerOptions& options)
+        : options_(options),
+          queue_(io_.get_executor(), compute_.get_executor(),
+                 {options.max_queue, options.max_batch_tokens, options.request_timeout}, metrics_),
+          service_(encode_.get_executor(), queue_, metrics_, service_options(options)),
+          signals_(io_, SIGINT, SIGTERM) {}
+
+    int run() {
+        http::ServerOptions server_options;
+        server_options.listen = options_.listen;
+        server_options.body_limit = service_options(options_).limits.max_body_bytes;
+        // The queue gives up first, with an answer in the protocol's own form.
+        server_options.handler_timeout =
+            options_.request_timeout + std::chrono::ceil<std::chrono::seconds>(options_.delay) + std::chrono::seconds(30);
+        auto server = http::make_server(io_.get_executor(), server_options, service_.routes(), service_.observer());
+        if (!server) {
+            return complain(server.error().message, server.error().kind == ErrorKind::invalid_input ? 2 : 1);
+        }
+        server_ = std::move(*server);
+        std::exception_ptr failure;
+        asio::co_spawn(io_, serve(), [&failure](const std::exception_ptr& thrown) { failure = thrown; });
+        io_.run();
+        compute_.join();
+        encode_.join();
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+        return exit_code_;
+    }
+
+  private:
+    static teacher::TeacherServiceOptions service_options(const TeacherServerOptions& options) {
+        teacher::TeacherServiceOptions made;
+        made.model_name = options.model_name;
+        made.delay = options.delay;
+        made.limits.max_tokens = options.max_batch_tokens;
+        made.limits.max_body_bytes =
+            options.body_limit != 0 ? options.body_limit : kBodyBase + kBodyBytesPerToken * options.max_batch_tokens;
+        made.limits.max_answer_bytes = options.response_limit;
+        made.max_held_bytes = 2 * options.response_limit;
+        return made;
+    }
+
+    asio::awaitable<void> serve() {
+        TaskGroup tasks(io_.get_executor());
+        static_cast<void>(tasks.spawn(queue_.run()));
+        static_cast<void>(tasks.spawn(watch_signals()));
+        static_cast<void>(tasks.spawn(load()));
+        auto serving = server_->run();
+        co_await std::move(serving);
+        queue_.stop();
+        signals_.cancel();
+        auto joining = tasks.join();
+        co_await std::move(joining);
+    }
+
+    asio::awaitable<void> load() {
+        auto read = [this] {
+            return models::load_teacher_engine(options_.model_dir, options_.dtype, options_.threads);
+        };
+        std::string problem;
+        try {
+            auto loading = run_on(compute_.get_executor(), std::move(read));
+            auto loaded = co_await std::move(loading);
+            if (loaded) {
+                scorer_ = std::move(*loaded);
+            } else {
+                problem = loaded.error().message;
+            }
+        } catch (const std::exception& error) {
+            problem = "cannot load " + options_.model_dir.string() + ": " + error.what();
+        }
+        if (!problem.empty()) {
+            exit_code_ = complain(problem, 1);
+            server_->stop(std::chrono::seconds(0));
+            co_return;
+        }
+        service_.set_model(*scorer_);
+        const models::ServedModel& model = scorer_->model();
+        std::cout << "distilld teacher: " << options_.model_dir.string() << " ready on http://" << server_->address()
+                  << " (" << model.parameters << " parameters, vocabulary " << model.vocabulary_size << ", "
+                  << model.dtype << " on " << model.device << ", threads " << model.threads;
+        if (options_.delay.count() > 0) {
+            std::cout << ", answers delayed " << options_.delay.count() << " ms";
+        }
+        std::cout << ")" << std::endl;
+    }
+
+    /// The first signal stops the server, a second one the process.
+    asio::awaitable<void> watch_signals() {
+        const auto first = co_await signals_.async_wait(asio::as_tuple(asio::use_awaitable));
+        if (std::get<0>(first)) {
+            co_return;
+        }
+        if (scorer_ == nullptr) {
+            // Loading cannot be interrupted, and there is nothing to finish.
+            std::_Exit(0);
+        }
+        log::info("teacher", "stopping: requests under way have " + std::to_string(kGrace.count()) + " s");
+        server_->stop(kGrace);
+        const auto second = co_await signals_.async_wait(asio::as_tuple(asio::use_awaitable));
+        if (!std::get<0>(second)) {
+            std::_Exit(128 + std::get<1>(second));
+        }
+    }
+
+    TeacherServerOptions options_;
+    // Destroyed last to first: nothing below outlives what it refers to.
+    std::unique_ptr<models::TeacherScorer> scorer_;
+    teacher::TeacherMetrics metrics_;
+    asio::io_context io_{1};
+    asio::thread_pool compute_{1};
+    asio::thread_pool encode_{1};
+    teacher::ScoreQueue queue_;
+    teacher::TeacherService service_;
+    std::unique_ptr<http::Server> server_;
+    asio::signal_set signals_;
+    int exit_code_ = 0;
+};
+
+}  // namespace
+
+int run_teacher_server(const TeacherServerOptions& options) {
+    if (const std::string problem = check_options(options); !problem.empty()) {
+        return complain(problem, 2);
+    }
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(options.model_dir, ignored)) {
+        return complain(options.model_dir.string() + " is not a folder", 1);
+    }
+    try {
+        return TeacherProgram(options).run();
+    } catch (const std::exception& error) {
+        return complain(error.what(), 1);
+    }
+}
+
+}  // namespace distilld

@@ -1,0 +1,268 @@
+#include "server/teacher/teacher_service.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "distilld_version.hpp"
+#include "pipeline/async/run_on.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld::teacher {
+
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+
+constexpr const char* kInferPattern = "/v2/models/{model}/infer";
+constexpr const char* kCompletionsPattern = "/v1/completions";
+
+api::Response json_answer(unsigned status, std::string body) {
+    api::Response response;
+    response.status = status;
+    response.body = std::move(body);
+    return response;
+}
+
+api::Response error_answer(unsigned status, std::string_view message) {
+    api::Response response = json_answer(status, error_body(message));
+    if (status == 503) {
+        response.headers.emplace_back("Retry-After", "1");
+    }
+    return response;
+}
+
+api::Response error_answer(const Error& error) {
+    if (error.kind == ErrorKind::invalid_input) {
+        return error_answer(400, error.message);
+    }
+    log::error("teacher", error.message);
+    return error_answer(500, error.message);
+}
+
+api::Response unknown_model(std::string_view asked, const std::string& served) {
+    return error_answer(404, "there is no model '" + std::string(asked) + "': this server has '" + served + "'");
+}
+
+api::Response not_loaded() { return error_answer(503, "the model is being loaded"); }
+
+/// A handler that has nothing to wait for.
+http::Handler immediate(std::function<api::Response(const api::Request&)> answer) {
+    return [answer = std::move(answer)](api::Request request) -> asio::awaitable<api::Response> {
+        co_return answer(request);
+    };
+}
+
+/// Counts an answer's memory against the budget for as long as it is under way.
+class Held {
+  public:
+    Held(std::uint64_t& total, std::uint64_t bytes) : total_(total), bytes_(bytes) { total_ += bytes_; }
+    ~Held() { total_ -= bytes_; }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+  private:
+    std::uint64_t& total_;
+    std::uint64_t bytes_;
+};
+
+}  // namespace
+
+TeacherService::TeacherService(asio::any_io_executor encode, ScoreQueue& queue, TeacherMetrics& metrics,
+                               TeacherServiceOptions options)
+    : encode_(std::move(encode)), queue_(queue), metrics_(metrics), options_(std::move(options)) {}
+
+void TeacherService::set_model(models::TeacherScorer& scorer) {
+    scorer_ = &scorer;
+    metrics_.set_model(scorer.model(), options_.model_name);
+}
+
+std::vector<http::Route> TeacherService::routes() {
+    const auto plain = [this](api::Response (TeacherService::*member)() const) {
+        return immediate([this, member](const api::Request&) { return (this->*member)(); });
+    };
+    const auto about_model = [this](api::Response (TeacherService::*member)(const api::Request&) const) {
+        return immediate([this, member](const api::Request& request) { return (this->*member)(request); });
+    };
+    http::Handler infer_handler = [this](api::Request request) { return infer(std::move(request)); };
+    http::Handler completions_handler = [this](api::Request request) { return complete(std::move(request)); };
+    return {
+        {"GET", "/v2", plain(&TeacherService::server_metadata)},
+        {"GET", "/v2/health/live", plain(&TeacherService::live)},
+        {"GET", "/v2/health/ready", plain(&TeacherService::ready)},
+        {"GET", "/v2/models/{model}", about_model(&TeacherService::model_metadata)},
+        {"GET", "/v2/models/{model}/ready", about_model(&TeacherService::model_ready)},
+        {"POST", kInferPattern, std::move(infer_handler)},
+        {"POST", kCompletionsPattern, std::move(completions_handler)},
+        {"GET", "/v1/models", plain(&TeacherService::model_list)},
+        {"GET", "/metrics", plain(&TeacherService::metrics_text)},
+    };
+}
+
+http::Observer TeacherService::observer() {
+    return [this](const std::string&, const std::string& pattern, unsigned status, std::chrono::nanoseconds duration) {
+        if (pattern == kInferPattern) {
+            metrics_.answered("kserve", status, duration);
+        } else if (pattern == kCompletionsPattern) {
+            metrics_.answered("seed", status, duration);
+        }
+    };
+}
+
+asio::awaitable<TeacherService::Scored> TeacherService::score(models::ScoreRequest request,
+                                                              std::uint64_t answer_bytes) {
+    Scored scored;
+    // A single request that fits the limits is always let in.
+    if (held_bytes_ != 0 && held_bytes_ + answer_bytes > options_.max_held_bytes) {
+        scored.failure = error_answer(503, "answers under way take all the memory that the server gives them");
+        co_return scored;
+    }
+    const Held held(held_bytes_, answer_bytes);
+    auto waiting = queue_.submit(*scorer_, std::move(request));
+    ScoreQueue::Outcome outcome = co_await std::move(waiting);
+    if (outcome.refusal == ScoreQueue::Refusal::full) {
+        scored.failure = error_answer(503, "the queue is full");
+    } else if (outcome.refusal) {
+        scored.failure = error_answer(503, "the request could not be computed in time");
+    } else if (!*outcome.result) {
+        scored.failure = error_answer(outcome.result->error());
+    } else {
+        scored.result = std::move(**outcome.result);
+        scored.finished = outcome.finished;
+    }
+    co_return scored;
+}
+
+asio::awaitable<void> TeacherService::wait_delay(std::chrono::steady_clock::time_point finished) {
+    if (options_.delay <= std::chrono::nanoseconds::zero()) {
+        co_return;
+    }
+    const auto executor = co_await asio::this_coro::executor;
+    asio::steady_timer timer(executor);
+    timer.expires_at(finished + std::chrono::duration_cast<std::chrono::steady_clock::duration>(options_.delay));
+    co_await timer.async_wait(asio::use_awaitable);
+}
+
+asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
+    const std::string name(request.path_parameter("model"));
+    if (name != options_.model_name) {
+        co_return unknown_model(name, options_.model_name);
+    }
+    if (scorer_ == nullptr) {
+        co_return not_loaded();
+    }
+    const auto header_length = request.header(kserve::kHeaderLengthField);
+    auto body = std::make_shared<const std::string>(std::move(request.body));
+    auto parsed = parse_infer(std::move(body), header_length, scorer_->model(), options_.limits);
+    if (!parsed) {
+        co_return error_answer(parsed.error());
+    }
+    auto plan = std::make_shared<InferPlan>(std::move(*parsed));
+    auto scoring = score(std::move(plan->score), plan->answer_bytes);
+    Scored scored = co_await std::move(scoring);
+    if (!scored.result) {
+        co_return std::move(scored.failure);
+    }
+    auto result = std::make_shared<models::ScoreResult>(std::move(*scored.result));
+    auto build = [plan, result, model = scorer_->model(), name] {
+        return build_infer(*plan, std::move(*result), model, name);
+    };
+    auto building = run_on(encode_, std::move(build));
+    Result<kserve::EncodedMessage> message = co_await std::move(building);
+    if (!message) {
+        co_return error_answer(500, message.error().message);
+    }
+    auto delaying = wait_delay(scored.finished);
+    co_await std::move(delaying);
+    api::Response response;
+    response.content_type = std::string(message->content_type());
+    if (message->json_header_length) {
+        response.headers.emplace_back(std::string(kserve::kHeaderLengthField),
+                                      std::to_string(*message->json_header_length));
+    }
+    response.body = std::move(message->body);
+    co_return response;
+}
+
+asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
+    if (scorer_ == nullptr) {
+        co_return not_loaded();
+    }
+    auto plan = parse_seed(request.body, scorer_->model(), options_.limits);
+    if (!plan) {
+        co_return error_answer(plan.error());
+    }
+    if (plan->model && *plan->model != options_.model_name) {
+        co_return unknown_model(*plan->model, options_.model_name);
+    }
+    models::ScoreRequest shape;
+    shape.rows = plan->score.rows;
+    shape.columns = plan->score.columns;
+    auto scoring = score(std::move(plan->score), plan->answer_bytes);
+    Scored scored = co_await std::move(scoring);
+    if (!scored.result) {
+        co_return std::move(scored.failure);
+    }
+    auto result = std::make_shared<models::ScoreResult>(std::move(*scored.result));
+    auto build = [shape, result, vocabulary = scorer_->model().vocabulary_size] {
+        return build_seed(shape, *result, vocabulary);
+    };
+    auto building = run_on(encode_, std::move(build));
+    std::string body = co_await std::move(building);
+    result.reset();
+    auto delaying = wait_delay(scored.finished);
+    co_await std::move(delaying);
+    co_return json_answer(200, std::move(body));
+}
+
+api::Response TeacherService::live() const { return json_answer(200, R"({"live":true})"); }
+
+api::Response TeacherService::ready() const {
+    return scorer_ != nullptr ? json_answer(200, R"({"ready":true})") : not_loaded();
+}
+
+api::Response TeacherService::server_metadata() const {
+    return json_answer(200, json::serialize(json::object{{"name", "distilld"},
+                                                         {"version", kVersion},
+                                                         {"extensions", json::array{"binary_tensor_data"}}}));
+}
+
+api::Response TeacherService::model_metadata(const api::Request& request) const {
+    if (request.path_parameter("model") != options_.model_name) {
+        return unknown_model(request.path_parameter("model"), options_.model_name);
+    }
+    return scorer_ != nullptr ? json_answer(200, build_metadata(scorer_->model(), options_.model_name, options_.limits))
+                              : not_loaded();
+}
+
+api::Response TeacherService::model_ready(const api::Request& request) const {
+    if (request.path_parameter("model") != options_.model_name) {
+        return unknown_model(request.path_parameter("model"), options_.model_name);
+    }
+    if (scorer_ == nullptr) {
+        return not_loaded();
+    }
+    return json_answer(200, json::serialize(json::object{{"name", options_.model_name}, {"ready", true}}));
+}
+
+api::Response TeacherService::model_list() const {
+    const json::object model{{"id", options_.model_name}, {"object", "model"}, {"created", 0}, {"owned_by", "distilld"}};
+    return json_answer(200, json::serialize(json::object{{"object", "list"}, {"data", json::array{model}}}));
+}
+
+api::Response TeacherService::metrics_text() const {
+    api::Response response;
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = metrics_.text();
+    return response;
+}
+
+}  // namespace distilld::teacher
