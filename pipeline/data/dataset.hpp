@@ -69,8 +69,9 @@ struct DatasetOptions {
 ///                            transformers, kIgnoredLabel = no loss. Without labels every token is a target.
 /// Other fields beside these are ignored, except an "attention_mask" with zeros, which is refused.
 ///
-/// Packing joins the documents in file order, with end_of_text between two of them where there is a tokenizer that has
-/// one (unless the first ends with it already); row r holds the tokens [r·T, r·T + T] as T inputs and T shifted labels.
+/// Packing joins the documents in file order. Between two of which one is a text goes end_of_text, where the tokenizer
+/// has one and the first does not end with it already; ready-made ids are joined as they are. Row r holds the tokens
+/// [r·T, r·T + T] as T inputs and T shifted labels.
 /// Without packing each document is a row, cut to T+1 tokens, and documents shorter than two tokens are skipped. Rows
 /// without any target are left out. A dataset without rows is an error. Errors name file and line.
 /// Holds about 4 bytes a token (8 when some document has labels).

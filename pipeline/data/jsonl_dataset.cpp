@@ -148,7 +148,10 @@ class Builder {
         if (!options_.packing) count = std::min(count, std::size_t{options_.sequence_length} + 1);
 
         reserve(tokens_.ids.size() + count + 1, read_share);
-        if (separator_ && !tokens_.ids.empty() && tokens_.ids.back() != *separator_) {
+        // Ids that came ready-made keep the ends that their maker gave them.
+        const bool beside_text = document.from_text || previous_from_text_;
+        previous_from_text_ = document.from_text;
+        if (separator_ && beside_text && !tokens_.ids.empty() && tokens_.ids.back() != *separator_) {
             if (options_.vocabulary_size != 0 && static_cast<std::uint32_t>(*separator_) >= options_.vocabulary_size) {
                 return invalid_input("the tokenizer's end of text, id " + std::to_string(*separator_) +
                                      ", that goes before this document is outside the vocabulary of " +
@@ -217,6 +220,7 @@ class Builder {
     Tokens tokens_;
     std::vector<Row> rows_;
     bool has_labels_ = false;
+    bool previous_from_text_ = false;
 };
 
 bool is_blank(std::string_view line) {

@@ -75,6 +75,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
         document.ids.clear();
         document.labels.clear();
         document.has_labels = false;
+        document.from_text = false;
 
         dom::element root;
         // The caller's buffer is padded: no copy.
@@ -121,6 +122,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
             return invalid_input(message);
         }
         document.ids = tokenizer_->encode(text);
+        document.from_text = true;
         const std::uint32_t vocabulary = options_.vocabulary_size;
         if (vocabulary == 0) return {};
         for (const std::int32_t id : document.ids) {

@@ -15,6 +15,7 @@ struct Document {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> labels;  ///< as many as ids, when has_labels
     bool has_labels = false;
+    bool from_text = false;
 };
 
 /// Bytes that must be readable behind a line given to DocumentParser.
