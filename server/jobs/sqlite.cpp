@@ -1,0 +1,99 @@
+#include "server/jobs/sqlite.hpp"
+
+#include <limits>
+
+namespace distilld::sqlite {
+
+Statement::Statement(Database& database, const char* sql) : database_(database) {
+    sqlite3_stmt* statement = nullptr;
+    if (sqlite3_prepare_v3(database.handle(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr) != SQLITE_OK) {
+        database.fail("cannot prepare a statement");
+    }
+    statement_.reset(statement);
+}
+
+void Statement::bind(int index, std::string_view text) {
+    if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+        database_.fail("a text is too long");
+    }
+    // A null pointer would bind NULL, also for an empty text.
+    const char* data = text.empty() ? "" : text.data();
+    if (sqlite3_bind_text(statement_.get(), index, data, static_cast<int>(text.size()), SQLITE_TRANSIENT) !=
+        SQLITE_OK) {
+        database_.fail("cannot bind a text");
+    }
+}
+
+void Statement::bind(int index, std::int64_t number) {
+    if (sqlite3_bind_int64(statement_.get(), index, number) != SQLITE_OK) database_.fail("cannot bind a number");
+}
+
+void Statement::bind_null(int index) {
+    if (sqlite3_bind_null(statement_.get(), index) != SQLITE_OK) database_.fail("cannot bind null");
+}
+
+bool Statement::step() {
+    const int code = sqlite3_step(statement_.get());
+    if (code == SQLITE_ROW) return true;
+    if (code == SQLITE_DONE) return false;
+    database_.fail("cannot run a statement");
+}
+
+void Statement::run() {
+    const ResetGuard guard(*this);
+    step();
+}
+
+void Statement::reset() {
+    // The code repeats the failure of the last step, which has been reported.
+    sqlite3_reset(statement_.get());
+    sqlite3_clear_bindings(statement_.get());
+}
+
+std::string Statement::text(int column) const {
+    const auto* data = sqlite3_column_text(statement_.get(), column);
+    const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
+    return data == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(data), size);
+}
+
+std::int64_t Statement::integer(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+
+bool Statement::is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
+
+Database::Database(const std::filesystem::path& file) : file_(file.string()) {
+    sqlite3* handle = nullptr;
+    const int code = sqlite3_open_v2(file_.c_str(), &handle,
+                                     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+    handle_.reset(handle);
+    if (handle == nullptr) throw ErrorException(io_error(file_ + ": out of memory"));
+    if (code != SQLITE_OK) fail("cannot open");
+    sqlite3_extended_result_codes(handle, 1);
+    sqlite3_busy_timeout(handle, 5000);
+}
+
+void Database::execute(const char* sql) {
+    if (sqlite3_exec(handle_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail("cannot run a statement");
+}
+
+std::int64_t Database::query_integer(const char* sql) {
+    Statement statement(*this, sql);
+    return statement.step() ? statement.integer(0) : 0;
+}
+
+void Database::fail(const std::string& what) const {
+    throw ErrorException(io_error(file_ + ": " + what + ": " + sqlite3_errmsg(handle_.get())));
+}
+
+Transaction::Transaction(Database& database) : database_(database) { database_.execute("BEGIN IMMEDIATE"); }
+
+Transaction::~Transaction() {
+    // SQLite may have rolled back by itself (disk full): then this fails, and nothing is left to do.
+    if (open_) sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void Transaction::commit() {
+    database_.execute("COMMIT");
+    open_ = false;
+}
+
+}  // namespace distilld::sqlite

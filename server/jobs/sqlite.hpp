@@ -1,0 +1,88 @@
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "pipeline/core/error.hpp"
+
+/// SQLite's C interface with owners. Every failure is an ErrorException (io) that names the file.
+namespace distilld::sqlite {
+
+class Database;
+
+/// A prepared statement. bind() counts from 1, columns from 0.
+class Statement {
+  public:
+    Statement(Database& database, const char* sql);
+
+    void bind(int index, std::string_view text);
+    void bind(int index, std::int64_t number);
+    void bind_null(int index);
+
+    /// True: a row is there. False: done.
+    bool step();
+    /// step() of a statement that gives no rows; ready to be used again.
+    void run();
+    void reset();
+
+    [[nodiscard]] std::string text(int column) const;
+    [[nodiscard]] std::int64_t integer(int column) const;
+    [[nodiscard]] bool is_null(int column) const;
+
+  private:
+    struct Finalize {
+        void operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
+    };
+    Database& database_;
+    std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+/// Resets a statement that is kept for later when its reader leaves, so that it holds no read lock.
+class ResetGuard {
+  public:
+    explicit ResetGuard(Statement& statement) : statement_(statement) {}
+    ~ResetGuard() { statement_.reset(); }
+    ResetGuard(const ResetGuard&) = delete;
+    ResetGuard& operator=(const ResetGuard&) = delete;
+
+  private:
+    Statement& statement_;
+};
+
+/// One connection, for one thread.
+class Database {
+  public:
+    explicit Database(const std::filesystem::path& file);
+    void execute(const char* sql);
+    [[nodiscard]] std::int64_t query_integer(const char* sql);
+    [[noreturn]] void fail(const std::string& what) const;
+    [[nodiscard]] sqlite3* handle() noexcept { return handle_.get(); }
+
+  private:
+    struct Close {
+        void operator()(sqlite3* handle) const noexcept { sqlite3_close_v2(handle); }
+    };
+    std::string file_;
+    std::unique_ptr<sqlite3, Close> handle_;
+};
+
+/// BEGIN IMMEDIATE … COMMIT, or ROLLBACK when commit() is not reached.
+class Transaction {
+  public:
+    explicit Transaction(Database& database);
+    ~Transaction();
+    Transaction(const Transaction&) = delete;
+    Transaction& operator=(const Transaction&) = delete;
+    void commit();
+
+  private:
+    Database& database_;
+    bool open_ = true;
+};
+
+}  // namespace distilld::sqlite
