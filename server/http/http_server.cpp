@@ -76,8 +76,10 @@ struct State {
             pause.cancel();
         }
         // Sessions leave the lists through the executor's queue, not in here.
-        for (const auto& session : sessions) session->stop();
-        for (const auto& session : refusals) session->stop();
+        for (const auto& session : sessions)
+            session->stop();
+        for (const auto& session : refusals)
+            session->stop();
         deadline = asio::steady_timer::clock_type::now() + after;
         wake.cancel();
     }
@@ -95,7 +97,7 @@ struct State {
 using SessionList = std::list<std::shared_ptr<Session>>;
 
 /// Runs a session as a task of its own that leaves `list` when it ends.
-void spawn(const std::shared_ptr<State>& state, SessionList State::*list, const std::shared_ptr<Session>& session,
+void spawn(const std::shared_ptr<State>& state, SessionList State::* list, const std::shared_ptr<Session>& session,
            asio::awaitable<void> task) {
     auto& sessions = (*state).*list;
     const auto position = sessions.insert(sessions.end(), session);
@@ -106,7 +108,8 @@ void spawn(const std::shared_ptr<State>& state, SessionList State::*list, const 
         try {
             std::rethrow_exception(failure);
         } catch (const boost::system::system_error& error) {
-            if (error.code() != asio::error::operation_aborted) log::error("http", std::string("session: ") + error.what());
+            if (error.code() != asio::error::operation_aborted)
+                log::error("http", std::string("session: ") + error.what());
         } catch (const std::exception& error) {
             log::error("http", std::string("session: ") + error.what());
         }
@@ -145,8 +148,10 @@ asio::awaitable<void> drain(std::shared_ptr<State> state) {
             over = true;
             const SessionList sessions = state->sessions;  // ending changes the lists
             const SessionList refusals = state->refusals;
-            for (const auto& session : sessions) session->cancel();
-            for (const auto& session : refusals) session->cancel();
+            for (const auto& session : sessions)
+                session->cancel();
+            for (const auto& session : refusals)
+                session->cancel();
         }
         // Woken by the last session's end, and by another stop() with a deadline of its own.
         state->wake.expires_at(over ? Clock::time_point::max() : state->deadline);
@@ -205,10 +210,11 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     if (ec) return io_error(failed + ec.message());
     const tcp::endpoint bound = acceptor.local_endpoint(ec);
     if (ec) return io_error(failed + ec.message());
-    const std::string host = bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
+    const std::string host =
+        bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
 
-    auto context = std::make_shared<SessionContext>(SessionContext{std::move(options), Router(std::move(routes)),
-                                                                   std::move(observer), false, random_prefix(), 0});
+    auto context = std::make_shared<SessionContext>(
+        SessionContext{std::move(options), Router(std::move(routes)), std::move(observer), false, random_prefix(), 0});
     auto state = std::make_shared<State>(std::move(executor), std::move(acceptor), std::move(context));
     return std::unique_ptr<Server>(
         std::make_unique<BeastServer>(std::move(state), host + ":" + std::to_string(bound.port())));

@@ -24,9 +24,11 @@ Result<Target> parse_target(std::string_view text) {
     Target target;
     target.path = view.path();
     if (target.path.empty()) target.path = "/";
-    for (const auto& segment : view.segments()) target.segments.emplace_back(segment);
+    for (const auto& segment : view.segments())
+        target.segments.emplace_back(segment);
     if (target.segments.empty()) target.segments.emplace_back();
-    for (const auto& parameter : view.params()) target.query.emplace_back(parameter.key, parameter.value);
+    for (const auto& parameter : view.params())
+        target.query.emplace_back(parameter.key, parameter.value);
     return target;
 }
 

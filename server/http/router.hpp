@@ -12,8 +12,8 @@ namespace distilld::http {
 
 /// The target of a request line, taken apart.
 struct Target {
-    std::string path;                                        ///< percent-decoded
-    std::vector<std::string> segments;                       ///< percent-decoded one by one: %2F stays inside its segment
+    std::string path;                   ///< percent-decoded
+    std::vector<std::string> segments;  ///< percent-decoded one by one: %2F stays inside its segment
     std::vector<std::pair<std::string, std::string>> query;  ///< percent-decoded, '+' is a blank
 };
 

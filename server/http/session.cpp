@@ -27,8 +27,8 @@
 #include <exception>
 #include <optional>
 
+#include "api/problem.hpp"
 #include "distilld_version.hpp"
-#include "server/http/problem.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld::http {
@@ -56,7 +56,16 @@ std::chrono::seconds transfer_deadline(std::uint64_t bytes) {
     return kTransferBase + std::chrono::seconds(bytes / kSlowestBytesPerSecond);
 }
 
-std::string_view as_view(beast::string_view text) { return {text.data(), text.size()}; }
+api::Response make_problem(unsigned status, std::string detail) {
+    api::Problem problem;
+    problem.status = status;
+    problem.detail = std::move(detail);
+    return api::to_response(problem);
+}
+
+std::string_view as_view(beast::string_view text) {
+    return {text.data(), text.size()};
+}
 
 bool valid_request_id(std::string_view text) {
     const auto allowed = [](char c) {
@@ -108,7 +117,8 @@ void set_head(bhttp::response<Body>& message, const api::Response& response, uns
         message.set(bhttp::field::content_type, response.content_type);
     }
     message.set("x-request-id", request_id);
-    for (const auto& [name, value] : response.headers) message.insert(name, value);
+    for (const auto& [name, value] : response.headers)
+        message.insert(name, value);
     message.keep_alive(keep_alive);
 }
 
@@ -187,8 +197,8 @@ asio::awaitable<bool> Session::exchange() {
     const auto head_read = co_await bhttp::async_read_header(stream_, buffer_, head, kTuple);
     if (const error_code ec = std::get<0>(head_read)) {
         if (ec == bhttp::error::header_limit || ec == bhttp::error::buffer_overflow) {
-            api::Response response = make_problem(431, "the request header is larger than " +
-                                                           std::to_string(kHeaderLimit) + " bytes");
+            api::Response response =
+                make_problem(431, "the request header is larger than " + std::to_string(kHeaderLimit) + " bytes");
             co_return co_await send(std::move(response), std::move(reply));
         }
         const bool malformed = ec.category() == bhttp::make_error_code(bhttp::error::end_of_stream).category() &&
@@ -230,7 +240,8 @@ asio::awaitable<bool> Session::exchange() {
             early = make_problem(404, "there is nothing at " + request.path);
         } else {
             std::string allow;
-            for (const auto& method : match.allowed) allow += (allow.empty() ? "" : ", ") + method;
+            for (const auto& method : match.allowed)
+                allow += (allow.empty() ? "" : ", ") + method;
             early = make_problem(405, request.path + " takes " + allow);
             early->headers.emplace_back("Allow", allow);
         }
@@ -306,8 +317,8 @@ asio::awaitable<api::Response> Session::call_handler(const Route* route, api::Re
     }
     auto& [order, failure, response, timer_error] = outcome;
     if (order[0] != 0) {
-        log::warn("http", label + ": no answer within " + std::to_string(context_->options.handler_timeout.count()) +
-                              " s");
+        log::warn("http",
+                  label + ": no answer within " + std::to_string(context_->options.handler_timeout.count()) + " s");
         api::Response late = make_problem(503, "the request took longer than the server allows");
         late.headers.emplace_back("Retry-After", "1");
         co_return late;
@@ -369,9 +380,9 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
         if (context_->stopping) co_return false;  // cut short without a last chunk: the client can tell
         stream_.expires_never();
         phase_ = Phase::streaming;
-        auto group = asio::experimental::make_parallel_group(
-            asio::co_spawn(executor, body->next(), asio::deferred),
-            asio::co_spawn(executor, until_peer_leaves(), asio::deferred));
+        auto group =
+            asio::experimental::make_parallel_group(asio::co_spawn(executor, body->next(), asio::deferred),
+                                                    asio::co_spawn(executor, until_peer_leaves(), asio::deferred));
         auto outcome = co_await group.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
         auto& [order, failure, piece, watch_failure] = outcome;
         if (order[0] != 0) co_return false;

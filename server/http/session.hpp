@@ -47,7 +47,7 @@ class Session {
     enum class Phase { waiting, answering, streaming };
     /// What the answer must know of its request.
     struct Reply {
-        std::string method;      ///< a known method, else "OTHER": it becomes a metric's label
+        std::string method;  ///< a known method, else "OTHER": it becomes a metric's label
         std::string pattern = "unmatched";
         std::string request_id;
         std::chrono::steady_clock::time_point started;

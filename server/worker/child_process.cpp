@@ -43,7 +43,9 @@ class Fd {
     int fd_ = -1;
 };
 
-Error system_error_of(const std::string& what, int number) { return io_error(what + ": " + std::strerror(number)); }
+Error system_error_of(const std::string& what, int number) {
+    return io_error(what + ": " + std::strerror(number));
+}
 
 /// The two ends, moved to numbers from kHighFd on.
 bool raise(Fd& fd) {
@@ -59,7 +61,8 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& addi
         const std::string_view ours(*entry);
         const std::string_view name = ours.substr(0, ours.find('=') + 1);
         bool replaced = false;
-        for (const auto& addition : additions) replaced = replaced || addition.starts_with(name);
+        for (const auto& addition : additions)
+            replaced = replaced || addition.starts_with(name);
         if (!replaced) merged.emplace_back(ours);
     }
     return merged;
@@ -68,7 +71,8 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& addi
 std::vector<char*> pointers(std::vector<std::string>& texts) {
     std::vector<char*> result;
     result.reserve(texts.size() + 1);
-    for (auto& text : texts) result.push_back(text.data());
+    for (auto& text : texts)
+        result.push_back(text.data());
     result.push_back(nullptr);
     return result;
 }
@@ -92,7 +96,7 @@ struct ChildFds {
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
     if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
     // Handlers go with exec, but what is ignored or blocked would stay so.
-    struct sigaction usual {};
+    struct sigaction usual{};
     usual.sa_handler = SIG_DFL;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2}) {
         ::sigaction(signal, &usual, nullptr);
@@ -107,7 +111,8 @@ struct ChildFds {
     // Sockets that Asio opened are not close-on-exec: without this the child would hold our listening port.
     const unsigned first = kWorkerProtocolFd + 1;
     if (::syscall(SYS_close_range, first, ~0U, kCloseRangeCloexec) != 0) {
-        for (int fd = static_cast<int>(first); fd < fd_limit; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+        for (int fd = static_cast<int>(first); fd < fd_limit; ++fd)
+            ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     }
     ::execve(program, arguments, environment);
     fail();
@@ -170,7 +175,9 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     return child;
 }
 
-int shell_exit_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+int shell_exit_code(int status) {
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
 
 std::string describe_exit(int status) {
     if (!WIFSIGNALED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));

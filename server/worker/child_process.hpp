@@ -13,8 +13,8 @@ namespace distilld {
 /// A started child. The descriptors are ours to close; all are close-on-exec.
 struct Child {
     pid_t pid = -1;
-    int channel = -1;   ///< our end of the socket pair; the child's is kWorkerProtocolFd
-    int output = -1;    ///< what the child writes to stderr and stdout
+    int channel = -1;     ///< our end of the socket pair; the child's is kWorkerProtocolFd
+    int output = -1;      ///< what the child writes to stderr and stdout
     int exit_event = -1;  ///< pidfd, readable once the child has ended; -1 where the kernel has none
 };
 

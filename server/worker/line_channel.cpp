@@ -73,6 +73,7 @@ struct LineChannel::State : std::enable_shared_from_this<LineChannel::State> {
     asio::local::stream_protocol::socket socket;
     asio::steady_timer drained;
     std::size_t line_limit;
+    bool peer_gone = false;
     std::string received;   ///< bytes after the last line given out
     std::string in_flight;  ///< being written
     std::mutex mutex;       ///< for what follows
@@ -85,7 +86,9 @@ struct LineChannel::State : std::enable_shared_from_this<LineChannel::State> {
 LineChannel::LineChannel(asio::any_io_executor executor, int fd, std::size_t line_limit)
     : state_(std::make_shared<State>(std::move(executor), fd, line_limit)) {}
 
-LineChannel::~LineChannel() { close(); }
+LineChannel::~LineChannel() {
+    close();
+}
 
 void LineChannel::send(std::string line, bool droppable) {
     State& state = *state_;
@@ -111,6 +114,8 @@ void LineChannel::send(std::string line, bool droppable) {
 
 asio::awaitable<Result<std::optional<std::string>>> LineChannel::receive() {
     const std::shared_ptr<State> state = state_;
+    // The reactor reports the end once: a read after it would wait for ever.
+    if (state->peer_gone) co_return std::optional<std::string>();
     auto buffer = asio::dynamic_buffer(state->received, state->line_limit);
     const auto read = co_await asio::async_read_until(state->socket, buffer, '\n', kTuple);
     const error_code ec = std::get<0>(read);
@@ -120,6 +125,7 @@ asio::awaitable<Result<std::optional<std::string>>> LineChannel::receive() {
     }
     // A peer that died with unread data leaves a reset in place of an end.
     if (ec == asio::error::eof || ec == asio::error::connection_reset || ec == asio::error::bad_descriptor) {
+        state->peer_gone = true;
         co_return std::optional<std::string>();
     }
     if (ec) co_return io_error("worker protocol: " + ec.message());

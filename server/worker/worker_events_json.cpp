@@ -137,23 +137,39 @@ void visit(Visitor& v, T& e)
 template <class T>
 json::object to_object(const T& event);
 
-json::value to_value(const std::string& text) { return json::value(text); }
-json::value to_value(std::uint64_t number) { return json::value(number); }
-json::value to_value(std::uint32_t number) { return json::value(number); }
-json::value to_value(double number) { return std::isfinite(number) ? json::value(number) : json::value(nullptr); }
-json::value to_value(const std::optional<double>& number) { return number ? to_value(*number) : json::value(nullptr); }
+json::value to_value(const std::string& text) {
+    return json::value(text);
+}
+json::value to_value(std::uint64_t number) {
+    return json::value(number);
+}
+json::value to_value(std::uint32_t number) {
+    return json::value(number);
+}
+json::value to_value(double number) {
+    return std::isfinite(number) ? json::value(number) : json::value(nullptr);
+}
+json::value to_value(const std::optional<double>& number) {
+    return number ? to_value(*number) : json::value(nullptr);
+}
 json::value to_value(const std::map<std::string, std::uint64_t>& counts) {
     json::object object;
-    for (const auto& [name, count] : counts) object[name] = count;
+    for (const auto& [name, count] : counts)
+        object[name] = count;
     return object;
 }
 json::value to_value(const std::vector<StageTimes>& stages) {
     json::array array;
-    for (const auto& stage : stages) array.push_back(to_object(stage));
+    for (const auto& stage : stages)
+        array.push_back(to_object(stage));
     return array;
 }
-json::value to_value(const FetchCounters& counters) { return to_object(counters); }
-json::value to_value(const ProgressEvent& progress) { return to_object(progress); }
+json::value to_value(const FetchCounters& counters) {
+    return to_object(counters);
+}
+json::value to_value(const ProgressEvent& progress) {
+    return to_object(progress);
+}
 
 struct Writer {
     json::object& object;
@@ -220,7 +236,8 @@ struct Reader {
     void read(const json::value& value, const std::string& name, std::map<std::string, std::uint64_t>& field) {
         const json::object* counts = value.if_object();
         if (counts == nullptr) return wrong(name, "an object");
-        for (const auto& [key, count] : *counts) read(count, name + "." + std::string(key), field[std::string(key)]);
+        for (const auto& [key, count] : *counts)
+            read(count, name + "." + std::string(key), field[std::string(key)]);
     }
     void read(const json::value& value, const std::string& name, std::vector<StageTimes>& field) {
         const json::array* array = value.if_array();
@@ -248,14 +265,30 @@ struct Reader {
 
 }  // namespace
 
-json::object event_json(const ProgressEvent& event) { return to_object(event); }
-json::object event_json(const StartedEvent& event) { return to_object(event); }
-json::object event_json(const EvaluationEvent& event) { return to_object(event); }
-json::object event_json(const CheckpointEvent& event) { return to_object(event); }
-json::object event_json(const LogEvent& event) { return to_object(event); }
-json::object event_json(const FinishedEvent& event) { return to_object(event); }
-json::object event_json(const CancelledEvent& event) { return to_object(event); }
-json::object event_json(const FailedEvent& event) { return to_object(event); }
+json::object event_json(const ProgressEvent& event) {
+    return to_object(event);
+}
+json::object event_json(const StartedEvent& event) {
+    return to_object(event);
+}
+json::object event_json(const EvaluationEvent& event) {
+    return to_object(event);
+}
+json::object event_json(const CheckpointEvent& event) {
+    return to_object(event);
+}
+json::object event_json(const LogEvent& event) {
+    return to_object(event);
+}
+json::object event_json(const FinishedEvent& event) {
+    return to_object(event);
+}
+json::object event_json(const CancelledEvent& event) {
+    return to_object(event);
+}
+json::object event_json(const FailedEvent& event) {
+    return to_object(event);
+}
 
 template <class Event>
 Result<Event> event_from_json(const json::object& object) {

@@ -99,8 +99,8 @@ struct Run {
     pid_t pid = -1;
     int tasks = 0;  ///< under way
     bool used = false;
-    bool unwanted = false;    ///< cancelled before it was told its job
-    bool started = false;     ///< hello received, start sent
+    bool unwanted = false;  ///< cancelled before it was told its job
+    bool started = false;   ///< hello received, start sent
     bool channel_open = true;
     bool last_event = false;  ///< finished, cancelled or failed was received
     bool ended = false;
@@ -134,7 +134,8 @@ void handle_message(Run& run, UpMessage message) {
         }
         run.started = true;
         run.lines->send(encode(DownMessage(run.start)), false);
-        for (const auto& command : std::exchange(run.waiting, {})) run.send(command);
+        for (const auto& command : std::exchange(run.waiting, {}))
+            run.send(command);
         run.wake.cancel();
         return;
     }

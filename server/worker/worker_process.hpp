@@ -28,12 +28,12 @@ struct WorkerExit {
 };
 
 struct WorkerProcessOptions {
-    std::filesystem::path program;              ///< distilld-worker
+    std::filesystem::path program;  ///< distilld-worker
     std::vector<std::string> arguments{"train"};
-    std::vector<std::string> environment;       ///< NAME=value, added to ours
-    std::chrono::seconds hello_timeout{120};    ///< for the first message (libtorch takes a while to load)
-    std::chrono::seconds stop_grace{60};        ///< between cancel and SIGKILL
-    bool forward_stderr = true;                 ///< copy the worker's stderr (and stdout) to ours, line by line
+    std::vector<std::string> environment;     ///< NAME=value, added to ours
+    std::chrono::seconds hello_timeout{120};  ///< for the first message (libtorch takes a while to load)
+    std::chrono::seconds stop_grace{60};      ///< between cancel and SIGKILL
+    bool forward_stderr = true;               ///< copy the worker's stderr (and stdout) to ours, line by line
     std::function<void(const std::string&)> stderr_sink;  ///< takes the forwarded lines in place of our stderr
 };
 

@@ -15,20 +15,37 @@ namespace json = boost::json;
 std::string line_of(const char* type, const json::object& fields) {
     json::object object;
     object["type"] = type;
-    for (const auto& field : fields) object[field.key()] = field.value();
+    for (const auto& field : fields)
+        object[field.key()] = field.value();
     std::string line = json::serialize(object);
     line += '\n';
     return line;
 }
 
-const char* type_of(const StartedEvent&) { return "started"; }
-const char* type_of(const ProgressEvent&) { return "progress"; }
-const char* type_of(const EvaluationEvent&) { return "evaluation"; }
-const char* type_of(const CheckpointEvent&) { return "checkpoint"; }
-const char* type_of(const LogEvent&) { return "log"; }
-const char* type_of(const FinishedEvent&) { return "finished"; }
-const char* type_of(const CancelledEvent&) { return "cancelled"; }
-const char* type_of(const FailedEvent&) { return "failed"; }
+const char* type_of(const StartedEvent&) {
+    return "started";
+}
+const char* type_of(const ProgressEvent&) {
+    return "progress";
+}
+const char* type_of(const EvaluationEvent&) {
+    return "evaluation";
+}
+const char* type_of(const CheckpointEvent&) {
+    return "checkpoint";
+}
+const char* type_of(const LogEvent&) {
+    return "log";
+}
+const char* type_of(const FinishedEvent&) {
+    return "finished";
+}
+const char* type_of(const CancelledEvent&) {
+    return "cancelled";
+}
+const char* type_of(const FailedEvent&) {
+    return "failed";
+}
 
 struct EncodeUp {
     std::string operator()(const HelloMessage& hello) const {
@@ -114,7 +131,8 @@ Result<DownMessage> decode_start(const json::object& object) {
     const auto version = number_field(object, "version", UINT32_MAX);
     if (!version) return version.error();
     if (*version != kWorkerProtocolVersion) {
-        return protocol_error("version " + std::to_string(*version) + ", not " + std::to_string(kWorkerProtocolVersion) +
+        return protocol_error("version " + std::to_string(*version) + ", not " +
+                              std::to_string(kWorkerProtocolVersion) +
                               ": distilld and distilld-worker are of different builds");
     }
     WorkerStart start;
@@ -134,9 +152,13 @@ Result<DownMessage> decode_start(const json::object& object) {
 
 }  // namespace
 
-std::string encode(const DownMessage& message) { return std::visit(EncodeDown{}, message); }
+std::string encode(const DownMessage& message) {
+    return std::visit(EncodeDown{}, message);
+}
 
-std::string encode(const UpMessage& message) { return std::visit(EncodeUp{}, message); }
+std::string encode(const UpMessage& message) {
+    return std::visit(EncodeUp{}, message);
+}
 
 Result<DownMessage> decode_down(std::string_view line) {
     const auto envelope = open(line);

@@ -25,7 +25,9 @@ void send(const std::string& text) {
         rest.remove_prefix(static_cast<std::size_t>(sent));
     }
 }
-void send(const UpMessage& message) { send(encode(message)); }
+void send(const UpMessage& message) {
+    send(encode(message));
+}
 
 /// The next order; nullopt at the end of the stream.
 std::optional<DownMessage> receive() {
@@ -45,7 +47,8 @@ std::optional<DownMessage> receive() {
 }
 
 [[noreturn]] void wait_for_ever() {
-    for (;;) ::pause();
+    for (;;)
+        ::pause();
 }
 
 ProgressEvent progress(std::uint64_t step, std::uint64_t total) {
@@ -89,7 +92,8 @@ int main(int argc, char** argv) {
     if (behaviour == "no_newline") {
         begin();
         const std::string piece(1U << 20, 'x');
-        for (int i = 0; i < 20; ++i) send(piece);
+        for (int i = 0; i < 20; ++i)
+            send(piece);
         wait_for_ever();
     }
     if (behaviour == "event_before_hello") {
@@ -160,7 +164,8 @@ int main(int argc, char** argv) {
         wait_for_ever();
     }
     if (behaviour == "flood") {
-        for (std::uint64_t step = 1; step <= 20000; ++step) send(UpMessage(progress(step, 20000)));
+        for (std::uint64_t step = 1; step <= 20000; ++step)
+            send(UpMessage(progress(step, 20000)));
         finish(20000);
         return 0;
     }

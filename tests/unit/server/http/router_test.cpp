@@ -11,7 +11,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-Route route(std::string method, std::string pattern) { return {std::move(method), std::move(pattern), {}}; }
+Route route(std::string method, std::string pattern) {
+    return {std::move(method), std::move(pattern), {}};
+}
 
 RouteMatch find(const Router& router, std::string_view method, std::string_view target) {
     return router.find(method, parse_target(target).value().segments);
@@ -36,7 +38,8 @@ TEST(Target, RefusesWhatIsNoPath) {
 }
 
 TEST(Router, FindsLiteralsBeforeParameters) {
-    const Router router({route("GET", "/v1/jobs/{id}"), route("GET", "/v1/jobs/newest"), route("GET", "/v1/{any}/{id}")});
+    const Router router(
+        {route("GET", "/v1/jobs/{id}"), route("GET", "/v1/jobs/newest"), route("GET", "/v1/{any}/{id}")});
     EXPECT_EQ(find(router, "GET", "/v1/jobs/newest").route->pattern, "/v1/jobs/newest");
     const auto job = find(router, "GET", "/v1/jobs/42");
     EXPECT_EQ(job.route->pattern, "/v1/jobs/{id}");

@@ -170,7 +170,8 @@ class HttpServer : public ::testing::Test {
                                 });
         ASSERT_TRUE(made.has_value()) << made.error().message;
         server_ = std::move(*made);
-        ended_ = asio::co_spawn(context_, server_->run(), asio::bind_cancellation_slot(cancel_.slot(), asio::use_future));
+        ended_ =
+            asio::co_spawn(context_, server_->run(), asio::bind_cancellation_slot(cancel_.slot(), asio::use_future));
         thread_ = std::thread([this] { context_.run(); });
     }
     void TearDown() override {
@@ -202,7 +203,8 @@ class HttpServer : public ::testing::Test {
         table.push_back({"GET", "/items/{id}", [](api::Request request) -> asio::awaitable<api::Response> {
                              api::Response response;
                              response.body = request.path + "|" + request.path_parameters.at(0).second;
-                             for (const auto& [name, value] : request.query) response.body += "|" + name + "=" + value;
+                             for (const auto& [name, value] : request.query)
+                                 response.body += "|" + name + "=" + value;
                              for (const auto& [name, value] : request.headers) {
                                  if (name == "x-request-id") response.body += "|" + value;
                              }
@@ -359,6 +361,7 @@ TEST_F(HttpServer, SaysWhatIsWrongWithARequestAndGoesOn) {
     EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 405"));
     client.write(get("/hello"));
     EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 200 OK"));
+    EXPECT_TRUE(noted("GET /hello 200"));
     EXPECT_THAT(log_->take(), ElementsAre("GET unmatched 404", "POST unmatched 405", "GET unmatched 400",
                                           "OTHER unmatched 405", "GET /hello 200"));
 }
@@ -404,7 +407,8 @@ TEST_F(HttpServer, RefusesLargeBodies) {
     {
         RawClient client(server_->address());
         client.write("POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
-        for (int i = 0; i < 3; ++i) client.write("190\r\n" + std::string(400, 'b') + "\r\n");
+        for (int i = 0; i < 3; ++i)
+            client.write("190\r\n" + std::string(400, 'b') + "\r\n");
         EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 413 "));
     }
     {

@@ -150,12 +150,15 @@ TEST_F(WorkerChannelTest, TakesMessagesFromManyThreads) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([this] {
-            for (int i = 0; i < 500; ++i) channel_->send(UpMessage(LogEvent{"info", "x"}));
+            for (int i = 0; i < 500; ++i)
+                channel_->send(UpMessage(LogEvent{"info", "x"}));
         });
     }
     EXPECT_TRUE(std::holds_alternative<HelloMessage>(read_message()));
-    for (int i = 0; i < 2000; ++i) EXPECT_TRUE(std::holds_alternative<LogEvent>(read_message()));
-    for (auto& thread : threads) thread.join();
+    for (int i = 0; i < 2000; ++i)
+        EXPECT_TRUE(std::holds_alternative<LogEvent>(read_message()));
+    for (auto& thread : threads)
+        thread.join();
 }
 
 TEST(WorkerChannelMake, RefusesWhatIsNoSocket) {

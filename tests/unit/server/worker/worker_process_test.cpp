@@ -6,13 +6,13 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/use_future.hpp>
+#include <boost/asio/post.hpp>
 #include <csignal>
 #include <cstdlib>
-#include <future>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 
@@ -61,7 +61,7 @@ struct Outcome {
 /// Runs to the end. `on_event` may use the process and the signal that cancels it.
 Outcome run(const WorkerProcessOptions& options,
             const std::function<void(WorkerProcess&, asio::cancellation_signal&, const WorkerEvent&)>& on_event = {},
-            const std::function<void(WorkerProcess&, asio::cancellation_signal&)>& at_once = {}) {
+            const std::function<void(asio::io_context&, WorkerProcess&, asio::cancellation_signal&)>& at_once = {}) {
     asio::io_context context;
     asio::cancellation_signal cancel;
     auto process = make_worker_process(context.get_executor(), options);
@@ -80,7 +80,7 @@ Outcome run(const WorkerProcessOptions& options,
         if (on_event) on_event(*process, cancel, event);
     };
     asio::co_spawn(context, process->run(start, handler), asio::bind_cancellation_slot(cancel.slot(), done));
-    if (at_once) at_once(*process, cancel);
+    if (at_once) at_once(context, *process, cancel);
     context.run_for(std::chrono::seconds(60));
     if (!outcome.exit) throw std::runtime_error("the run did not end");
     if (thrown) std::rethrow_exception(thrown);
@@ -147,7 +147,7 @@ TEST(WorkerProcess, EndsAWorkerThatNeverReports) {
 }
 
 TEST(WorkerProcess, SendsCommandsInOrderEvenBeforeTheWorkerIsReady) {
-    const Outcome outcome = run(fake("obey"), {}, [](WorkerProcess& process, asio::cancellation_signal&) {
+    const Outcome outcome = run(fake("obey"), {}, [](asio::io_context&, WorkerProcess& process, auto&) {
         process.send(SetLimitCommand{3});
         process.send(CheckpointCommand{});
         process.send(CancelCommand{});
@@ -164,9 +164,9 @@ void cancel_on_first_event(WorkerProcess&, asio::cancellation_signal& cancel, co
 }
 
 TEST(WorkerProcess, CancellingAsksTheWorkerFirst) {
-    const Outcome outcome = run(fake("obey"), cancel_on_first_event, [](WorkerProcess& process, auto&) {
-        process.send(CheckpointCommand{});
-    });
+    const Outcome outcome =
+        run(fake("obey"), cancel_on_first_event,
+            [](asio::io_context&, WorkerProcess& process, auto&) { process.send(CheckpointCommand{}); });
     EXPECT_EQ(outcome.exit_code(), 130);
     EXPECT_EQ(outcome.of<CancelledEvent>().size(), 1U);
 }
@@ -188,8 +188,9 @@ TEST(WorkerProcess, CancellingKillsAStubbornWorker) {
 }
 
 TEST(WorkerProcess, CancellingBeforeTheHelloEndsTheWorkerAtOnce) {
-    const Outcome outcome = run(fake("no_hello"), {}, [](WorkerProcess&, asio::cancellation_signal& cancel) {
-        cancel.emit(asio::cancellation_type::terminal);
+    // Emitted from the queue: what is cancelled before its first step never starts at all.
+    const Outcome outcome = run(fake("no_hello"), {}, [](asio::io_context& context, WorkerProcess&, auto& cancel) {
+        asio::post(context, [&cancel] { cancel.emit(asio::cancellation_type::terminal); });
     });
     EXPECT_EQ(outcome.exit_code(), 128 + SIGKILL);
     ASSERT_EQ(outcome.events.size(), 1U);
@@ -224,7 +225,8 @@ TEST(WorkerProcess, TakesAFloodOfEventsInOrder) {
     EXPECT_EQ(outcome.exit_code(), 0);
     const auto progress = outcome.of<ProgressEvent>();
     ASSERT_EQ(progress.size(), 20000U);
-    for (std::size_t i = 0; i < progress.size(); ++i) ASSERT_EQ(progress[i].step, i + 1);
+    for (std::size_t i = 0; i < progress.size(); ++i)
+        ASSERT_EQ(progress[i].step, i + 1);
     EXPECT_EQ(outcome.of<FinishedEvent>().size(), 1U);
 }
 
@@ -251,10 +253,11 @@ TEST(WorkerProcess, NamesAProgramThatCannotBeStarted) {
 }
 
 TEST(WorkerProcess, AnEventHandlerThatThrowsEndsTheRun) {
-    EXPECT_THROW(run(fake("obey"),
-                     [](WorkerProcess&, auto&, const WorkerEvent&) { throw std::runtime_error("no room"); },
-                     [](WorkerProcess& process, auto&) { process.send(CheckpointCommand{}); }),
-                 std::runtime_error);
+    EXPECT_THROW(
+        run(
+            fake("obey"), [](WorkerProcess&, auto&, const WorkerEvent&) { throw std::runtime_error("no room"); },
+            [](asio::io_context&, WorkerProcess& process, auto&) { process.send(CheckpointCommand{}); }),
+        std::runtime_error);
 }
 
 TEST(WorkerProcess, DestructionKillsTheWorker) {
@@ -265,13 +268,15 @@ TEST(WorkerProcess, DestructionKillsTheWorker) {
     WorkerStart start;
     start.spec_json = "{}";
     asio::co_spawn(context, process->run(start, [&running](const WorkerEvent&) { running = true; }), asio::detached);
-    while (!running) context.run_one_for(std::chrono::seconds(20));
+    while (!running)
+        context.run_one_for(std::chrono::seconds(20));
     EXPECT_TRUE(running);
     // No orderly end: process and context go; the test would hang in waitpid if the child lived on.
 }
 
 TEST(WorkerEnvironment, IsPassiveUnlessTheUserChose) {
-    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) ::unsetenv(name);
+    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
+        ::unsetenv(name);
     EXPECT_THAT(worker_environment(), ElementsAre("OMP_WAIT_POLICY=PASSIVE"));
     ::setenv("GOMP_SPINCOUNT", "100", 1);
     EXPECT_TRUE(worker_environment().empty());

@@ -33,7 +33,7 @@ ProgressEvent sample() {
     event.kd_loss = std::numeric_limits<double>::quiet_NaN();
     event.ce_loss = std::numeric_limits<double>::infinity();
     event.grad_norm = 1e-300;
-    event.learning_rate = 2.9999999999999997e-4;
+    event.learning_rate = 3.0000000000000003e-4;
     event.tokens = 123456789;
     event.tokens_per_second = 5000.25;
     event.stall_fraction = 0.01;
@@ -84,7 +84,9 @@ void expect_sample(const ProgressEvent& got) {
     EXPECT_EQ(got.nonfinite_steps, 3U);
 }
 
-TEST(WorkerProtocol, CarriesEveryFieldOfProgress) { expect_sample(through(sample())); }
+TEST(WorkerProtocol, CarriesEveryFieldOfProgress) {
+    expect_sample(through(sample()));
+}
 
 TEST(WorkerProtocol, CarriesTheOtherEvents) {
     EXPECT_EQ(through(HelloMessage{1, 4711}).pid, 4711);
@@ -113,13 +115,14 @@ TEST(WorkerProtocol, CarriesTheOtherEvents) {
 
 TEST(WorkerProtocol, CarriesTheSpecWithItsDigits) {
     WorkerStart start;
-    start.spec_json = "{\n  \"training\": {\"learning_rate\": 2.9999999999999997e-4, \"seed\": 18446744073709551615},\n"
-                      "  \"name\": \"two\\nlines\"\n}";
+    start.spec_json =
+        "{\n  \"training\": {\"learning_rate\": 3.0000000000000003e-4, \"seed\": 18446744073709551615},\n"
+        "  \"name\": \"two\\nlines\"\n}";
     start.resume = true;
     start.trace_file = "trace.json";
     const auto got = down(start);
     EXPECT_THAT(got.spec_json, HasSubstr("18446744073709551615"));
-    EXPECT_THAT(got.spec_json, HasSubstr("2.9999999999999997E-4"));
+    EXPECT_THAT(got.spec_json, HasSubstr("3.0000000000000003E-4"));
     EXPECT_THAT(got.spec_json, HasSubstr("two\\nlines"));
     EXPECT_TRUE(got.resume);
     EXPECT_EQ(got.trace_file, "trace.json");
@@ -145,8 +148,10 @@ TEST(WorkerProtocol, RefusesWhatIsNoMessage) {
                              "{\"type\":\"set_limit\",\"max_concurrent\":4294967296}", "{\"type\":\"hello\"}"}) {
         EXPECT_FALSE(decode_down(line).has_value()) << line;
     }
-    EXPECT_THAT(decode_up("{\"type\":\"progress\",\"fetch\":{\"retries\":-3}}").error().message, HasSubstr("fetch.retries"));
-    EXPECT_FALSE(decode_up("{\"type\":\"log\",\"message\":\"" + std::string(kWorkerMessageLimit, 'x') + "\"}").has_value());
+    EXPECT_THAT(decode_up("{\"type\":\"progress\",\"fetch\":{\"retries\":-3}}").error().message,
+                HasSubstr("fetch.retries"));
+    EXPECT_FALSE(
+        decode_up("{\"type\":\"log\",\"message\":\"" + std::string(kWorkerMessageLimit, 'x') + "\"}").has_value());
 }
 
 TEST(WorkerProtocol, IgnoresUnknownFieldsAndKeepsDefaults) {

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/job_spec_json.hpp"
+
+namespace distilld::cli {
+
+/// Exit codes of every command.
+inline constexpr int kDone = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kWrongUsage = 2;     ///< wrong command line or spec
+inline constexpr int kInterrupted = 130;  ///< stopped on request, after a clean checkpoint
+
+struct ServeCommand {
+    std::string listen = "127.0.0.1:8500";
+    std::filesystem::path data_dir;
+    std::uint32_t slots = 1;
+    bool log_json = false;
+};
+
+struct RunCommand {
+    std::string spec;  ///< file, "-" = stdin
+    bool resume = false;
+    std::vector<api::Override> overrides;  ///< of --set and of the other flags, in the order they apply
+    std::string trace_file;
+    std::string report_file;
+};
+
+struct TeacherCommand {
+    std::vector<std::string> arguments;  ///< for `distilld-worker`, "teacher" first
+};
+
+struct JobsCommand {
+    enum class Action { submit, list, get, watch, cancel };
+    Action action = Action::list;
+    std::string subject;  ///< spec file (submit) or job id
+    std::string server = "http://127.0.0.1:8500";
+    bool json = false;
+    std::uint32_t limit = 20;  ///< list
+};
+
+struct HealthcheckCommand {
+    std::string server = "http://127.0.0.1:8500";
+};
+
+using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, HealthcheckCommand>;
+
+/// A command, or what to print in its place.
+struct ParsedLine {
+    std::optional<Command> command;
+    int exit_code = kDone;
+    std::string out;  ///< --help, --version
+    std::string err;  ///< one clear error
+};
+
+/// `arguments` without the program's name.
+[[nodiscard]] ParsedLine parse_command_line(std::vector<std::string> arguments);
+
+}  // namespace distilld::cli

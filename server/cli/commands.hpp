@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "pipeline/core/error.hpp"
+#include "server/cli/command_line.hpp"
+
+namespace distilld::cli {
+
+/// Each runs its command to the end and returns the exit code.
+int serve(const ServeCommand& command);
+int run(const RunCommand& command);
+int teacher(const TeacherCommand& command);
+int jobs(const JobsCommand& command);
+int healthcheck(const HealthcheckCommand& command);
+
+/// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit.
+Result<std::string> read_spec_text(const std::string& file);
+
+/// Writes by temporary name, fsync and rename.
+Result<void> write_file(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace distilld::cli

@@ -1,0 +1,159 @@
+#include "server/cli/progress_display.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <type_traits>
+#include <variant>
+
+namespace distilld::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kPlainInterval{1000};
+constexpr std::chrono::milliseconds kBarInterval{100};
+constexpr unsigned kBarWidth = 20;
+
+std::string format(const char* pattern, double value) {
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), pattern, value);
+    return text.data();
+}
+
+std::string percent(double fraction) {
+    return std::isfinite(fraction) ? format("%.1f%%", 100 * fraction) : "?";
+}
+
+std::string plural(std::uint64_t count, const char* word) {
+    return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+    if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
+    const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+    std::array<char, 64> text{};
+    const auto number = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
+    if (whole < 60) {
+        std::snprintf(text.data(), text.size(), "%llus", number(whole));
+    } else if (whole < 3600) {
+        std::snprintf(text.data(), text.size(), "%llum%02llus", number(whole / 60), number(whole % 60));
+    } else {
+        std::snprintf(text.data(), text.size(), "%lluh%02llum", number(whole / 3600), number(whole / 60 % 60));
+    }
+    return text.data();
+}
+
+std::string count_text(double count) {
+    if (!std::isfinite(count)) return "?";
+    if (count < 1000) return format("%.0f", count);
+    if (count < 1e6) return format("%.1fk", count / 1e3);
+    return count < 1e9 ? format("%.2fM", count / 1e6) : format("%.2fG", count / 1e9);
+}
+
+std::string progress_line(const ProgressEvent& progress) {
+    std::string text = "step " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
+    text += " loss " + format("%.4f", progress.loss) + " lr " + format("%.1e", progress.learning_rate);
+    text += " | " + count_text(progress.tokens_per_second) + " tok/s";
+    text += " | ETA " + duration_text(progress.seconds_remaining);
+    text += " | stall " + percent(progress.stall_fraction);
+    if (progress.nonfinite_steps != 0) text += " | " + plural(progress.nonfinite_steps, "step") + " skipped";
+    return text;
+}
+
+std::string progress_bar(const ProgressEvent& progress, unsigned width) {
+    const double share = progress.total_steps == 0
+                             ? 0.0
+                             : static_cast<double>(progress.step) / static_cast<double>(progress.total_steps);
+    const auto filled = static_cast<unsigned>(std::clamp(share, 0.0, 1.0) * kBarWidth);
+    std::string text = "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
+    text += progress_line(progress);
+    if (text.size() > width) text.resize(width);
+    return text;
+}
+
+std::string summary(const FinishedEvent& finished) {
+    const ProgressEvent& last = finished.last;
+    std::string text = "finished " + plural(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
+    text += "  loss            " + format("%.4f", last.loss) + "\n";
+    if (finished.eval_loss) text += "  held-out loss   " + format("%.4f", *finished.eval_loss) + "\n";
+    text += "  tokens/s        " + format("%.0f", last.tokens_per_second) + "\n";
+    text += "  student stall   " + percent(last.stall_fraction) + "\n";
+    if (last.fetch.requests != 0) {
+        text += "  teacher hidden  " + percent(last.teacher_hidden_fraction) + "\n";
+        text += "  teacher         " + plural(last.fetch.requests, "request") + ", " +
+                std::to_string(last.fetch.retries) + " retried, " + std::to_string(last.fetch.hedges) +
+                " hedged, p50 " + format("%.3f s", last.fetch.latency_p50_seconds) + ", p95 " +
+                format("%.3f s", last.fetch.latency_p95_seconds) + "\n";
+    }
+    if (!last.bottleneck.empty()) text += "  bottleneck      " + last.bottleneck + "\n";
+    for (const auto& stage : last.stages) {
+        std::string name = stage.stage;
+        name.resize(std::max<std::size_t>(name.size(), 10), ' ');
+        text += "  stage " + name + "busy " + format("%.2f s", stage.busy_seconds) + ", waited for input " +
+                format("%.2f s", stage.wait_input_seconds) + ", for output " +
+                format("%.2f s", stage.wait_output_seconds) + "\n";
+    }
+    text += "  output          " + finished.output + "\n";
+    text += "  weights sha256  " + finished.weights_sha256 + "\n";
+    return text;
+}
+
+ProgressDisplay::ProgressDisplay(Write write, bool terminal, unsigned width)
+    : write_(std::move(write)), terminal_(terminal), width_(std::max(width, 20U)) {}
+
+void ProgressDisplay::line(const std::string& text) {
+    if (bar_.empty()) {
+        write_(text + "\n");
+        return;
+    }
+    write_("\r\x1b[K" + text + "\n" + bar_);
+}
+
+void ProgressDisplay::finish() {
+    if (!bar_.empty()) write_("\n");
+    bar_.clear();
+}
+
+void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::time_point now) {
+    if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
+        const bool last = progress->step >= progress->total_steps;
+        const auto interval = terminal_ ? kBarInterval : kPlainInterval;
+        if (last_shown_ && !last && now - *last_shown_ < interval) return;
+        last_shown_ = now;
+        if (terminal_) {
+            bar_ = progress_bar(*progress, width_ - 1);  // the last column would wrap
+            write_("\r\x1b[K" + bar_);
+        } else {
+            write_(progress_line(*progress) + "\n");
+        }
+    } else if (const auto* started = std::get_if<StartedEvent>(&event)) {
+        std::string text = "training " + count_text(static_cast<double>(started->parameters)) + " parameters (" +
+                           started->dtype + ") on " + count_text(static_cast<double>(started->dataset_tokens)) +
+                           " tokens in " + plural(started->dataset_rows, "row") + ": " +
+                           plural(started->total_steps, "step") + " of " + std::to_string(started->batch_size) + " x " +
+                           std::to_string(started->micro_batches) + " sequences";
+        if (started->first_step != 0) text += ", from step " + std::to_string(started->first_step);
+        line(text);
+        if (!started->teacher.empty()) line("teacher: " + started->teacher);
+    } else if (const auto* evaluation = std::get_if<EvaluationEvent>(&event)) {
+        line("step " + std::to_string(evaluation->step) + " held-out loss " + format("%.4f", evaluation->loss));
+    } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
+        line("step " + std::to_string(checkpoint->step) + " checkpoint " + checkpoint->folder);
+    } else if (const auto* log = std::get_if<LogEvent>(&event)) {
+        line(log->level + ": " + log->message);
+    } else if (const auto* finished = std::get_if<FinishedEvent>(&event)) {
+        finish();
+        write_(summary(*finished));
+    } else if (const auto* cancelled = std::get_if<CancelledEvent>(&event)) {
+        finish();
+        const bool saved = !cancelled->checkpoint.empty();
+        line("interrupted after step " + std::to_string(cancelled->step) +
+             (saved ? "; checkpoint: " + cancelled->checkpoint : "; no step was done, no checkpoint written"));
+    } else if (std::holds_alternative<FailedEvent>(event)) {
+        finish();  // the message is the caller's to print, on stderr
+    }
+}
+
+}  // namespace distilld::cli

@@ -1,0 +1,201 @@
+#include "server/cli/rest_client.hpp"
+
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/json.hpp>
+#include <boost/url/encode.hpp>
+#include <boost/url/parse.hpp>
+#include <boost/url/rfc/unreserved_chars.hpp>
+#include <boost/url/url_view.hpp>
+#include <exception>
+#include <optional>
+
+#include "distilld_version.hpp"
+
+namespace distilld::cli {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr std::chrono::seconds kConnectDeadline{10};
+constexpr std::chrono::seconds kAnswerDeadline{120};
+constexpr std::uint64_t kBodyLimit = 64U << 20;
+constexpr std::size_t kPiece = 16U << 10;
+
+struct Order {
+    bhttp::request<bhttp::string_body> message;
+    const RestClient::OnPiece* on_piece = nullptr;  ///< set: stream
+    std::chrono::seconds silence{0};
+};
+
+class BeastClient final : public RestClient {
+  public:
+    BeastClient(std::string url, std::string host, std::string port, std::string authority)
+        : url_(std::move(url)), host_(std::move(host)), port_(std::move(port)), authority_(std::move(authority)) {}
+
+    Result<RestResponse> request(const std::string& method, const std::string& target, const std::string& body,
+                                 const Headers& headers) override {
+        Order order;
+        order.message = message(method, target, headers);
+        if (!body.empty()) order.message.set(bhttp::field::content_type, "application/json");
+        order.message.body() = body;
+        order.message.prepare_payload();
+        return perform(std::move(order));
+    }
+
+    Result<RestResponse> stream(const std::string& target, const Headers& headers, const OnPiece& on_piece,
+                                std::chrono::seconds silence) override {
+        Order order;
+        order.message = message("GET", target, headers);
+        order.on_piece = &on_piece;
+        order.silence = silence;
+        return perform(std::move(order));
+    }
+
+  private:
+    [[nodiscard]] bhttp::request<bhttp::string_body> message(const std::string& method, const std::string& target,
+                                                             const Headers& headers) const {
+        bhttp::request<bhttp::string_body> request;
+        request.method_string(method);
+        request.target(target);
+        request.version(11);
+        request.set(bhttp::field::host, authority_);
+        request.set(bhttp::field::user_agent, std::string("distilld/") + kVersion);
+        for (const auto& [name, value] : headers)
+            request.set(name, value);
+        request.keep_alive(false);
+        return request;
+    }
+
+    Result<RestResponse> perform(Order order) {
+        asio::io_context context(1);
+        std::optional<Result<RestResponse>> result;
+        std::exception_ptr thrown;
+        auto done = [&](const std::exception_ptr& failure, Result<RestResponse> outcome) {
+            thrown = failure;
+            result = std::move(outcome);
+        };
+        asio::co_spawn(context, exchange(std::move(order)), done);
+        context.run();
+        if (thrown) std::rethrow_exception(thrown);
+        return std::move(*result);
+    }
+
+    [[nodiscard]] Error failed(const error_code& ec) const {
+        return io_error(url_ + ": " + (ec == beast::error::timeout ? "no answer in time" : ec.message()));
+    }
+
+    asio::awaitable<Result<RestResponse>> exchange(Order order) {
+        const auto executor = co_await asio::this_coro::executor;
+        tcp::resolver resolver(executor);
+        const auto resolved = co_await resolver.async_resolve(host_, port_, kTuple);
+        if (std::get<0>(resolved)) co_return failed(std::get<0>(resolved));
+        beast::tcp_stream stream(executor);
+        stream.expires_after(kConnectDeadline);
+        const auto connected = co_await stream.async_connect(std::get<1>(resolved), kTuple);
+        if (std::get<0>(connected)) co_return failed(std::get<0>(connected));
+
+        stream.expires_after(kAnswerDeadline);
+        const auto written = co_await bhttp::async_write(stream, order.message, kTuple);
+        if (std::get<0>(written)) co_return failed(std::get<0>(written));
+        beast::flat_buffer buffer;
+        bhttp::response_parser<bhttp::buffer_body> parser;
+        parser.body_limit(boost::none);
+        const auto head = co_await bhttp::async_read_header(stream, buffer, parser, kTuple);
+        if (std::get<0>(head)) co_return failed(std::get<0>(head));
+
+        RestResponse response;
+        response.status = parser.get().result_int();
+        response.content_type = std::string(parser.get()[bhttp::field::content_type]);
+        const bool streamed = order.on_piece != nullptr && response.status == 200;
+        std::array<char, kPiece> piece{};
+        while (!parser.is_done()) {
+            parser.get().body().data = piece.data();
+            parser.get().body().size = piece.size();
+            if (streamed) stream.expires_after(order.silence);
+            // A piece as it comes, not a buffer full of them.
+            const auto read = co_await bhttp::async_read_some(stream, buffer, parser, kTuple);
+            const error_code ec = std::get<0>(read);
+            if (ec && ec != bhttp::error::need_buffer) co_return failed(ec);
+            const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
+            if (bytes.empty()) continue;
+            if (streamed) {
+                if (!(*order.on_piece)(bytes)) break;
+                continue;
+            }
+            if (response.body.size() + bytes.size() > kBodyLimit)
+                co_return io_error(url_ + ": the answer is too large");
+            response.body.append(bytes);
+        }
+        co_return response;
+    }
+
+    std::string url_;
+    std::string host_;
+    std::string port_;
+    std::string authority_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server) {
+    const auto wrong = [&server](const std::string& why) {
+        return invalid_input("--server '" + server + "': " + why + "; http://HOST:PORT is expected");
+    };
+    const auto parsed = boost::urls::parse_uri(server);
+    if (!parsed) return wrong("not a URL");
+    if (parsed->scheme() != "http") return wrong("not http");
+    const std::string host(parsed->host_address());
+    if (host.empty()) return wrong("no host");
+    if (parsed->has_userinfo() || parsed->has_query() || parsed->has_fragment() ||
+        (parsed->encoded_path() != "" && parsed->encoded_path() != "/")) {
+        return wrong("more than host and port");
+    }
+    const std::string port = parsed->has_port() && !parsed->port().empty() ? std::string(parsed->port()) : "80";
+    const std::string authority(parsed->encoded_host_and_port());
+    return std::unique_ptr<RestClient>(std::make_unique<BeastClient>(server, host, port, authority));
+}
+
+std::string describe_problem(const RestResponse& response) {
+    namespace json = boost::json;
+    const auto reason = bhttp::obsolete_reason(bhttp::int_to_status(response.status));
+    std::string text = std::to_string(response.status) + " " + std::string(reason);
+    boost::system::error_code ec;
+    const json::value value = json::parse(response.body, ec);
+    const json::object* problem = ec ? nullptr : value.if_object();
+    if (problem == nullptr) return text;
+    const auto text_of = [](const json::object& object, const char* name) {
+        const json::value* field = object.if_contains(name);
+        return field != nullptr && field->is_string() ? std::string(field->get_string()) : std::string();
+    };
+    if (const auto detail = text_of(*problem, "detail"); !detail.empty()) text += ": " + detail;
+    const json::value* errors = problem->if_contains("errors");
+    if (errors == nullptr || !errors->is_array()) return text;
+    for (const auto& error : errors->get_array()) {
+        if (!error.is_object()) continue;
+        text += "\n" + text_of(error.get_object(), "pointer") + ": " + text_of(error.get_object(), "detail");
+    }
+    return text;
+}
+
+std::string path_segment(const std::string& text) {
+    // A bare dot segment would be resolved away on the way.
+    return text.find_first_not_of('.') == std::string::npos && !text.empty()
+               ? "%2E" + path_segment(text.substr(1))
+               : boost::urls::encode(text, boost::urls::unreserved_chars);
+}
+
+}  // namespace distilld::cli

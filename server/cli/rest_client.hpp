@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "pipeline/core/error.hpp"
+
+namespace distilld::cli {
+
+struct RestResponse {
+    unsigned status = 0;
+    std::string content_type;
+    std::string body;
+};
+
+/// A small blocking HTTP client for the service's REST API; one connection a call. One thread.
+class RestClient {
+  public:
+    using Headers = std::vector<std::pair<std::string, std::string>>;
+    /// Takes a piece of a streamed body; false: enough.
+    using OnPiece = std::function<bool(std::string_view)>;
+
+    virtual ~RestClient() = default;
+
+    virtual Result<RestResponse> request(const std::string& method, const std::string& target,
+                                         const std::string& body = {}, const Headers& headers = {}) = 0;
+
+    /// GET whose body is handed over as it comes. Returns at the end of the body, or when `on_piece` had enough; an
+    /// answer that is not 200 is returned with its body, unstreamed. An error when nothing comes for `silence`.
+    virtual Result<RestResponse> stream(const std::string& target, const Headers& headers, const OnPiece& on_piece,
+                                        std::chrono::seconds silence) = 0;
+};
+
+/// `server` is http://HOST[:PORT]; anything else is an invalid_input error.
+Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server);
+
+/// "404 Not Found: there is no job 'x'", with the violations of a spec one a line, out of a problem+json body.
+[[nodiscard]] std::string describe_problem(const RestResponse& response);
+
+/// A text as one segment of a path.
+[[nodiscard]] std::string path_segment(const std::string& text);
+
+}  // namespace distilld::cli

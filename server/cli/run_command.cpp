@@ -1,0 +1,169 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/json/serialize.hpp>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <optional>
+
+#include "server/cli/commands.hpp"
+#include "server/cli/progress_display.hpp"
+#include "server/worker/worker_environment.hpp"
+#include "server/worker/worker_events_json.hpp"
+#include "server/worker/worker_process.hpp"
+
+namespace distilld::cli {
+namespace {
+
+namespace asio = boost::asio;
+
+/// A second interrupt kills, so the first may wait for a large checkpoint.
+constexpr std::chrono::seconds kStopGrace{600};
+
+void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+}
+
+void print_error(const std::string& message) {
+    std::fprintf(stderr, "distilld: %s\n", message.c_str());
+}
+
+unsigned terminal_width() {
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+    return size.ws_col;
+}
+
+std::string absolute_text(const std::string& file) {
+    return file.empty() ? file : std::filesystem::absolute(file).lexically_normal().string();
+}
+
+/// The job as the worker is told it; nullopt when the errors have been printed.
+std::optional<WorkerStart> prepare(const RunCommand& command) {
+    auto text = read_spec_text(command.spec);
+    if (!text) {
+        print_error(text.error().message);
+        return std::nullopt;
+    }
+    if (!command.overrides.empty()) {
+        text = api::apply_overrides(*text, command.overrides);
+        if (!text) {
+            print_error(command.spec + ": " + text.error().message);
+            return std::nullopt;
+        }
+    }
+    auto spec = api::parse_job_spec(*text);
+    if (!spec) {
+        print_error(command.spec + " is not a valid job spec:");
+        std::fprintf(stderr, "%s\n", api::describe(spec.error()).c_str());
+        return std::nullopt;
+    }
+    api::make_paths_absolute(*spec, std::filesystem::current_path());
+    WorkerStart start;
+    start.spec_json = api::to_json(*spec);
+    start.resume = command.resume;
+    start.trace_file = absolute_text(command.trace_file);
+    return start;
+}
+
+/// First interrupt: cancel with a checkpoint. Second: kill.
+class Interrupts {
+  public:
+    Interrupts(asio::io_context& context, WorkerProcess& process, asio::cancellation_signal& cancel,
+               ProgressDisplay& display)
+        : signals_(context, SIGINT, SIGTERM, SIGHUP), process_(process), cancel_(cancel), display_(display) {
+        wait();
+    }
+    void close() { signals_.cancel(); }
+
+  private:
+    void wait() {
+        signals_.async_wait([this](const boost::system::error_code& ec, int) {
+            if (ec) return;
+            if (++count_ == 1) {
+                display_.line("stopping after a checkpoint; interrupt again to stop at once without one");
+                cancel_.emit(asio::cancellation_type::terminal);
+            } else {
+                process_.kill();
+            }
+            wait();
+        });
+    }
+
+    asio::signal_set signals_;
+    WorkerProcess& process_;
+    asio::cancellation_signal& cancel_;
+    ProgressDisplay& display_;
+    int count_ = 0;
+};
+
+}  // namespace
+
+int run(const RunCommand& command) {
+    const auto start = prepare(command);
+    if (!start) return kWrongUsage;
+
+    asio::io_context context(1);
+    ProgressDisplay display(print, ::isatty(STDOUT_FILENO) != 0, terminal_width());
+    WorkerProcessOptions options;
+    options.program = default_worker_program();
+    options.environment = worker_environment();
+    options.stop_grace = kStopGrace;
+    if (::isatty(STDOUT_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0) {
+        // Bar and the worker's words share the screen.
+        options.stderr_sink = [&display](const std::string& line) { display.line(line); };
+    }
+    const auto process = make_worker_process(context.get_executor(), options);
+    asio::cancellation_signal cancel;
+    Interrupts interrupts(context, *process, cancel, display);
+
+    std::optional<WorkerEvent> last;
+    auto on_event = [&](const WorkerEvent& event) {
+        display.show(event, std::chrono::steady_clock::now());
+        const bool ending = std::holds_alternative<FinishedEvent>(event) ||
+                            std::holds_alternative<CancelledEvent>(event) || std::holds_alternative<FailedEvent>(event);
+        if (ending) last = event;
+    };
+    std::exception_ptr thrown;
+    std::optional<Error> not_started;
+    auto on_end = [&](const std::exception_ptr& failure, const Result<WorkerExit>& exit) {
+        thrown = failure;
+        if (!failure && !exit) not_started = exit.error();
+        interrupts.close();
+    };
+    asio::co_spawn(context, process->run(*start, on_event), asio::bind_cancellation_slot(cancel.slot(), on_end));
+    context.run();
+
+    display.finish();
+    if (thrown) std::rethrow_exception(thrown);
+    if (not_started) {
+        print_error(not_started->message);
+        return kFailed;
+    }
+    if (!last) {
+        print_error("the worker ended without a word");
+        return kFailed;
+    }
+    if (const auto* failed = std::get_if<FailedEvent>(&*last)) {
+        print_error(failed->message);
+        return kFailed;
+    }
+    if (std::holds_alternative<CancelledEvent>(*last)) return kInterrupted;
+    if (!command.report_file.empty()) {
+        const auto report = boost::json::serialize(event_json(std::get<FinishedEvent>(*last))) + "\n";
+        if (const auto written = write_file(command.report_file, report); !written) {
+            print_error(written.error().message);
+            return kFailed;
+        }
+    }
+    return kDone;
+}
+
+}  // namespace distilld::cli

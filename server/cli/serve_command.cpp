@@ -1,0 +1,159 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "distilld_version.hpp"
+#include "server/cli/commands.hpp"
+#include "server/http/http_server.hpp"
+#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_metrics.hpp"
+#include "server/jobs/job_routes.hpp"
+#include "server/jobs/job_store.hpp"
+#include "server/support/log.hpp"
+#include "server/worker/worker_environment.hpp"
+#include "server/worker/worker_process.hpp"
+
+namespace distilld::cli {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::chrono::seconds kConnectionGrace{5};
+
+void print_error(const std::string& message) {
+    std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
+}
+
+/// Holds the data folder for this process, so that two services cannot run one job twice.
+class FolderLock {
+  public:
+    FolderLock() = default;
+    FolderLock(const FolderLock&) = delete;
+    FolderLock& operator=(const FolderLock&) = delete;
+    ~FolderLock() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+    Result<void> take(const std::filesystem::path& folder) {
+        const std::string file = (folder / "lock").string();
+        fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (fd_ < 0) return io_error("cannot open " + file + ": " + std::strerror(errno));
+        if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+            return io_error("data folder " + folder.string() + " is in use by another distilld serve");
+        }
+        return {};
+    }
+
+  private:
+    int fd_ = -1;
+};
+
+std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
+    WorkerProcessOptions options;
+    options.program = default_worker_program();
+    options.environment = worker_environment();
+    options.stderr_sink = [](const std::string& line) { log::info("worker", line); };
+    return make_worker_process(std::move(executor), std::move(options));
+}
+
+/// First signal: an orderly end. Second: out, at once; the workers die with this process and their jobs are resumed
+/// from their checkpoints at the next start.
+asio::awaitable<void> wait_for_signal(asio::signal_set& signals) {
+    co_await signals.async_wait(asio::as_tuple(asio::use_awaitable));
+}
+
+struct Service {
+    JobManager& manager;
+    http::Server& server;
+    asio::signal_set& signals;
+};
+
+asio::awaitable<void> run_service(Service service) {
+    co_await service.manager.start();
+    std::printf("distilld serve: listening on http://%s\n", service.server.address().c_str());
+    std::fflush(stdout);
+    co_await wait_for_signal(service.signals);
+    log::info("serve",
+              "stopping: running jobs write a checkpoint and go back to the queue; a second signal ends at once");
+    service.signals.async_wait([](const boost::system::error_code& ec, int) {
+        if (!ec) std::_Exit(kFailed);
+    });
+    // From here on /readyz says 503 and no job is taken; status and metrics are served until the jobs have stopped.
+    co_await service.manager.stop();
+    service.signals.cancel();
+    service.server.stop(kConnectionGrace);
+}
+
+}  // namespace
+
+int serve(const ServeCommand& command) {
+    log::configure(log::Level::info, command.log_json);
+    std::error_code ec;
+    std::filesystem::create_directories(command.data_dir, ec);
+    if (ec) {
+        print_error("cannot make the data folder " + command.data_dir.string() + ": " + ec.message());
+        return kFailed;
+    }
+    const auto data_dir = std::filesystem::absolute(command.data_dir);
+    FolderLock lock;
+    if (const auto taken = lock.take(data_dir); !taken) {
+        print_error(taken.error().message);
+        return kFailed;
+    }
+    auto store = open_sqlite_job_store(data_dir / "jobs.sqlite");
+    if (!store) {
+        print_error(store.error().message);
+        return kFailed;
+    }
+    const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion});
+    JobManagerOptions options;
+    options.working_directory = std::filesystem::current_path();
+    options.slots = command.slots;
+    const auto manager = make_job_manager(options, std::move(*store), make_job_worker, metrics);
+
+    asio::io_context context(1);
+    asio::signal_set signals(context, SIGINT, SIGTERM);
+    http::ServerOptions server_options;
+    server_options.listen = command.listen;
+    auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics),
+                                    make_metrics_observer(metrics));
+    if (!server) {
+        print_error(server.error().message);
+        return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
+    }
+
+    // Whichever of the two ends with an exception ends the service: there is no half of it worth keeping.
+    std::exception_ptr failed;
+    auto ended = [&](const std::exception_ptr& failure) {
+        if (!failure) return;
+        if (!failed) failed = failure;
+        context.stop();
+    };
+    asio::co_spawn(context, (*server)->run(), ended);
+    asio::co_spawn(context, run_service(Service{*manager, **server, signals}), ended);
+    context.run();
+    if (failed) {
+        try {
+            std::rethrow_exception(failed);
+        } catch (const std::exception& error) {
+            print_error(error.what());
+        }
+        return kFailed;
+    }
+    log::info("serve", "stopped");
+    return kDone;
+}
+
+}  // namespace distilld::cli
