@@ -1,0 +1,295 @@
+#!/usr/bin/env bash
+# From a fresh machine to a distilled model: installs what is missing, builds, then trains a small teacher on real
+# English text, serves it, and distils a several times smaller student from it with one POST to the service.
+#
+#   --text FILE…    train on these text files (UTF-8) in place of the machine's own documentation
+#   --report FILE   write the figures as JSON, too
+#   --keep          leave the teacher and the service running at the end
+#
+# Everything it makes lies in .quickstart/. It can be run again at any time.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+work=$root/.quickstart
+bin=$root/build/release/bin
+
+# Sizes. Teacher and student get a core each, so the teacher's time for a micro-batch should be a little below the
+# student's: then all of it can be hidden.
+text_megabytes=5
+eval_kilobytes=64
+sequence_length=256
+teacher_model='{"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 5, "num_attention_heads": 4,
+    "num_key_value_heads": 2}'
+teacher_steps=150
+teacher_batch=16
+student_model='{"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2}'
+student_steps=100
+student_batch=4
+student_micro_batches=2
+sequential_steps=30
+temperature=1.0
+kd_ratio=0.9
+student_learning_rate=2e-3
+teacher_learning_rate=2e-3
+
+keep=0
+report=
+texts=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --keep) keep=1 ;;
+        --report) report=${2:?--report takes a file}; shift ;;
+        --text)
+            while [ $# -gt 1 ] && [[ $2 != --* ]]; do
+                texts+=("$(realpath -e -- "$2")") || exit 2
+                shift
+            done
+            if [ ${#texts[@]} = 0 ]; then echo "quickstart: --text takes one file or more" >&2; exit 2; fi
+            ;;
+        -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+        *) echo "quickstart: unknown option $1; --help lists them" >&2; exit 2 ;;
+    esac
+    shift
+done
+[ -z "$report" ] || report=$(realpath -m -- "$report")
+
+say() { printf '\n== %s\n' "$*"; }
+die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
+
+teacher_pid=
+service_pid=
+stop_process() {
+    [ -n "$1" ] || return 0
+    kill -TERM "$1" 2>/dev/null || return 0
+    for _ in $(seq 100); do
+        kill -0 "$1" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    kill -KILL "$1" 2>/dev/null || true
+}
+cleanup() {
+    local status=$?
+    trap - EXIT INT TERM
+    if [ "$keep" = 0 ] || [ "$status" != 0 ]; then
+        stop_process "$service_pid"
+        stop_process "$teacher_pid"
+        rm -f "$work/pids"
+        wait
+    fi
+    exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# A number of a JSON document on standard input: field /progress/tokens
+field() {
+    python3 -c 'import json, sys
+value = json.load(sys.stdin)
+for name in sys.argv[1].strip("/").split("/"):
+    value = value[name] if value is not None else None
+print("" if value is None else value)' "$1"
+}
+
+free_port() {
+    python3 -c 'import socket
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# wait_ready URL PID LOG WHAT
+wait_ready() {
+    for _ in $(seq 300); do
+        if curl -sf -o /dev/null --max-time 2 "$1"; then return 0; fi
+        if ! kill -0 "$2" 2>/dev/null; then
+            tail -n 20 "$3" >&2
+            die "$4 has ended; its log is $3"
+        fi
+        sleep 0.2
+    done
+    die "$4 did not get ready in a minute; its log is $3"
+}
+
+# Ends what an earlier --keep left, if it is still ours.
+stop_kept() {
+    local pid
+    [ -e "$work/pids" ] || return 0
+    while read -r pid; do
+        # With " (deleted)" behind it when the build has replaced the program since.
+        case $(readlink "/proc/$pid/exe" 2>/dev/null) in "$bin"/distilld*) stop_process "$pid" ;; esac
+    done <"$work/pids"
+    rm -f "$work/pids"
+}
+
+# spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE -> the job as JSON. MODEL is a folder or a config.
+spec() {
+    NAME=$1 MODEL=$2 STEPS=$3 TEACHER=$4 PARALLEL=$5 RATE=$6 WORK=$work TEACHER_URL=${teacher_url:-} \
+        LENGTH=$sequence_length BATCH=$student_batch MICRO=$student_micro_batches TEMPERATURE=$temperature \
+        KD=$kd_ratio THREADS=${THREADS:-1} python3 -c '
+import json, os
+e = os.environ
+if e["MODEL"].startswith("{"):
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257,
+              "max_position_embeddings": int(e["LENGTH"]), "tie_word_embeddings": True, **json.loads(e["MODEL"])}
+    student = {"init": "random", "config": config}
+else:
+    student = {"model": e["MODEL"]}
+job = {
+    "name": e["NAME"],
+    "student": student,
+    "dataset": {"train": e["WORK"] + "/data/train.jsonl", "eval": e["WORK"] + "/data/eval.jsonl",
+                "sequence_length": int(e["LENGTH"])},
+    "training": {"parallel": e["PARALLEL"] == "true", "batch_size": int(e["BATCH"]), "micro_batches": int(e["MICRO"]),
+                 "max_steps": int(e["STEPS"]), "learning_rate": float(e["RATE"]), "lr_scheduler_type": "cosine",
+                 "warmup_steps": int(e["STEPS"]) // 20, "weight_decay": 0.01, "seed": 1, "threads": int(e["THREADS"]),
+                 "logging_steps": 5},
+    "output": e["WORK"] + "/" + e["NAME"],
+}
+if e["TEACHER"] == "yes":
+    job["teacher"] = {"endpoints": [e["TEACHER_URL"]], "protocol": "kserve", "max_concurrent": 2}
+    job["training"].update(temperature=float(e["TEMPERATURE"]), kd_ratio=float(e["KD"]))
+print(json.dumps(job, indent=2))'
+}
+
+# submit FILE -> id of the job
+submit() {
+    local answer
+    answer=$(curl -sS --fail-with-body -H 'Content-Type: application/json' --data-binary @"$1" \
+        "$service_url/v1/jobs") || die "the service refused $1: $answer"
+    field /id <<<"$answer"
+}
+
+# follow ID: shows the progress until the end; the job must succeed.
+follow() {
+    local job state step shown=
+    for _ in $(seq 1200); do
+        job=$(curl -sS --fail-with-body --max-time 10 "$service_url/v1/jobs/$1") || die "the service is gone: $job"
+        state=$(field /state <<<"$job")
+        step=$(field /progress/step <<<"$job")
+        if [ -n "$step" ] && [ "$step" != "$shown" ]; then
+            shown=$step
+            python3 -c 'import json, sys
+p = json.load(sys.stdin)["progress"]
+print("   step %4d of %d  loss %.3f  %6.0f tokens/s  waiting for the teacher %.1f%%" % (
+    p["step"], p["total_steps"], p["loss"], p["tokens_per_second"], 100 * p["stall_fraction"]))' <<<"$job"
+        fi
+        case $state in
+            succeeded) return 0 ;;
+            failed | cancelled) die "job $1 $state: $(field /status_reason/message <<<"$job")" ;;
+        esac
+        sleep 1
+    done
+    die "job $1 did not end in 20 minutes"
+}
+
+# run_job NAME: submits NAME.json, follows it, leaves the finished job in NAME.result.json.
+run_job() {
+    local id
+    id=$(submit "$work/$1.json")
+    echo "   curl $service_url/v1/jobs/$id"
+    follow "$id"
+    curl -sS --fail "$service_url/v1/jobs/$id" >"$work/$1.result.json"
+}
+
+mkdir -p "$work"
+exec 8>"$work/lock"
+flock -n 8 || die "another quickstart is running in $work"
+
+DISTILLD_SKIP_TEST_VENV=1 "$root/scripts/setup.sh"
+"$root/scripts/build.sh" release distilld distilld-worker
+stop_kept
+started=$SECONDS
+rm -rf "$work"/{data,service,teacher,alone,distilled,sequential,teacher-check,*.json,*.log}
+
+say "Text"
+text_options=()
+if [ ${#texts[@]} -gt 0 ]; then text_options=(--text "${texts[@]}"); fi
+python3 "$root/scripts/quickstart_data.py" "$work/data" --megabytes "$text_megabytes" \
+    --eval-kilobytes "$eval_kilobytes" "${text_options[@]}"
+
+say "Teacher: trained from scratch with 'distilld run', on all cores"
+THREADS=0 student_batch=$teacher_batch student_micro_batches=1 \
+    spec teacher "$teacher_model" "$teacher_steps" no true "$teacher_learning_rate" >"$work/teacher.json"
+"$bin/distilld" run "$work/teacher.json" 8>&-
+
+say "Teacher served, service started"
+teacher_port=$(free_port)
+teacher_url=http://127.0.0.1:$teacher_port
+"$bin/distilld" teacher "$work/teacher" --listen "127.0.0.1:$teacher_port" --threads 1 >"$work/teacher.log" 2>&1 8>&- &
+teacher_pid=$!
+service_port=$(free_port)
+service_url=http://127.0.0.1:$service_port
+"$bin/distilld" serve --listen "127.0.0.1:$service_port" --data-dir "$work/service" >"$work/service.log" 2>&1 8>&- &
+service_pid=$!
+printf '%s\n%s\n' "$service_pid" "$teacher_pid" >"$work/pids"
+wait_ready "$teacher_url/v2/health/ready" "$teacher_pid" "$work/teacher.log" "the teacher"
+wait_ready "$service_url/readyz" "$service_pid" "$work/service.log" "the service"
+echo "   teacher $teacher_url   service $service_url"
+
+say "Held-out loss of the teacher (a job that learns nothing: learning_rate 0)"
+spec teacher-check "$work/teacher" 1 no true 0 >"$work/teacher-check.json"
+run_job teacher-check
+
+say "Student distilled from the teacher, parallel: true"
+spec distilled "$student_model" "$student_steps" yes true "$student_learning_rate" >"$work/distilled.json"
+run_job distilled
+
+say "The same with parallel: false, for $sequential_steps steps"
+spec sequential "$student_model" "$sequential_steps" yes false "$student_learning_rate" >"$work/sequential.json"
+run_job sequential
+
+say "Student trained alone for the same steps"
+spec alone "$student_model" "$student_steps" no true "$student_learning_rate" >"$work/alone.json"
+run_job alone
+
+say "Result after $((SECONDS - started)) s"
+python3 - "$work" "$service_url" "$report" <<'PYTHON'
+import json
+import os
+import sys
+
+work, service, report = sys.argv[1:]
+
+
+def job(name):
+    with open(f"{work}/{name}.result.json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def speed(done):
+    return done["progress"]["tokens"] / done["progress"]["seconds_elapsed"]
+
+
+distilled = job("distilled")
+figures = {
+    "teacher_loss": job("teacher-check")["eval_loss"],
+    "student_alone_loss": job("alone")["eval_loss"],
+    "distilled_loss": distilled["eval_loss"],
+    "tokens_per_second_sequential": speed(job("sequential")),
+    "tokens_per_second_parallel": speed(distilled),
+    "teacher_hidden_fraction": distilled["progress"]["teacher_hidden_fraction"],
+    "student_folder": distilled["output"],
+}
+rows = [
+    ("held-out loss, teacher", "%.4f nats a token" % figures["teacher_loss"]),
+    ("held-out loss, student trained alone", "%.4f" % figures["student_alone_loss"]),
+    ("held-out loss, student distilled", "%.4f" % figures["distilled_loss"]),
+    ("tokens/s, parallel: false", "%.0f" % figures["tokens_per_second_sequential"]),
+    ("tokens/s, parallel: true", "%.0f" % figures["tokens_per_second_parallel"]),
+    ("teacher time hidden", "%.1f %%" % (100 * figures["teacher_hidden_fraction"])),
+    ("student", figures["student_folder"]),
+    ("job", f"{service}/v1/jobs/{distilled['id']}"),
+    ("metrics", f"{service}/metrics"),
+]
+for name, value in rows:
+    print(f"   {name:38} {value}")
+if report:
+    with open(report + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(figures, file, indent=2)
+        file.write("\n")
+    os.replace(report + ".tmp", report)
+PYTHON
+
+if [ "$keep" = 1 ]; then
+    echo
+    echo "   still running: the service (process $service_pid) and the teacher ($teacher_pid). To end them:"
+    echo "   kill $service_pid $teacher_pid"
+fi
