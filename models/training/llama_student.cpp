@@ -10,6 +10,7 @@
 #include "models/network/llama_config.hpp"
 #include "models/network/llama_network.hpp"
 #include "models/training/distill_loss.hpp"
+#include "models/training/gradients.hpp"
 #include "models/training/layered_adamw.hpp"
 #include "models/training/staging.hpp"
 #include "models/training/student_snapshot.hpp"
@@ -18,20 +19,6 @@ namespace distilld::models {
 namespace {
 
 namespace fs = std::filesystem;
-using torch::Tensor;
-
-/// The parameter that turns hidden states into logits.
-Tensor head_parameter(const LlamaNetwork& network) {
-    const char* name = network.config().tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-    for (const ParameterGroup& group : network.groups()) {
-        for (const auto& [parameter_name, parameter] : group.parameters) {
-            if (parameter_name == name) {
-                return parameter;
-            }
-        }
-    }
-    throw ErrorException(Error{ErrorKind::internal, std::string("the network has no parameter ") + name});
-}
 
 class LlamaStudent final : public Student {
   public:
@@ -41,7 +28,6 @@ class LlamaStudent final : public Student {
           with_teacher_(options.with_teacher),
           tokenizer_folder_(options.tokenizer_folder.empty() ? fs::path(options.student.model)
                                                              : options.tokenizer_folder),
-          head_(head_parameter(network_)),
           optimizer_(network_.groups(),
                      AdamWOptions{training_.adam_beta1, training_.adam_beta2, training_.adam_epsilon,
                                   training_.weight_decay},
@@ -58,21 +44,11 @@ class LlamaStudent final : public Student {
         if (staged.target_tokens == 0) {
             return stats;
         }
-        const Tensor hidden = network_.forward(staged.input_ids, [this](std::size_t group) { optimizer_.apply(group); });
-        // Whatever forward does not use (nothing, today) must not keep the last step's gradients past this point.
-        optimizer_.apply_all();
-        const Tensor flat = hidden.reshape({-1, hidden.size(-1)});
-
         DistillLossOptions options;
         options.kd_ratio = training_.kd_ratio;
         options.temperature = training_.temperature;
-        options.gradient_scale = 1.0 / static_cast<double>(std::max<std::uint64_t>(staged.step_target_tokens, 1));
-        DistillLossGradients gradients;
-        gradients.head = head_.grad();
-        const DistillLossSums sums = loss(flat, staged, options, &gradients);
-        head_.mutable_grad() = gradients.head;
-        flat.backward(scatter_rows(gradients.hidden, flat, staged.rows));
-
+        const DistillLossSums sums = accumulate_gradients(network_, staged, options,
+                                                          [this](std::size_t group) { optimizer_.apply(group); });
         stats.loss_sum = sums.loss;
         stats.kd_sum = sums.kd;
         stats.ce_sum = sums.ce;
@@ -100,7 +76,6 @@ class LlamaStudent final : public Student {
 
     EvalStats evaluate(const TokenBatch& batch) override {
         optimizer_.apply_all();
-        const torch::NoGradGuard no_grad;
         MicroBatch micro_batch;
         // Not owned: `batch` outlives the staging.
         micro_batch.tokens = std::shared_ptr<const TokenBatch>(std::shared_ptr<void>(), &batch);
@@ -108,8 +83,7 @@ class LlamaStudent final : public Student {
         EvalStats stats;
         stats.target_tokens = staged->target_tokens;
         if (staged->target_tokens > 0) {
-            const Tensor hidden = network_.forward(staged->input_ids);
-            stats.ce_sum = loss(hidden.reshape({-1, hidden.size(-1)}), *staged, DistillLossOptions{}, nullptr).ce;
+            stats.ce_sum = cross_entropy_sum(network_, *staged);
         }
         return stats;
     }
@@ -156,24 +130,6 @@ class LlamaStudent final : public Student {
         return StagingOptions{network_.config().vocab_size, with_teacher, training_.temperature, network_.device()};
     }
 
-    /// Loss over the rows that carry it; `flat` is [B·T, H].
-    DistillLossSums loss(const Tensor& flat, const TensorBatch& staged, const DistillLossOptions& options,
-                         DistillLossGradients* gradients) const {
-        const torch::NoGradGuard no_grad;
-        const Tensor all = flat.detach();
-        return distill_loss(staged.rows.defined() ? all.index_select(0, staged.rows) : all, network_.head_weight(),
-                            staged.targets, options, gradients);
-    }
-
-    /// Gradients of the loss rows back among all positions, zeros elsewhere.
-    static Tensor scatter_rows(const Tensor& gradient, const Tensor& flat, const Tensor& rows) {
-        if (!rows.defined()) {
-            return gradient;
-        }
-        const torch::NoGradGuard no_grad;
-        return torch::zeros_like(flat).index_copy_(0, rows, gradient);
-    }
-
     [[nodiscard]] std::string shape_json() const { return to_config_json(network_.config(), "", "float32"); }
 
     [[nodiscard]] NamedTensors weights() const {
@@ -199,7 +155,6 @@ class LlamaStudent final : public Student {
     TrainingSpec training_;
     bool with_teacher_;
     fs::path tokenizer_folder_;
-    Tensor head_;
     LayeredAdamW optimizer_;
 };
 

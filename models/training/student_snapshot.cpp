@@ -74,7 +74,7 @@ class HostSnapshot final : public StudentSnapshot {
     SnapshotContent content_;
 };
 
-/// The first field in which two canonical configs differ, as a sentence; empty when they agree.
+/// The fields in which two canonical configs differ; empty when they agree.
 std::string difference(const std::string& checkpoint, const std::string& network) {
     if (checkpoint == network) {
         return {};
@@ -85,19 +85,24 @@ std::string difference(const std::string& checkpoint, const std::string& network
         return "its config is not a JSON object";
     }
     const json::value ours = json::parse(network);
+    std::string text;
+    const auto add = [&](std::string_view name, const json::value* their, const json::value* our) {
+        text += (text.empty() ? "" : "; ") + std::string(name) + " is " +
+                (their == nullptr ? "absent" : json::serialize(*their)) + ", the student's is " +
+                (our == nullptr ? "absent" : json::serialize(*our));
+    };
     for (const auto& [name, value] : ours.get_object()) {
         const json::value* other = theirs.get_object().if_contains(name);
         if (other == nullptr || *other != value) {
-            return std::string(name) + " is " + (other == nullptr ? "absent" : json::serialize(*other)) +
-                   ", the student's is " + json::serialize(value);
+            add(name, other, &value);
         }
     }
     for (const auto& [name, value] : theirs.get_object()) {
         if (!ours.get_object().contains(name)) {
-            return std::string(name) + " is " + json::serialize(value) + ", the student has none";
+            add(name, &value, nullptr);
         }
     }
-    return {};
+    return text;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {

@@ -1,0 +1,248 @@
+#include "models/training/staging.hpp"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "models/training/topk_targets.hpp"
+
+namespace distilld::models {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+TEST(TemperTopkRow, AtTemperatureOneGivesTheProbabilitiesBack) {
+    const std::vector<float> log_p = {std::log(0.5F), std::log(0.25F), std::log(0.125F)};
+    std::vector<float> p(3);
+    TopkRow row;
+    for (const float tail : {kUnknownTail, std::log(0.125F)}) {
+        ASSERT_TRUE(temper_topk_row(log_p, tail, 100, 1.0, p, row));
+        EXPECT_NEAR(p[0], 0.5, 1e-6);
+        EXPECT_NEAR(p[1], 0.25, 1e-6);
+        EXPECT_NEAR(p[2], 0.125, 1e-6);
+        EXPECT_NEAR(row.tail, 0.125, 1e-6);
+        EXPECT_NEAR(row.negative_entropy, 1.75 * std::log(0.5), 1e-6);
+    }
+}
+
+TEST(TemperTopkRow, SpreadsTheTailEvenlyAtOtherTemperatures) {
+    const std::vector<float> log_p = {std::log(0.6F), std::log(0.2F)};
+    std::vector<float> p(2);
+    TopkRow row;
+    ASSERT_TRUE(temper_topk_row(log_p, std::log(0.2F), 12, 2.0, p, row));
+    // The same by writing the ten other tokens out.
+    const double a = std::sqrt(0.6);
+    const double b = std::sqrt(0.2);
+    const double rest = 10 * std::sqrt(0.02);
+    const double sum = a + b + rest;
+    EXPECT_NEAR(p[0], a / sum, 1e-6);
+    EXPECT_NEAR(p[1], b / sum, 1e-6);
+    EXPECT_NEAR(row.tail, rest / sum, 1e-6);
+}
+
+TEST(TemperTopkRow, AMassAboveOneHasNoTail) {
+    // Half-precision log-probabilities may add up to a little more than 1.
+    const std::vector<float> log_p = {std::log(0.9F), std::log(0.1001F)};
+    std::vector<float> p(2);
+    TopkRow row;
+    for (const double temperature : {1.0, 2.0}) {
+        ASSERT_TRUE(temper_topk_row(log_p, kUnknownTail, 50, temperature, p, row));
+        EXPECT_EQ(row.tail, 0);
+        EXPECT_NEAR(p[0] + p[1], 1, 1e-6);
+        EXPECT_TRUE(std::isfinite(row.negative_entropy));
+    }
+}
+
+TEST(TemperTopkRow, WhereTheTopkCoverTheVocabularyThereIsNoTail) {
+    const std::vector<float> log_p = {std::log(0.7F), std::log(0.2F)};
+    std::vector<float> p(2);
+    TopkRow row;
+    ASSERT_TRUE(temper_topk_row(log_p, std::log(0.1F), 2, 2.0, p, row));
+    EXPECT_EQ(row.tail, 0);
+    EXPECT_NEAR(p[0] + p[1], 1, 1e-6);
+}
+
+TEST(TemperTopkRow, ZeroProbabilitiesAreFineGarbageIsNot) {
+    std::vector<float> p(2);
+    TopkRow row;
+    ASSERT_TRUE(temper_topk_row(std::vector<float>{0.0F, kMinusInfinity}, kMinusInfinity, 9, 2.0, p, row));
+    EXPECT_EQ(p[0], 1);
+    EXPECT_EQ(p[1], 0);
+    EXPECT_EQ(row.tail, 0);
+    EXPECT_EQ(row.negative_entropy, 0);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_FALSE(temper_topk_row(std::vector<float>{nan, -1.0F}, kUnknownTail, 9, 1.0, p, row));
+    EXPECT_FALSE(temper_topk_row(std::vector<float>{-1.0F, -1.0F}, nan, 9, 1.0, p, row));
+    EXPECT_FALSE(temper_topk_row(std::vector<float>{-kMinusInfinity, -1.0F}, kUnknownTail, 9, 1.0, p, row));
+    EXPECT_FALSE(temper_topk_row(std::vector<float>{kMinusInfinity, kMinusInfinity}, kMinusInfinity, 9, 1.0, p, row));
+}
+
+/// Bytes at an odd address, as inside a response body.
+template <class T>
+struct Unaligned {
+    explicit Unaligned(const std::vector<T>& values) : bytes(values.size() * sizeof(T) + 1) {
+        std::memcpy(bytes.data() + 1, values.data(), values.size() * sizeof(T));
+    }
+    [[nodiscard]] std::span<const std::byte> view() const { return std::span<const std::byte>(bytes).subspan(1); }
+    std::vector<std::byte> bytes;
+};
+
+/// Two rows of three positions; the last of each row carries no loss. k = 2, V = 10.
+struct Example {
+    Example() {
+        auto batch = std::make_shared<TokenBatch>();
+        batch->number = 17;
+        batch->rows = 2;
+        batch->columns = 3;
+        batch->input_ids = {1, 2, 3, 4, 5, 6};
+        batch->labels = {2, 3, kIgnoredLabel, 5, 6, kIgnoredLabel};
+        batch->lengths = {3, 3};
+        batch->target_tokens = 4;
+        tokens = batch;
+    }
+
+    MicroBatch topk() const {
+        MicroBatch batch{tokens, TeacherTargets{}, 9};
+        batch.targets->kind = TeacherTargets::Kind::topk;
+        batch.targets->rows = 2;
+        batch.targets->columns = 3;
+        batch.targets->width = 2;
+        batch.targets->ids = {ElementType::i32, ids.view()};
+        batch.targets->values = {ElementType::f16, values.view()};
+        batch.targets->tail = {ElementType::f32, tail.view()};
+        return batch;
+    }
+
+    std::shared_ptr<const TokenBatch> tokens;
+    Unaligned<std::int32_t> ids{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 9}};
+    Unaligned<c10::Half> values{std::vector<c10::Half>(12, c10::Half(std::log(0.25F)))};
+    Unaligned<float> tail{std::vector<float>(6, std::log(0.5F))};
+    StagingOptions options{10, true, 1.0, torch::kCPU};
+};
+
+template <class F>
+std::string message_of(F&& call) {
+    try {
+        call();
+    } catch (const ErrorException& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(Staging, KeepsTheRowsThatCarryLoss) {
+    const Example example;
+    const auto staged = stage_micro_batch(example.topk(), example.options);
+    EXPECT_EQ(staged->target_tokens, 4U);
+    EXPECT_EQ(staged->step_target_tokens, 9U);
+    EXPECT_TRUE(torch::equal(staged->input_ids, torch::tensor({{1, 2, 3}, {4, 5, 6}}, torch::kLong)));
+    EXPECT_TRUE(torch::equal(staged->rows, torch::tensor({0, 1, 3, 4}, torch::kLong)));
+    EXPECT_TRUE(torch::equal(staged->targets.labels, torch::tensor({2, 3, 5, 6}, torch::kLong)));
+    EXPECT_TRUE(torch::equal(staged->targets.topk_ids, torch::tensor({{0, 1}, {2, 3}, {6, 7}, {8, 9}}, torch::kLong)));
+    EXPECT_TRUE(torch::allclose(staged->targets.topk_probabilities, torch::full({4, 2}, 0.25), 1e-3));
+    EXPECT_TRUE(torch::allclose(staged->targets.tail_probability, torch::full({4}, 0.5), 1e-3));
+}
+
+TEST(Staging, ReadsEveryElementType) {
+    const Example example;
+    MicroBatch batch = example.topk();
+    const auto wanted = stage_micro_batch(batch, example.options);
+    const std::vector<float> exact(12, static_cast<float>(c10::Half(std::log(0.25F))));
+    const Unaligned<float> f32(exact);
+    const Unaligned<std::uint32_t> u32({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 9});
+    const Unaligned<std::int64_t> i64({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 9});
+    for (const ArrayView& ids : {ArrayView{ElementType::u32, u32.view()}, ArrayView{ElementType::i64, i64.view()}}) {
+        batch.targets->ids = ids;
+        batch.targets->values = {ElementType::f32, f32.view()};
+        const auto staged = stage_micro_batch(batch, example.options);
+        EXPECT_TRUE(torch::equal(staged->targets.topk_ids, wanted->targets.topk_ids));
+        EXPECT_TRUE(torch::equal(staged->targets.topk_probabilities, wanted->targets.topk_probabilities));
+    }
+    const Unaligned<c10::BFloat16> bf16(std::vector<c10::BFloat16>(12, c10::BFloat16(std::log(0.25F))));
+    batch.targets->values = {ElementType::bf16, bf16.view()};
+    EXPECT_TRUE(torch::allclose(stage_micro_batch(batch, example.options)->targets.topk_probabilities,
+                                torch::full({4, 2}, 0.25), 1e-2));
+}
+
+TEST(Staging, TakesFullLogitsInTheirOwnType) {
+    const Example example;
+    std::vector<c10::Half> values;
+    for (int i = 0; i < 60; ++i) {
+        values.emplace_back(static_cast<float>(i));
+    }
+    const Unaligned<c10::Half> logits(values);
+    MicroBatch batch = example.topk();
+    batch.targets->kind = TeacherTargets::Kind::logits;
+    batch.targets->width = 10;
+    batch.targets->values = {ElementType::f16, logits.view()};
+    const auto staged = stage_micro_batch(batch, example.options);
+    EXPECT_EQ(staged->targets.teacher_logits.scalar_type(), torch::kHalf);
+    const torch::Tensor all = torch::arange(60, torch::kFloat).view({6, 10});
+    EXPECT_TRUE(torch::equal(staged->targets.teacher_logits.to(torch::kFloat), all.index_select(0, staged->rows)));
+
+    auto full = std::make_shared<TokenBatch>(*example.tokens);
+    full->labels = {2, 3, 4, 5, 6, 7};
+    batch.tokens = full;
+    const auto every = stage_micro_batch(batch, example.options);
+    EXPECT_FALSE(every->rows.defined());
+    EXPECT_TRUE(torch::equal(every->targets.teacher_logits.to(torch::kFloat), all));
+}
+
+TEST(Staging, RefusesWhatDoesNotFitAndSaysWhat) {
+    const Example example;
+    const auto refused = [&](const auto& change) {
+        MicroBatch batch = example.topk();
+        change(batch);
+        return message_of([&] { stage_micro_batch(batch, example.options); });
+    };
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets.reset(); }), HasSubstr("micro-batch 17: there are no"));
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->rows = 1; }), HasSubstr("[1, 3]"));
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->width = 3; }), HasSubstr("top-k ids"));
+    EXPECT_THAT(refused([](MicroBatch& batch) {
+                    batch.targets->values.bytes = batch.targets->values.bytes.first(22);
+                }),
+                HasSubstr("top-k log-probabilities"));
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->values.type = ElementType::i32; }),
+                HasSubstr("top-k log-probabilities"));
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->tail.bytes = batch.targets->tail.bytes.first(4); }),
+                HasSubstr("tail masses"));
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->kind = TeacherTargets::Kind::logits; }),
+                HasSubstr("over 2 tokens, the student has 10"));
+    const Unaligned<std::int32_t> outside({0, 1, 2, 10, 4, 5, 6, 7, 8, 9, 0, 9});
+    EXPECT_THAT(refused([&](MicroBatch& batch) { batch.targets->ids.bytes = outside.view(); }),
+                HasSubstr("token 10, which is outside"));
+    const Unaligned<std::int32_t> twice({0, 1, 2, 2, 4, 5, 6, 7, 8, 9, 0, 9});
+    EXPECT_THAT(refused([&](MicroBatch& batch) { batch.targets->ids.bytes = twice.view(); }),
+                HasSubstr("token 2 twice at position 1"));
+    std::vector<c10::Half> bad(12, c10::Half(-1.0F));
+    bad[8] = std::numeric_limits<c10::Half>::quiet_NaN();  // position 4
+    const Unaligned<c10::Half> nan(bad);
+    EXPECT_THAT(refused([&](MicroBatch& batch) { batch.targets->values.bytes = nan.view(); }),
+                HasSubstr("position 4 are not a distribution"));
+}
+
+TEST(Staging, RefusesTokensOutsideTheVocabulary) {
+    Example example;
+    example.options.with_teacher = false;
+    auto tokens = std::make_shared<TokenBatch>(*example.tokens);
+    tokens->input_ids[2] = 10;
+    EXPECT_THAT(message_of([&] { stage_micro_batch({tokens, {}, 9}, example.options); }), HasSubstr("input id 10"));
+    tokens->input_ids[2] = 0;
+    tokens->labels[0] = -1;
+    EXPECT_THAT(message_of([&] { stage_micro_batch({tokens, {}, 9}, example.options); }), HasSubstr("label -1"));
+    tokens->labels[0] = 0;
+    EXPECT_FALSE(stage_micro_batch({tokens, {}, 9}, example.options)->targets.has_teacher());
+    tokens->labels.pop_back();
+    EXPECT_THAT(message_of([&] { stage_micro_batch({tokens, {}, 9}, example.options); }), HasSubstr("not [2, 3]"));
+}
+
+}  // namespace
+}  // namespace distilld::models
