@@ -1,0 +1,380 @@
+#include "server/jobs/job_manager.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/unit/server/jobs/fake_worker.hpp"
+
+namespace distilld {
+namespace {
+
+using api::JobState;
+using testing::await;
+using testing::progress_at;
+using testing::spec_text;
+using testing::wait_for_state;
+using testing::World;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+JobManagerOptions thin() {
+    JobManagerOptions options;
+    options.metrics_interval = std::chrono::hours(1);
+    return options;
+}
+
+void finish(const testing::Control& worker, ProgressEvent last = progress_at(10, 1.0)) {
+    FinishedEvent event;
+    event.last = std::move(last);
+    event.output = "/out";
+    event.eval_loss = 2.5;
+    event.weights_sha256 = "abc";
+    worker->emit(event, worker);
+    worker->end(worker);
+}
+
+TEST(JobManager, RunsAJobFromQueueToSuccess) {
+    World world(thin());
+    const auto outcome = await(world.manager->submit({spec_text("out"), "", false}));
+    ASSERT_EQ(outcome.kind, SubmitOutcome::Kind::created);
+    EXPECT_EQ(outcome.job.state, JobState::queued);
+    EXPECT_EQ(outcome.job.queue_position, 1U);
+    const auto id = outcome.job.id;
+    const auto worker = world.fleet.next();
+    // The worker gets the whole spec, with absolute paths.
+    const auto spec = api::parse_job_spec(worker->start.spec_json);
+    ASSERT_TRUE(spec);
+    EXPECT_EQ(spec->output, (world.folder.path() / "out").string());
+    EXPECT_EQ(spec->dataset.train, (world.folder.path() / "t.jsonl").string());
+    EXPECT_FALSE(worker->start.resume);
+    EXPECT_EQ(await(world.manager->get(id))->state, JobState::running);
+
+    StartedEvent started;
+    started.total_steps = 10;
+    started.batch_size = 2;
+    worker->emit(started, worker);
+    for (std::uint64_t step = 1; step <= 9; ++step) worker->emit(progress_at(step, 10.0 - static_cast<double>(step)), worker);
+    worker->emit(CheckpointEvent{5, "/out/checkpoints/5", 0.5}, worker);
+    worker->emit(EvaluationEvent{9, 3.5, 100}, worker);
+    worker->emit(LogEvent{"warn", "careful"}, worker);
+    finish(worker);
+    const auto job = wait_for_state(*world.manager, id, JobState::succeeded);
+    EXPECT_EQ(job.progress->step, 10U);
+    EXPECT_EQ(job.eval_loss, 2.5);
+    EXPECT_EQ(job.weights_sha256, "abc");
+    ASSERT_EQ(job.checkpoints.size(), 1U);
+    EXPECT_EQ(job.checkpoints[0].step, 5U);
+    EXPECT_FALSE(job.started_at.empty());
+    EXPECT_FALSE(job.finished_at.empty());
+    EXPECT_FALSE(job.queue_position);
+    // Of ten metrics only the first is stored within the interval, and the last one always.
+    EXPECT_THAT(world.history(id),
+                ElementsAre("state: job queued", "state: job running", "message: training started",
+                            "metrics: step 1 of 10, loss 9", "checkpoint: checkpoint of step 5 in /out/checkpoints/5",
+                            "evaluation: step 9, held-out loss 3.5", "message: careful",
+                            "metrics: step 10 of 10, loss 1", "state: job succeeded"));
+}
+
+TEST(JobManager, LiveJobShowsTheNewestProgress) {
+    World world(thin());
+    const auto id = world.submit("out");
+    const auto worker = world.fleet.next();
+    for (std::uint64_t step = 1; step <= 5; ++step) worker->emit(progress_at(step, 1), worker);
+    worker->emit(LogEvent{"info", "marker"}, worker);
+    std::uint64_t after = 0;
+    std::string last;
+    while (last != "marker") {
+        const auto batch = await(world.manager->wait_events(id, after, 1));
+        ASSERT_EQ(batch.events.size(), 1U);
+        after = batch.events[0].sequence;
+        last = batch.events[0].message;
+    }
+    EXPECT_EQ(await(world.manager->get(id))->progress->step, 5U);
+    EXPECT_EQ(await(world.manager->list({})).jobs.at(0).progress->step, 5U);
+    finish(worker);
+    wait_for_state(*world.manager, id, JobState::succeeded);
+}
+
+TEST(JobManager, RefusesBadSpecsAndSharedOutputs) {
+    World world;
+    const auto bad = await(world.manager->submit({R"({"name":1})", "", false}));
+    EXPECT_EQ(bad.kind, SubmitOutcome::Kind::invalid);
+    EXPECT_GE(bad.violations.violations.size(), 5U);
+
+    const auto first = world.submit("out");
+    std::filesystem::create_directory(world.folder.path() / "out");
+    std::filesystem::create_directory_symlink(world.folder.path() / "out", world.folder.path() / "link");
+    for (const auto* same : {"out", "./out/", "x/../out", "link"}) {
+        const auto second = await(world.manager->submit({spec_text(same), "", false}));
+        ASSERT_EQ(second.kind, SubmitOutcome::Kind::conflict) << same;
+        EXPECT_EQ(second.violations.violations[0].pointer, "/output");
+        EXPECT_THAT(second.violations.violations[0].detail, HasSubstr(first));
+    }
+    finish(world.fleet.next());
+    wait_for_state(*world.manager, first, JobState::succeeded);
+    EXPECT_NO_THROW(world.submit("out"));
+}
+
+TEST(JobManager, DryRunStoresNothing) {
+    World world;
+    const auto outcome = await(world.manager->submit({spec_text("out"), "key", true}));
+    EXPECT_EQ(outcome.kind, SubmitOutcome::Kind::valid);
+    EXPECT_TRUE(api::parse_job_spec(outcome.job.resolved_spec_json));
+    EXPECT_TRUE(await(world.manager->list({})).jobs.empty());
+}
+
+TEST(JobManager, RunsAsManyJobsAsItHasSlots) {
+    auto options = thin();
+    options.slots = 2;
+    World world(options);
+    const auto a = world.submit("a");
+    const auto b = world.submit("b");
+    const auto c = world.submit("c");
+    const auto d = world.submit("d");
+    const auto worker_a = world.fleet.next();
+    const auto worker_b = world.fleet.next();
+    EXPECT_EQ(await(world.manager->get(c))->queue_position, 1U);
+    EXPECT_EQ(await(world.manager->get(d))->queue_position, 2U);
+    EXPECT_EQ(world.fleet.count(), 2U);
+    finish(worker_b);
+    const auto worker_c = world.fleet.next();
+    EXPECT_EQ(api::parse_job_spec(worker_c->start.spec_json)->output, (world.folder.path() / "c").string());
+    EXPECT_EQ(await(world.manager->get(d))->queue_position, 1U);
+    EXPECT_EQ(await(world.manager->get(a))->state, JobState::running);
+    EXPECT_EQ(await(world.manager->get(b))->state, JobState::succeeded);
+}
+
+TEST(JobManager, CancelsQueuedJobsAtOnce) {
+    World world;
+    const auto running = world.submit("a");
+    const auto queued = world.submit("b");
+    world.fleet.next();
+    const auto outcome = await(world.manager->cancel(queued));
+    EXPECT_EQ(outcome.kind, CancelOutcome::Kind::accepted);
+    EXPECT_EQ(outcome.job.state, JobState::cancelled);
+    EXPECT_EQ(await(world.manager->cancel(queued)).kind, CancelOutcome::Kind::terminal);
+    EXPECT_EQ(await(world.manager->cancel("nobody")).kind, CancelOutcome::Kind::not_found);
+    EXPECT_EQ(await(world.manager->get(running))->state, JobState::running);
+}
+
+TEST(JobManager, CancelsRunningJobsAfterTheirCheckpoint) {
+    World world;
+    world.fleet.obey = false;
+    const auto id = world.submit("a");
+    const auto worker = world.fleet.next();
+    const auto outcome = await(world.manager->cancel(id));
+    EXPECT_EQ(outcome.kind, CancelOutcome::Kind::accepted);
+    EXPECT_EQ(outcome.job.state, JobState::running);
+    EXPECT_TRUE(outcome.job.cancel_requested);
+    EXPECT_EQ(await(world.manager->cancel(id)).kind, CancelOutcome::Kind::accepted);
+    worker->emit(CheckpointEvent{4, "/c/4", 0.1}, worker);
+    worker->emit(CancelledEvent{4, "/c/4"}, worker);
+    worker->end(worker);
+    const auto job = wait_for_state(*world.manager, id, JobState::cancelled);
+    EXPECT_EQ(job.status_reason->code, "cancelled_by_user");
+    EXPECT_EQ(worker->cancels, 1);
+    EXPECT_EQ(worker->kills, 0);
+}
+
+TEST(JobManager, KillsAWorkerThatDoesNotObey) {
+    JobManagerOptions options;
+    options.cancel_grace = std::chrono::seconds(0);
+    World world(options);
+    world.fleet.obey = false;
+    const auto id = world.submit("a");
+    const auto worker = world.fleet.next();
+    await(world.manager->cancel(id));
+    const auto job = wait_for_state(*world.manager, id, JobState::cancelled);
+    EXPECT_EQ(job.status_reason->code, "worker_killed");
+    EXPECT_EQ(worker->kills, 1);
+}
+
+TEST(JobManager, SurvivesWorkersThatFail) {
+    World world;
+    const auto a = world.submit("a");
+    const auto b = world.submit("b");
+    const auto c = world.submit("c");
+    const auto first = world.fleet.next();
+    first->emit(FailedEvent{"teacher", "http://t: 500 for ever"}, first);
+    first->end(first, WorkerExit{1, ""});
+    const auto second = world.fleet.next();
+    second->end(second, io_error("distilld-worker: no such file"));
+    const auto third = world.fleet.next();
+    third->end(third, WorkerExit{139, ""});
+    EXPECT_EQ(wait_for_state(*world.manager, a, JobState::failed).status_reason->code, "teacher");
+    EXPECT_EQ(wait_for_state(*world.manager, b, JobState::failed).status_reason->message, "distilld-worker: no such file");
+    EXPECT_EQ(wait_for_state(*world.manager, c, JobState::failed).status_reason->code, "internal");
+    EXPECT_TRUE(world.manager->ready());
+    const auto d = world.submit("a");
+    finish(world.fleet.next());
+    wait_for_state(*world.manager, d, JobState::succeeded);
+}
+
+TEST(JobManager, FailsAJobWhoseWorkerCannotBeMade) {
+    World world;
+    await(world.manager->stop());
+    world.manager.reset();
+    world.open(world.open_store(), [](boost::asio::any_io_executor) -> std::unique_ptr<WorkerProcess> {
+        throw std::runtime_error("no program");
+    });
+    const auto id = world.submit("a");
+    const auto job = wait_for_state(*world.manager, id, JobState::failed);
+    EXPECT_THAT(job.status_reason->message, HasSubstr("no program"));
+}
+
+TEST(JobManager, PutsRunningJobsBackWhenItStopsAndResumesThem) {
+    World world;
+    const auto running = world.submit("a");
+    const auto queued = world.submit("b");
+    const auto worker = world.fleet.next();
+    await(world.manager->stop());
+    EXPECT_FALSE(world.manager->ready());
+    EXPECT_EQ(worker->cancels, 1);
+    EXPECT_EQ(await(world.manager->get(running))->state, JobState::queued);
+    EXPECT_EQ(await(world.manager->get(running))->status_reason->code, "service_stopped");
+    EXPECT_EQ(await(world.manager->submit({spec_text("c"), "", false})).kind, SubmitOutcome::Kind::stopping);
+    EXPECT_EQ(world.fleet.count(), 1U);
+    world.manager.reset();
+
+    world.open();
+    const auto again = world.fleet.next();
+    EXPECT_TRUE(again->start.resume);
+    EXPECT_EQ(again->start.spec_json, worker->start.spec_json);
+    finish(again);
+    wait_for_state(*world.manager, running, JobState::succeeded);
+    const auto second = world.fleet.next();
+    EXPECT_FALSE(second->start.resume);
+    EXPECT_EQ(await(world.manager->get(queued))->state, JobState::running);
+}
+
+TEST(JobManager, GoesOnAfterTheServiceWasKilled) {
+    World world;
+    const auto running = world.submit("a");
+    const auto cancelled = [&] {
+        world.fleet.next();
+        return running;
+    }();
+    // Destroyed without stop(): as after kill -9, the store still says "running".
+    world.manager.reset();
+    EXPECT_EQ(world.open_store()->get(cancelled)->job.state, JobState::running);
+    world.open();
+    EXPECT_TRUE(world.fleet.next()->start.resume);
+    EXPECT_THAT(world.history(running),
+                ElementsAre("state: job queued", "state: job running",
+                            HasSubstr("state: job queued: the service ended while the job ran"), "state: job running"));
+    // The folder is still taken.
+    EXPECT_EQ(await(world.manager->submit({spec_text("a"), "", false})).kind, SubmitOutcome::Kind::conflict);
+}
+
+TEST(JobManager, EndsACancelledJobAfterARestart) {
+    World world;
+    world.fleet.obey = false;
+    const auto id = world.submit("a");
+    world.fleet.next();
+    await(world.manager->cancel(id));
+    world.manager.reset();
+    world.open();
+    EXPECT_EQ(await(world.manager->get(id))->state, JobState::cancelled);
+    EXPECT_EQ(world.fleet.count(), 1U);
+}
+
+TEST(JobManager, AnswersTheSameKeyWithTheSameJob) {
+    World world;
+    const auto first = await(world.manager->submit({spec_text("a"), "k", false}));
+    ASSERT_EQ(first.kind, SubmitOutcome::Kind::created);
+    const auto second = await(world.manager->submit({spec_text("a"), "k", false}));
+    EXPECT_EQ(second.kind, SubmitOutcome::Kind::existing);
+    EXPECT_EQ(second.job.id, first.job.id);
+    EXPECT_EQ(await(world.manager->submit({spec_text("b"), "k", false})).kind, SubmitOutcome::Kind::key_reused);
+    EXPECT_EQ(await(world.manager->list({})).jobs.size(), 1U);
+}
+
+TEST(JobManager, WaitsForEventsAndEndsWithTheJob) {
+    World world(thin());
+    const auto id = world.submit("a");
+    const auto worker = world.fleet.next();
+    auto batch = await(world.manager->wait_events(id, 0, 100));
+    ASSERT_EQ(batch.events.size(), 2U);
+    EXPECT_FALSE(batch.ended);
+    worker->emit(LogEvent{"info", "hello"}, worker);
+    batch = await(world.manager->wait_events(id, 2, 100));
+    ASSERT_EQ(batch.events.size(), 1U);
+    EXPECT_EQ(batch.events[0].message, "hello");
+    finish(worker);
+    wait_for_state(*world.manager, id, JobState::succeeded);
+    batch = await(world.manager->wait_events(id, 3, 100));
+    EXPECT_EQ(batch.events.size(), 2U);
+    EXPECT_TRUE(batch.ended);
+    ASSERT_TRUE(batch.job);
+    EXPECT_EQ(batch.job->state, JobState::succeeded);
+    EXPECT_FALSE(await(world.manager->wait_events("nobody", 0, 100)).found);
+}
+
+TEST(JobManager, ReadersGiveUpAfterTheHeartbeat) {
+    JobManagerOptions options;
+    options.heartbeat = std::chrono::milliseconds(1);
+    World world(options);
+    const auto id = world.submit("a");
+    world.fleet.next();
+    const auto batch = await(world.manager->wait_events(id, 1000, 100));
+    EXPECT_TRUE(batch.events.empty());
+    EXPECT_FALSE(batch.ended);
+}
+
+/// A store whose disk is full while `full` is set.
+class FullDisk final : public JobStore {
+  public:
+    FullDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full)
+        : inner_(std::move(inner)), full_(std::move(full)) {}
+    void create(const StoredJob& job) override { check(), inner_->create(job); }
+    void update(const StoredJob& job) override { check(), inner_->update(job); }
+    std::optional<StoredJob> get(std::string_view id) override { return inner_->get(id); }
+    std::optional<StoredJob> find_by_key(std::string_view key, std::string_view time) override {
+        return inner_->find_by_key(key, time);
+    }
+    JobPage list(const JobQuery& query) override { return inner_->list(query); }
+    std::vector<StoredJob> unfinished() override { return inner_->unfinished(); }
+    std::vector<std::pair<JobState, std::uint64_t>> counts() override { return inner_->counts(); }
+    std::uint64_t append_event(std::string_view id, const api::JobEvent& event, const StoredJob* job) override {
+        check();
+        return inner_->append_event(id, event, job);
+    }
+    void drop_metrics(std::string_view id, std::uint64_t sequence) override { inner_->drop_metrics(id, sequence); }
+    EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
+        return inner_->events(id, after, limit);
+    }
+
+  private:
+    void check() const {
+        if (*full_) throw ErrorException(io_error("jobs.sqlite: database or disk is full"));
+    }
+    std::unique_ptr<JobStore> inner_;
+    std::shared_ptr<std::atomic<bool>> full_;
+};
+
+TEST(JobManager, OutlivesAFullDisk) {
+    JobManagerOptions options;
+    options.heartbeat = std::chrono::milliseconds(5);
+    World world(options);
+    await(world.manager->stop());
+    world.manager.reset();
+    const auto full = std::make_shared<std::atomic<bool>>(false);
+    world.open(std::make_unique<FullDisk>(world.open_store(), full), world.fleet.factory());
+    const auto id = world.submit("a");
+    const auto worker = world.fleet.next();
+    *full = true;
+    EXPECT_THROW(await(world.manager->submit({spec_text("b"), "", false})), ErrorException);
+    finish(worker);
+    // The disk does not know, but who asks is told.
+    EXPECT_EQ(wait_for_state(*world.manager, id, JobState::succeeded).weights_sha256, "abc");
+    EXPECT_EQ(world.open_store()->get(id)->job.state, JobState::running);
+    *full = false;
+    const auto next = world.submit("a");
+    finish(world.fleet.next());
+    wait_for_state(*world.manager, next, JobState::succeeded);
+}
+
+}  // namespace
+}  // namespace distilld

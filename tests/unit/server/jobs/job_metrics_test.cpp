@@ -1,0 +1,128 @@
+#include "server/jobs/job_metrics.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+namespace distilld {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ProgressEvent progress(std::uint64_t step, std::uint64_t tokens, double busy) {
+    ProgressEvent event;
+    event.step = step;
+    event.tokens = tokens;
+    event.loss = 1.5;
+    event.stages = {{"teacher", busy, busy / 2, 0.25}, {"student", busy, 0, 0}};
+    event.teacher_hidden_fraction = 0.5;
+    event.fetch.requests = step * 2;
+    event.fetch.completed = step;
+    event.fetch.retries = 1;
+    event.fetch.hedges = 2;
+    event.fetch.failures["timeout"] = 3;
+    return event;
+}
+
+TEST(JobMetrics, CountersGoOnWhenAWorkerBeginsAnew) {
+    const auto metrics = make_job_metrics({});
+    metrics->run_started("j");
+    metrics->run_details("j", 0, 100);
+    metrics->progress("j", progress(2, 200, 4));
+    metrics->progress("j", progress(4, 400, 8));
+    metrics->run_ended("j");
+    // Resumed at step 3: its counters begin at 0.
+    metrics->run_started("j");
+    metrics->run_details("j", 3, 100);
+    metrics->progress("j", progress(5, 150, 2));
+    const auto text = metrics->text();
+    EXPECT_THAT(text, HasSubstr("\ndistilld_steps_total 6\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_tokens_total{role=\"student\"} 550\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_tokens_total{role=\"teacher\"} 900\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_teacher_requests_total 18\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_teacher_retries_total 2\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_teacher_hedges_total 4\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_teacher_failures_total{kind=\"timeout\"} 6\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_stage_busy_seconds_total{stage=\"teacher\"} 10\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_overlap_seconds_total 5\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_stage_wait_seconds_total{reason=\"input\",stage=\"teacher\"} 5\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_job_step{job_id=\"j\"} 5\n"));
+}
+
+TEST(JobMetrics, GaugesOfAJobGoAfterTheGrace) {
+    JobMetricsOptions options;
+    options.gauge_grace = std::chrono::milliseconds(0);
+    const auto metrics = make_job_metrics(options);
+    metrics->run_started("j");
+    metrics->progress("j", progress(1, 1, 1));
+    EXPECT_THAT(metrics->text(), HasSubstr("distilld_job_loss{job_id=\"j\"} 1.5"));
+    metrics->run_ended("j");
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id=\"j\"")));
+    metrics->progress("j", progress(2, 2, 2));
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id=\"j\"")));
+
+    const auto patient = make_job_metrics({});
+    patient->run_started("j");
+    patient->run_ended("j");
+    EXPECT_THAT(patient->text(), HasSubstr("distilld_job_loss{job_id=\"j\"}"));
+}
+
+TEST(JobMetrics, ShowsStatesResultsRequestsAndProcess) {
+    JobMetricsOptions options;
+    options.version = "1.2.3";
+    const auto metrics = make_job_metrics(options);
+    metrics->set_job_counts({{api::JobState::running, 2}});
+    metrics->job_finished(api::JobState::failed);
+    metrics->http_request("GET", "/v1/jobs/{id}", 404, std::chrono::milliseconds(3));
+    const auto text = metrics->text();
+    EXPECT_THAT(text, HasSubstr("distilld_jobs{state=\"running\"} 2\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_jobs{state=\"queued\"} 0\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_jobs_finished_total{result=\"failed\"} 1\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_jobs_finished_total{result=\"succeeded\"} 0\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_build_info{version=\"1.2.3\"} 1\n"));
+    EXPECT_THAT(text, HasSubstr("{code=\"404\",method=\"GET\",route=\"/v1/jobs/{id}\"} 1\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_http_request_duration_seconds_bucket{code=\"404\",route=\"/v1/jobs/{id}\",le=\"0.005\"} 1\n"));
+    for (const auto* name : {"process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds ",
+                             "process_open_fds "}) {
+        const auto place = text.find(std::string("\n") + name);
+        ASSERT_NE(place, std::string::npos) << name;
+        EXPECT_GT(std::stod(text.substr(place + 1 + std::string(name).size())), 0.0) << name;
+    }
+    metrics->set_job_counts({});
+    EXPECT_THAT(metrics->text(), HasSubstr("distilld_jobs{state=\"running\"} 0\n"));
+}
+
+TEST(JobMetrics, EveryMetricHasHelpAndABaseUnit) {
+    const auto metrics = make_job_metrics({});
+    metrics->run_started("j");
+    metrics->progress("j", progress(1, 1, 1));
+    metrics->http_request("GET", "/", 200, std::chrono::milliseconds(1));
+    std::istringstream lines(metrics->text());
+    std::set<std::string> helped;
+    std::size_t counters = 0;
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string hash;
+        std::string kind;
+        std::string name;
+        std::string rest;
+        words >> hash >> kind >> name >> rest;
+        if (hash == "#" && kind == "HELP") {
+            EXPECT_FALSE(rest.empty()) << line;
+            helped.insert(name);
+        } else if (hash == "#" && kind == "TYPE") {
+            EXPECT_TRUE(helped.contains(name)) << name;
+            EXPECT_EQ(rest == "counter", name.ends_with("_total")) << line;
+            counters += rest == "counter" ? 1 : 0;
+            EXPECT_EQ(name.find("_ms"), std::string::npos) << line;
+            EXPECT_EQ(name.find("milli"), std::string::npos) << line;
+        }
+    }
+    EXPECT_GE(counters, 10U);
+}
+
+}  // namespace
+}  // namespace distilld

@@ -1,0 +1,170 @@
+#include "server/jobs/job_store.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <boost/json/serialize.hpp>
+#include <fstream>
+
+#include "tests/unit/server/jobs/fake_worker.hpp"
+
+namespace distilld {
+namespace {
+
+using api::JobState;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class JobStoreTest : public ::testing::Test {
+  protected:
+    std::filesystem::path file() const { return folder_.path() / "jobs.sqlite"; }
+    std::unique_ptr<JobStore> open() const {
+        auto store = open_sqlite_job_store(file());
+        EXPECT_TRUE(store) << store.error().message;
+        return *std::move(store);
+    }
+    static StoredJob job(const std::string& id, JobState state = JobState::queued) {
+        StoredJob stored;
+        stored.job.id = id;
+        stored.job.name = "n";
+        stored.job.state = state;
+        stored.job.created_at = "2026-01-01T00:00:00.000Z";
+        stored.job.output = "/o/" + id;
+        stored.job.spec_json = "{ \"as\" : \"sent\" }";
+        stored.job.resolved_spec_json = "{\"resolved\":1}";
+        return stored;
+    }
+    static api::JobEvent event(const std::string& message, api::EventType type = api::EventType::message) {
+        api::JobEvent result;
+        result.created_at = "2026-01-01T00:00:00.000Z";
+        result.message = message;
+        result.type = type;
+        return result;
+    }
+    static std::vector<std::string> ids(const std::vector<StoredJob>& jobs) {
+        std::vector<std::string> result;
+        for (const auto& stored : jobs) result.push_back(stored.job.id);
+        return result;
+    }
+
+    testing::TempFolder folder_;
+};
+
+TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
+    auto first = job("a");
+    first.resume = true;
+    first.idempotency_key = "key";
+    first.job.eval_loss = 1.25;
+    open()->create(first);
+    const auto again = open()->get("a");
+    ASSERT_TRUE(again);
+    EXPECT_EQ(boost::json::serialize(api::to_json_object(again->job, true)),
+              boost::json::serialize(api::to_json_object(first.job, true)));
+    EXPECT_EQ(again->job.spec_json, first.job.spec_json);
+    EXPECT_TRUE(again->resume);
+    EXPECT_EQ(again->idempotency_key, "key");
+    EXPECT_FALSE(open()->get("b"));
+}
+
+TEST_F(JobStoreTest, UpdatesStateAndCounts) {
+    const auto store = open();
+    auto a = job("a");
+    store->create(a);
+    store->create(job("b"));
+    a.job.state = JobState::failed;
+    a.job.status_reason = api::StatusReason{"io", "disk full"};
+    store->update(a);
+    EXPECT_EQ(store->get("a")->job.status_reason->message, "disk full");
+    EXPECT_THAT(store->counts(), ::testing::UnorderedElementsAre(std::pair(JobState::failed, 1U),
+                                                                 std::pair(JobState::queued, 1U)));
+    EXPECT_EQ(ids(store->unfinished()), std::vector<std::string>{"b"});
+    EXPECT_THROW(store->update(job("nobody")), ErrorException);
+    EXPECT_THROW(store->create(job("a")), ErrorException);
+}
+
+TEST_F(JobStoreTest, ListsNewestFirstInPages) {
+    const auto store = open();
+    for (const auto* id : {"a", "b", "c", "d"}) store->create(job(id, *id == 'b' ? JobState::failed : JobState::queued));
+    const auto first = store->list({"", 2, {}});
+    EXPECT_THAT(ids(first.jobs), ElementsAre("d", "c"));
+    EXPECT_TRUE(first.has_more);
+    const auto second = store->list({"c", 2, {}});
+    EXPECT_THAT(ids(second.jobs), ElementsAre("b", "a"));
+    EXPECT_FALSE(second.has_more);
+    EXPECT_THAT(ids(store->list({"", 9, JobState::failed}).jobs), ElementsAre("b"));
+    EXPECT_THAT(ids(store->list({"d", 9, JobState::queued}).jobs), ElementsAre("c", "a"));
+}
+
+TEST_F(JobStoreTest, NumbersEventsWithinAJob) {
+    const auto store = open();
+    store->create(job("a"));
+    store->create(job("b"));
+    EXPECT_EQ(store->append_event("a", event("one")), 1U);
+    EXPECT_EQ(store->append_event("b", event("other")), 1U);
+    auto running = job("a", JobState::running);
+    EXPECT_EQ(store->append_event("a", event("two"), &running), 2U);
+    EXPECT_EQ(store->append_event("a", event("three")), 3U);
+    EXPECT_EQ(store->get("a")->job.state, JobState::running);
+    const auto page = store->events("a", 1, 1);
+    ASSERT_EQ(page.events.size(), 1U);
+    EXPECT_EQ(page.events[0].message, "two");
+    EXPECT_EQ(page.events[0].sequence, 2U);
+    EXPECT_TRUE(page.has_more);
+    EXPECT_FALSE(store->events("a", 2, 1).has_more);
+    EXPECT_TRUE(store->events("a", ~0ULL, 1).events.empty());
+    // The update of an unknown job takes its event back with it.
+    const auto nobody = job("nobody");
+    EXPECT_THROW(store->append_event("a", event("four"), &nobody), ErrorException);
+    EXPECT_EQ(store->events("a", 0, 10).events.size(), 3U);
+    EXPECT_THROW(store->append_event("nobody", event("x")), ErrorException);
+}
+
+TEST_F(JobStoreTest, DropsOldMetricsOnly) {
+    const auto store = open();
+    store->create(job("a"));
+    store->append_event("a", event("state", api::EventType::state));
+    for (int i = 0; i < 3; ++i) store->append_event("a", event("m", api::EventType::metrics));
+    store->drop_metrics("a", 3);
+    const auto page = store->events("a", 0, 10);
+    ASSERT_EQ(page.events.size(), 2U);
+    EXPECT_EQ(page.events[0].sequence, 1U);
+    EXPECT_EQ(page.events[1].sequence, 4U);
+    EXPECT_EQ(store->append_event("a", event("next")), 5U);
+}
+
+TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {
+    const auto store = open();
+    auto a = job("a");
+    a.idempotency_key = "k";
+    store->create(a);
+    EXPECT_EQ(store->find_by_key("k", "2025-12-31T00:00:00.000Z")->job.id, "a");
+    EXPECT_FALSE(store->find_by_key("k", "2026-01-02T00:00:00.000Z"));
+    EXPECT_FALSE(store->find_by_key("", "2025-12-31T00:00:00.000Z"));
+}
+
+TEST_F(JobStoreTest, RefusesFilesThatAreNotItsOwn) {
+    std::ofstream(file()) << "this is no database, and it is long enough to have a header of its own. " << std::string(200, 'x');
+    EXPECT_THAT(open_sqlite_job_store(file()).error().message, HasSubstr(file().string()));
+
+    std::filesystem::remove(file());
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(file().c_str(), &handle), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(handle, "CREATE TABLE other (x)", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(handle);
+    EXPECT_THAT(open_sqlite_job_store(file()).error().message, HasSubstr("another program"));
+
+    EXPECT_FALSE(open_sqlite_job_store(folder_.path() / "missing" / "jobs.sqlite"));
+}
+
+TEST_F(JobStoreTest, RefusesANewerSchema) {
+    open();
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(file().c_str(), &handle), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(handle, "PRAGMA user_version = 99", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(handle);
+    EXPECT_THAT(open_sqlite_job_store(file()).error().message, HasSubstr("newer version"));
+}
+
+}  // namespace
+}  // namespace distilld
