@@ -166,7 +166,7 @@ asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
         co_return error_answer(parsed.error());
     }
     auto plan = std::make_shared<InferPlan>(std::move(*parsed));
-    auto scoring = score(std::move(plan->score), plan->answer_bytes);
+    auto scoring = score(plan->score, plan->answer_bytes);
     Scored scored = co_await std::move(scoring);
     if (!scored.result) {
         co_return std::move(scored.failure);
@@ -203,17 +203,14 @@ asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
     if (plan->model && *plan->model != options_.model_name) {
         co_return unknown_model(*plan->model, options_.model_name);
     }
-    models::ScoreRequest shape;
-    shape.rows = plan->score.rows;
-    shape.columns = plan->score.columns;
-    auto scoring = score(std::move(plan->score), plan->answer_bytes);
+    auto scoring = score(plan->score, plan->answer_bytes);
     Scored scored = co_await std::move(scoring);
     if (!scored.result) {
         co_return std::move(scored.failure);
     }
     auto result = std::make_shared<models::ScoreResult>(std::move(*scored.result));
-    auto build = [shape, result, vocabulary = scorer_->model().vocabulary_size] {
-        return build_seed(shape, *result, vocabulary);
+    auto build = [score = std::move(plan->score), result, vocabulary = scorer_->model().vocabulary_size] {
+        return build_seed(score, *result, vocabulary);
     };
     auto building = run_on(encode_, std::move(build));
     std::string body = co_await std::move(building);
