@@ -50,7 +50,7 @@ const char* name_of(const std::array<EnumName<Enum>, N>& names, Enum value) noex
 }
 
 /// Every field, for suggestions when somebody writes one into the wrong object.
-constexpr std::array<std::pair<const char*, const char*>, 50> kFields{{
+constexpr std::array<std::pair<const char*, const char*>, 51> kFields{{
     {"", "name"},
     {"", "student"},
     {"", "teacher"},
@@ -101,6 +101,7 @@ constexpr std::array<std::pair<const char*, const char*>, 50> kFields{{
     {"training", "eval_steps"},
     {"checkpoint", "every_steps"},
     {"checkpoint", "keep"},
+    {"checkpoint", "dir"},
 }};
 
 /// Levenshtein distance; both texts are short here.
@@ -593,6 +594,7 @@ void read_checkpoint(ObjectReader& root, JobSpec& spec, std::vector<Violation>& 
     ObjectReader reader(*object, "/checkpoint", out);
     reader.integer("every_steps", spec.checkpoint.every_steps, 0, kStepLimit);
     reader.integer("keep", spec.checkpoint.keep, 1, 1000);
+    reader.text("dir", spec.checkpoint.dir, kPathLimit, true);
     reader.finish();
 }
 
@@ -805,7 +807,9 @@ json::object to_json_object(const JobSpec& spec) {
     object["eval_steps"] = training.eval_steps;
     root["training"] = std::move(object);
 
-    root["checkpoint"] = json::object{{"every_steps", spec.checkpoint.every_steps}, {"keep", spec.checkpoint.keep}};
+    object = json::object{{"every_steps", spec.checkpoint.every_steps}, {"keep", spec.checkpoint.keep}};
+    if (!spec.checkpoint.dir.empty()) object["dir"] = spec.checkpoint.dir;
+    root["checkpoint"] = std::move(object);
     root["output"] = spec.output;
     return root;
 }
@@ -817,6 +821,7 @@ void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base) {
     spec.dataset.train = absolute(spec.dataset.train, base);
     spec.dataset.eval = absolute(spec.dataset.eval, base);
     spec.output = absolute(spec.output, base);
+    spec.checkpoint.dir = absolute(spec.checkpoint.dir, base);
     if (spec.teacher) spec.teacher->ca_file = absolute(spec.teacher->ca_file, base);
 }
 

@@ -59,6 +59,7 @@
 ///   training.eval_steps         0–10^12; default 0 = at the end only
 ///   checkpoint.every_steps      0–10^12; default 0 = only when interrupted and at the end
 ///   checkpoint.keep             1–1000; default 2
+///   checkpoint.dir              folder; default "" = checkpoints/ in output
 ///   output                      required: folder; not the folder of student.model
 namespace distilld::api {
 
@@ -96,8 +97,8 @@ using ParsedSpec = boost::system::result<JobSpec, SpecViolations>;
 [[nodiscard]] std::string to_json(const JobSpec& spec);
 [[nodiscard]] boost::json::object to_json_object(const JobSpec& spec);
 
-/// Makes the relative folders and files of the spec (student.model, dataset.*, teacher.ca_file, output) absolute
-/// against `base`, and normal in form.
+/// Makes the relative folders and files of the spec (student.model, dataset.*, teacher.ca_file, checkpoint.dir, output)
+/// absolute against `base`, and normal in form.
 void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base);
 
 /// A JSON pointer and the text of a value, as `--set /training/max_steps=100` gives them.

@@ -84,7 +84,7 @@ TEST(JobSpecJson, ReadsEveryField) {
                      "weight_decay": 0.1, "max_grad_norm": 0, "adam_beta1": 0.8, "adam_beta2": 0.95,
                      "adam_epsilon": 1e-6, "temperature": 2, "kd_ratio": 0.25, "beta": 0,
                      "seed": 18446744073709551615, "threads": 2, "logging_steps": 5, "eval_steps": 7},
-        "checkpoint": {"every_steps": 11, "keep": 4},
+        "checkpoint": {"every_steps": 11, "keep": 4, "dir": "cp"},
         "output": "o"})");
     ASSERT_TRUE(parsed) << describe(parsed.error());
     EXPECT_EQ(parsed->name, "my job 1");
@@ -128,6 +128,7 @@ TEST(JobSpecJson, ReadsEveryField) {
     EXPECT_EQ(training.eval_steps, 7U);
     EXPECT_EQ(parsed->checkpoint.every_steps, 11U);
     EXPECT_EQ(parsed->checkpoint.keep, 4U);
+    EXPECT_EQ(parsed->checkpoint.dir, "cp");
 
     // Written and read again it is the same.
     const auto again = parse_job_spec(to_json(*parsed));

@@ -1,0 +1,192 @@
+#include "server/cli/command_line.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/cli/commands.hpp"
+
+namespace distilld::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+template <class T>
+T parsed(const std::vector<std::string>& arguments) {
+    const auto line = parse_command_line(arguments);
+    EXPECT_EQ(line.err, "");
+    return std::get<T>(line.command.value());
+}
+
+TEST(CommandLine, HelpAndVersionEverywhere) {
+    const std::vector<std::vector<std::string>> commands{{},
+                                                         {"serve"},
+                                                         {"run"},
+                                                         {"teacher"},
+                                                         {"jobs"},
+                                                         {"jobs", "submit"},
+                                                         {"jobs", "list"},
+                                                         {"jobs", "get"},
+                                                         {"jobs", "watch"},
+                                                         {"jobs", "cancel"},
+                                                         {"healthcheck"}};
+    for (auto command : commands) {
+        command.emplace_back("--help");
+        const auto help = parse_command_line(command);
+        EXPECT_FALSE(help.command.has_value());
+        EXPECT_EQ(help.exit_code, kDone);
+        EXPECT_THAT(help.out, HasSubstr("--version"));
+        command.back() = "--version";
+        const auto version = parse_command_line(command);
+        EXPECT_EQ(version.exit_code, kDone);
+        EXPECT_THAT(version.out, HasSubstr("distilld "));
+    }
+}
+
+TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
+    const std::vector<std::vector<std::string>> wrong{{},
+                                                      {"dance"},
+                                                      {"serve"},
+                                                      {"serve", "--data-dir", "d", "--slots", "0"},
+                                                      {"run"},
+                                                      {"run", "a.json", "b.json"},
+                                                      {"run", "a.json", "--parallel", "perhaps"},
+                                                      {"run", "a.json", "--micro-batches", "-3"},
+                                                      {"run", "a.json", "--timeout", "long"},
+                                                      {"run", "a.json", "--set", "no pointer"},
+                                                      {"teacher", "/nonexistent-folder"},
+                                                      {"teacher", "/", "--dtype", "int8"},
+                                                      {"jobs"},
+                                                      {"jobs", "get"},
+                                                      {"jobs", "list", "-o", "yaml"}};
+    for (const auto& arguments : wrong) {
+        const auto line = parse_command_line(arguments);
+        EXPECT_FALSE(line.command.has_value());
+        EXPECT_EQ(line.exit_code, kWrongUsage);
+        EXPECT_NE(line.err, "");
+    }
+}
+
+TEST(CommandLine, Serve) {
+    const auto defaults = parsed<ServeCommand>({"serve", "--data-dir", "d"});
+    EXPECT_EQ(defaults.listen, "127.0.0.1:8500");
+    EXPECT_EQ(defaults.slots, 1U);
+    const auto command =
+        parsed<ServeCommand>({"serve", "--listen", "[::1]:0", "--data-dir", "d", "--slots", "3", "--log-json"});
+    EXPECT_EQ(command.listen, "[::1]:0");
+    EXPECT_EQ(command.data_dir, "d");
+    EXPECT_EQ(command.slots, 3U);
+    EXPECT_TRUE(command.log_json);
+}
+
+TEST(CommandLine, RunMapsFlagsToFieldsInOrder) {
+    const auto command = parsed<RunCommand>({"run",
+                                             "--set",
+                                             "/training/max_steps=5",
+                                             "spec.json",
+                                             "--set",
+                                             "/name=a=b",
+                                             "--teacher-endpoint",
+                                             "http://a:1/x\"y",
+                                             "--teacher-endpoint",
+                                             "http://b:2",
+                                             "--parallel",
+                                             "false",
+                                             "--micro-batches",
+                                             "8",
+                                             "--batch-size",
+                                             "auto",
+                                             "--checkpoint-dir",
+                                             "123",
+                                             "--timeout",
+                                             "2.5",
+                                             "--max-steps",
+                                             "7",
+                                             "--output",
+                                             "o",
+                                             "--resume",
+                                             "--trace",
+                                             "t.json",
+                                             "--report",
+                                             "r.json"});
+    EXPECT_EQ(command.spec, "spec.json");
+    EXPECT_TRUE(command.resume);
+    EXPECT_EQ(command.trace_file, "t.json");
+    EXPECT_EQ(command.report_file, "r.json");
+    EXPECT_THAT(command.overrides,
+                ElementsAre(Pair("/training/max_steps", "5"), Pair("/name", "a=b"),
+                            Pair("/teacher/endpoints", "[\"http://a:1/x\\\"y\",\"http://b:2\"]"),
+                            Pair("/training/parallel", "false"), Pair("/training/micro_batches", "8"),
+                            Pair("/training/batch_size", "auto"), Pair("/training/max_steps", "7"),
+                            Pair("/training/epochs", "null"), Pair("/checkpoint/dir", "\"123\""),
+                            Pair("/teacher/timeout_secs", "2.5E0"), Pair("/output", "\"o\"")));
+}
+
+TEST(CommandLine, RunOverridesGiveAValidSpec) {
+    const std::string spec = R"({"student":{"model":"m"},"dataset":{"train":"d.jsonl","sequence_length":8},
+        "teacher":{"endpoints":["http://x:1"]},"training":{"epochs":2},"output":"o"})";
+    const auto command = parsed<RunCommand>({"run", "s", "--teacher-endpoint", "http://a:1", "--parallel", "false",
+                                             "--micro-batches", "8", "--batch-size", "4", "--checkpoint-dir", "123",
+                                             "--timeout", "2.5", "--max-steps", "7", "--output", "other"});
+    const auto text = api::apply_overrides(spec, command.overrides);
+    ASSERT_TRUE(text.has_value()) << text.error().message;
+    const auto job = api::parse_job_spec(*text);
+    ASSERT_TRUE(job.has_value()) << api::describe(job.error());
+    EXPECT_THAT(job->teacher->endpoints, ElementsAre("http://a:1"));
+    EXPECT_EQ(job->teacher->timeout_secs, 2.5);
+    EXPECT_FALSE(job->training.parallel);
+    EXPECT_EQ(job->training.micro_batches, 8U);
+    EXPECT_EQ(job->training.batch_size, 4U);
+    EXPECT_EQ(job->training.max_steps, 7U);
+    EXPECT_FALSE(job->training.epochs.has_value());
+    EXPECT_EQ(job->checkpoint.dir, "123");
+    EXPECT_EQ(job->output, "other");
+}
+
+TEST(CommandLine, TeacherPassesItsArgumentsOn) {
+    EXPECT_THAT(parsed<TeacherCommand>({"teacher", "/", "--listen", "127.0.0.1:1", "--threads", "1", "--dtype", "fp32",
+                                        "--delay-ms", "200"})
+                    .arguments,
+                ElementsAre("teacher", "--listen", "127.0.0.1:1", "--dtype", "fp32", "--threads", "1", "--delay-ms",
+                            "200", "--", "/"));
+}
+
+TEST(CommandLine, Jobs) {
+    const auto list = parsed<JobsCommand>({"jobs", "list", "--server", "http://h:1", "-o", "json", "--limit", "5"});
+    EXPECT_EQ(list.action, JobsCommand::Action::list);
+    EXPECT_EQ(list.server, "http://h:1");
+    EXPECT_TRUE(list.json);
+    EXPECT_EQ(list.limit, 5U);
+    const auto watch = parsed<JobsCommand>({"jobs", "watch", "job-1"});
+    EXPECT_EQ(watch.action, JobsCommand::Action::watch);
+    EXPECT_EQ(watch.subject, "job-1");
+    EXPECT_EQ(watch.server, "http://127.0.0.1:8500");
+    EXPECT_FALSE(watch.json);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s"}).action, JobsCommand::Action::submit);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "get", "s"}).action, JobsCommand::Action::get);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "cancel", "s"}).action, JobsCommand::Action::cancel);
+    EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck", "--server", "http://h:1"}).server, "http://h:1");
+}
+
+TEST(Files, ReadsSpecsAndWritesReports) {
+    const auto folder = std::filesystem::path(::testing::TempDir()) / "distilld_cli_files";
+    std::filesystem::create_directories(folder);
+    const auto file = folder / "report.json";
+    ASSERT_TRUE(write_file(file, "first").has_value());
+    ASSERT_TRUE(write_file(file, "second").has_value());
+    EXPECT_EQ(read_spec_text(file.string()).value(), "second");
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+    EXPECT_THAT(read_spec_text((folder / "none").string()).error().message, HasSubstr("none: No such file"));
+    EXPECT_THAT(read_spec_text(folder.string()).error().message, HasSubstr("is a folder"));
+    ASSERT_TRUE(write_file(file, std::string(api::kSpecSizeLimit + 1, ' ')).has_value());
+    EXPECT_THAT(read_spec_text(file.string()).error().message, HasSubstr("larger than"));
+    EXPECT_THAT(write_file(folder / "no" / "x", "").error().message, HasSubstr("No such file"));
+    std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace distilld::cli

@@ -1,0 +1,121 @@
+#include "server/cli/progress_display.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+namespace distilld::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+ProgressEvent progress(std::uint64_t step) {
+    ProgressEvent event;
+    event.step = step;
+    event.total_steps = 100;
+    event.loss = 2.34561;
+    event.learning_rate = 1e-4;
+    event.tokens_per_second = 12345;
+    event.seconds_remaining = 65;
+    event.stall_fraction = 0.004;
+    return event;
+}
+
+TEST(ProgressText, Durations) {
+    EXPECT_EQ(duration_text(0), "0s");
+    EXPECT_EQ(duration_text(59.6), "1m00s");
+    EXPECT_EQ(duration_text(187), "3m07s");
+    EXPECT_EQ(duration_text(7505), "2h05m");
+    EXPECT_EQ(duration_text(kNaN), "?");
+    EXPECT_EQ(duration_text(-1), "?");
+}
+
+TEST(ProgressText, Counts) {
+    EXPECT_EQ(count_text(950), "950");
+    EXPECT_EQ(count_text(12345), "12.3k");
+    EXPECT_EQ(count_text(4560000), "4.56M");
+    EXPECT_EQ(count_text(7e9), "7.00G");
+    EXPECT_EQ(count_text(kNaN), "?");
+}
+
+TEST(ProgressText, LineAndBar) {
+    EXPECT_EQ(progress_line(progress(40)), "step 40/100 loss 2.3456 lr 1.0e-04 | 12.3k tok/s | ETA 1m05s | stall 0.4%");
+    EXPECT_EQ(progress_bar(progress(40), 200), "[########............] " + progress_line(progress(40)));
+    EXPECT_EQ(progress_bar(progress(100), 30).size(), 30U);
+    auto odd = progress(1);
+    odd.total_steps = 0;
+    odd.loss = kNaN;
+    odd.nonfinite_steps = 1;
+    EXPECT_THAT(progress_bar(odd, 200), HasSubstr("[....................] step 1/0 loss nan"));
+    EXPECT_THAT(progress_line(odd), HasSubstr("1 step skipped"));
+}
+
+TEST(ProgressText, SummaryHasTheFigures) {
+    FinishedEvent finished;
+    finished.last = progress(100);
+    finished.last.teacher_hidden_fraction = 0.98;
+    finished.last.bottleneck = "student";
+    finished.last.stages = {{"teacher", 1.5, 2.5, 3.5}};
+    finished.output = "/out";
+    finished.weights_sha256 = "abc";
+    EXPECT_THAT(summary(finished), Not(HasSubstr("teacher hidden")));  // no request was made: plain training
+    finished.last.fetch.requests = 4;
+    finished.eval_loss = 1.25;
+    const auto text = summary(finished);
+    for (const char* part : {"2.3456", "1.2500", "12345", "0.4%", "98.0%", "student", "busy 1.50 s", "input 2.50 s",
+                             "output 3.50 s", "/out", "abc"}) {
+        EXPECT_THAT(text, HasSubstr(part));
+    }
+}
+
+class Display : public ::testing::Test {
+  protected:
+    ProgressDisplay make(bool terminal) {
+        return ProgressDisplay([this](const std::string& text) { written_.push_back(text); }, terminal, 200);
+    }
+    static std::chrono::steady_clock::time_point at(int milliseconds) {
+        return std::chrono::steady_clock::time_point(std::chrono::hours(1) + std::chrono::milliseconds(milliseconds));
+    }
+    std::vector<std::string> written_;
+};
+
+TEST_F(Display, PlainLinesAtMostOnceASecondAndTheLast) {
+    auto display = make(false);
+    display.show(progress(1), at(0));
+    display.show(progress(2), at(500));
+    display.show(progress(3), at(1000));
+    display.show(LogEvent{"warn", "slow teacher"}, at(1001));
+    display.show(progress(100), at(1002));
+    EXPECT_THAT(written_, ElementsAre(progress_line(progress(1)) + "\n", progress_line(progress(3)) + "\n",
+                                      "warn: slow teacher\n", progress_line(progress(100)) + "\n"));
+}
+
+TEST_F(Display, TerminalRedrawsOneLineAndKeepsItBelowOthers) {
+    auto display = make(true);
+    const std::string bar = progress_bar(progress(1), 199);
+    display.show(progress(1), at(0));
+    display.line("a word");
+    display.show(CancelledEvent{1, "cp"}, at(1));
+    EXPECT_THAT(written_, ElementsAre("\r\x1b[K" + bar, "\r\x1b[Ka word\n" + bar, "\n",
+                                      "interrupted after step 1; checkpoint: cp\n"));
+}
+
+TEST_F(Display, SaysWhatIsTrained) {
+    auto display = make(false);
+    display.show(StartedEvent{100, 40, 4560000, 1, 12345, "bf16", "teacher X", 2, 8}, at(0));
+    display.show(EvaluationEvent{50, 1.5, 10}, at(0));
+    display.show(CheckpointEvent{50, "cp", 1}, at(0));
+    EXPECT_THAT(written_,
+                ElementsAre("training 4.56M parameters (bf16) on 12.3k tokens in 1 row: 100 steps of 2 x 8 "
+                            "sequences, from step 40\n",
+                            "teacher: teacher X\n", "step 50 held-out loss 1.5000\n", "step 50 checkpoint cp\n"));
+}
+
+}  // namespace
+}  // namespace distilld::cli

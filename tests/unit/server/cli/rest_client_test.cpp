@@ -1,0 +1,175 @@
+#include "server/cli/rest_client.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <thread>
+
+#include "server/cli/sse_parser.hpp"
+#include "server/http/http_server.hpp"
+
+namespace distilld::cli {
+namespace {
+
+namespace asio = boost::asio;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Sse, ReadsEventsHoweverTheyAreCut) {
+    const std::string text =
+        ": comment\n\nid: 1\nevent: state\ndata: {\"a\":1}\n\ndata:two\r\ndata: lines\r\n\r\n"
+        "event: empty\n\nid: 7\nevent: done\ndata\n\ndata: unfinished\n";
+    for (std::size_t cut = 1; cut < 9; ++cut) {
+        std::vector<std::string> seen;
+        SseParser parser(
+            [&seen](const SseEvent& event) { seen.push_back(event.type + "|" + event.data + "|" + event.id); });
+        for (std::size_t i = 0; i < text.size(); i += cut)
+            parser.feed(std::string_view(text).substr(i, cut));
+        EXPECT_THAT(seen, ElementsAre("state|{\"a\":1}|1", "message|two\nlines|1", "done||7"));
+    }
+}
+
+TEST(Sse, RefusesAnEventWithoutEnd) {
+    SseParser parser([](const SseEvent&) {});
+    const std::string piece(1U << 20, 'x');
+    EXPECT_THROW(for (int i = 0; i < 20; ++i) parser.feed(piece), std::length_error);
+}
+
+TEST(RestClientMake, TakesHostAndPortOnly) {
+    EXPECT_TRUE(make_rest_client("http://127.0.0.1:8500").has_value());
+    EXPECT_TRUE(make_rest_client("http://localhost/").has_value());
+    for (const char* bad :
+         {"", "127.0.0.1:8500", "https://h", "http://", "http://h/path", "http://u@h", "http://h?x"}) {
+        const auto made = make_rest_client(bad);
+        ASSERT_FALSE(made.has_value()) << bad;
+        EXPECT_EQ(made.error().kind, ErrorKind::invalid_input);
+    }
+}
+
+TEST(RestClientText, PathSegments) {
+    EXPECT_EQ(path_segment("job-1.x_y~z"), "job-1.x_y~z");
+    EXPECT_EQ(path_segment("a/b c?d"), "a%2Fb%20c%3Fd");
+    EXPECT_EQ(path_segment(".."), "%2E%2E");
+}
+
+TEST(RestClientText, Problems) {
+    EXPECT_EQ(describe_problem({502, "text/html", "<html>"}), "502 Bad Gateway");
+    EXPECT_EQ(describe_problem({400, "application/problem+json",
+                                R"({"detail":"2 violations","errors":[{"pointer":"/a","detail":"x"},
+                                    {"pointer":"","detail":"y"}]})"}),
+              "400 Bad Request: 2 violations\n/a: x\n: y");
+}
+
+/// Two pieces, then the end.
+class Pieces final : public api::BodyStream {
+  public:
+    asio::awaitable<std::optional<std::string>> next() override {
+        if (++count_ > 2) co_return std::nullopt;
+        co_return "piece" + std::to_string(count_);
+    }
+
+  private:
+    int count_ = 0;
+};
+
+/// Waits for ever.
+class Silence final : public api::BodyStream {
+  public:
+    asio::awaitable<std::optional<std::string>> next() override {
+        asio::steady_timer timer(co_await asio::this_coro::executor, std::chrono::hours(1));
+        co_await timer.async_wait(asio::use_awaitable);
+        co_return std::nullopt;
+    }
+};
+
+asio::awaitable<api::Response> echo(api::Request request) {
+    api::Response response;
+    response.status = 201;
+    response.body = request.method + " " + request.path + " " + request.body;
+    co_return response;
+}
+asio::awaitable<api::Response> pieces(api::Request) {
+    api::Response response;
+    response.stream = std::make_unique<Pieces>();
+    co_return response;
+}
+asio::awaitable<api::Response> silence(api::Request) {
+    api::Response response;
+    response.stream = std::make_unique<Silence>();
+    co_return response;
+}
+
+class RestClientTest : public ::testing::Test {
+  protected:
+    RestClientTest() {
+        http::ServerOptions options;
+        options.listen = "127.0.0.1:0";
+        std::vector<http::Route> routes{
+            {"POST", "/echo", echo}, {"GET", "/pieces", pieces}, {"GET", "/silence", silence}};
+        server_ = http::make_server(context_.get_executor(), options, std::move(routes)).value();
+        asio::co_spawn(context_, server_->run(), asio::detached);
+        thread_ = std::thread([this] { context_.run(); });
+        client_ = make_rest_client("http://" + server_->address()).value();
+    }
+    ~RestClientTest() override {
+        asio::post(context_, [this] { server_->stop(std::chrono::seconds(0)); });
+        thread_.join();
+    }
+    asio::io_context context_;
+    std::unique_ptr<http::Server> server_;
+    std::thread thread_;
+    std::unique_ptr<RestClient> client_;
+};
+
+TEST_F(RestClientTest, SendsAndReceives) {
+    const std::string body(100000, 'b');
+    const auto response = client_->request("POST", "/echo", body);
+    ASSERT_TRUE(response.has_value()) << response.error().message;
+    EXPECT_EQ(response->status, 201U);
+    EXPECT_EQ(response->body, "POST /echo " + body);
+    EXPECT_THAT(describe_problem(client_->request("GET", "/none").value()), HasSubstr("404 Not Found: "));
+}
+
+TEST_F(RestClientTest, StreamsUntilTheEndOrEnough) {
+    std::string all;
+    const RestClient::OnPiece take = [&all](std::string_view bytes) {
+        all += bytes;
+        return true;
+    };
+    ASSERT_TRUE(client_->stream("/pieces", {}, take, std::chrono::seconds(20)).has_value());
+    EXPECT_EQ(all, "piece1piece2");
+    int count = 0;
+    const RestClient::OnPiece one = [&count](std::string_view) { return ++count < 1; };
+    ASSERT_TRUE(client_->stream("/pieces", {}, one, std::chrono::seconds(20)).has_value());
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(client_->stream("/none", {}, take, std::chrono::seconds(20)).value().status, 404U);
+}
+
+TEST_F(RestClientTest, GivesUpOnSilence) {
+    const RestClient::OnPiece take = [](std::string_view) { return true; };
+    const auto response = client_->stream("/silence", {}, take, std::chrono::seconds(1));
+    ASSERT_FALSE(response.has_value());
+    EXPECT_THAT(response.error().message, HasSubstr("no answer in time"));
+}
+
+TEST(RestClientFailure, NamesAServerThatIsNotThere) {
+    asio::io_context context;
+    std::string address;
+    {
+        const auto server = http::make_server(context.get_executor(), {}, {}).value();
+        address = server->address();
+    }
+    const auto response = make_rest_client("http://" + address).value()->request("GET", "/");
+    ASSERT_FALSE(response.has_value());
+    EXPECT_THAT(response.error().message, HasSubstr(address));
+}
+
+}  // namespace
+}  // namespace distilld::cli
