@@ -128,24 +128,33 @@ class RemoteTeacher final : public TeacherSource {
         if (!options_.traffic) {
             options_.traffic = std::make_shared<TrafficCounters>();
         }
-        auto tls = make_tls_client_context(spec_.ca_file);
-        if (!tls) {
-            return tls.error();
-        }
+        std::vector<EndpointUrl> urls;
         for (const std::string& text : spec_.endpoints) {
             auto url = parse_endpoint_url(text, spec_.protocol, spec_.model);
             if (!url) {
                 return url.error();
             }
+            urls.push_back(std::move(*url));
+        }
+        // Reading the system's certificates takes tens of milliseconds: only when they are needed.
+        std::shared_ptr<asio::ssl::context> tls;
+        if (!spec_.ca_file.empty() || std::any_of(urls.begin(), urls.end(), [](const auto& url) { return url.tls; })) {
+            auto made = make_tls_client_context(spec_.ca_file);
+            if (!made) {
+                return made.error();
+            }
+            tls = std::move(*made);
+        }
+        for (const EndpointUrl& url : urls) {
             if (spec_.protocol == TeacherProtocol::kserve) {
-                if (auto paths = kserve_paths(*url); !paths) {
+                if (auto paths = kserve_paths(url); !paths) {
                     return paths.error();
                 }
             }
             auto endpoint =
-                std::make_unique<Endpoint>(io_, *url, *tls, buffers_, options_.traffic, pool_options);
+                std::make_unique<Endpoint>(io_, url, tls, buffers_, options_.traffic, pool_options);
             // Before a probe our own teacher is assumed.
-            auto adapter = make_adapter(*url, KserveDialect{own_teacher_metadata(spec_.model)}, false);
+            auto adapter = make_adapter(url, KserveDialect{.metadata = own_teacher_metadata(spec_.model)}, false);
             if (!adapter) {
                 return adapter.error();
             }
