@@ -7,6 +7,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -24,6 +25,8 @@ namespace distilld::bench {
 namespace asio = boost::asio;
 
 namespace {
+
+constexpr std::uint64_t kIdBase = 128;
 
 std::uint64_t mix(std::uint64_t value) {
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -109,8 +112,8 @@ class LatencyTeacher final : public LoopbackTeacher {
         const std::int64_t rows = ids->shape[0];
         const std::int64_t columns = ids->shape[1];
         // The client's probe has three positions and is no micro-batch.
-        if (columns > 3) {
-            const std::uint64_t number = number_of(kserve::copy_elements<std::int32_t>(*ids));
+        if (columns >= static_cast<std::int64_t>(kNumberIds)) {
+            const std::uint64_t number = number_of_ids(kserve::copy_elements<std::int32_t>(*ids));
             const std::uint64_t attempt = attempts_[number]++;
             const Nanos latency = latency_of(number, attempt);
             asio::steady_timer timer(co_await asio::this_coro::executor);
@@ -120,10 +123,6 @@ class LatencyTeacher final : public LoopbackTeacher {
             if (fails(arrival)) co_return error_response(500, "drawn to fail");
         }
         co_return answer(rows, columns, top_k);
-    }
-
-    static std::uint64_t number_of(const std::vector<std::int32_t>& ids) {
-        return static_cast<std::uint64_t>(ids[0]) + static_cast<std::uint64_t>(ids[1]) * kIdBase;
     }
 
     Nanos latency_of(std::uint64_t number, std::uint64_t attempt) const {
@@ -141,27 +140,36 @@ class LatencyTeacher final : public LoopbackTeacher {
         auto& encoded = answers_[{rows, columns, top_k}];
         if (encoded.body.empty()) encoded = encode(rows, columns, top_k);
         api::Response response;
-        response.content_type = std::string(kserve::kBinaryContentType);
-        response.headers.emplace_back(std::string(kserve::kHeaderLengthField),
-                                      std::to_string(encoded.json_header_length.value()));
+        response.content_type = std::string(encoded.content_type());
+        if (encoded.json_header_length) {
+            response.headers.emplace_back(std::string(kserve::kHeaderLengthField),
+                                          std::to_string(*encoded.json_header_length));
+        }
         response.body = encoded.body;
         return response;
     }
 
-    static kserve::EncodedMessage encode(std::int64_t rows, std::int64_t columns, std::int64_t top_k) {
+    kserve::EncodedMessage encode(std::int64_t rows, std::int64_t columns, std::int64_t top_k) const {
         const auto positions = static_cast<std::size_t>(rows * columns);
         const auto width = static_cast<std::size_t>(top_k);
         std::vector<std::uint32_t> ids(positions * width);
         for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::uint32_t>(i % width);
         const float each = 0.9F / static_cast<float>(top_k);
-        std::vector<std::uint16_t> values(positions * width, kserve::float_to_half(std::log(each)));
         std::vector<float> tail(positions, std::log(0.1F));
         kserve::InferResponse response;
         response.model_name = "teacher";
         response.outputs.push_back(kserve::make_tensor("topk_ids", "UINT32", {rows, columns, top_k}, std::move(ids)));
-        response.outputs.push_back(
-            kserve::make_tensor("topk_logprobs", "FP16", {rows, columns, top_k}, std::move(values)));
+        // FP16 has no JSON form (the protocol refuses it there), so that answer is FP32.
+        const float value = std::log(each);
+        if (options_.json_answers) {
+            response.outputs.push_back(kserve::make_tensor("topk_logprobs", "FP32", {rows, columns, top_k},
+                                                           std::vector<float>(positions * width, value)));
+        } else {
+            const std::vector<std::uint16_t> halves(positions * width, kserve::float_to_half(value));
+            response.outputs.push_back(kserve::make_tensor("topk_logprobs", "FP16", {rows, columns, top_k}, halves));
+        }
         response.outputs.push_back(kserve::make_tensor("tail_logprob", "FP32", {rows, columns}, std::move(tail)));
+        for (kserve::InferTensor& output : response.outputs) output.binary = !options_.json_answers;
         return kserve::build_infer_response(response).value();
     }
 
@@ -176,6 +184,21 @@ class LatencyTeacher final : public LoopbackTeacher {
 };
 
 }  // namespace
+
+std::vector<std::int32_t> ids_of_number(std::uint64_t number) {
+    std::vector<std::int32_t> ids(kNumberIds);
+    for (std::int32_t& id : ids) {
+        id = static_cast<std::int32_t>(number % kIdBase);
+        number /= kIdBase;
+    }
+    return ids;
+}
+
+std::uint64_t number_of_ids(const std::vector<std::int32_t>& ids) {
+    std::uint64_t number = 0;
+    for (std::size_t i = kNumberIds; i-- > 0;) number = number * kIdBase + static_cast<std::uint64_t>(ids.at(i));
+    return number;
+}
 
 std::unique_ptr<LoopbackTeacher> make_loopback_teacher(LoopbackTeacherOptions options) {
     return std::make_unique<LatencyTeacher>(std::move(options));

@@ -13,12 +13,12 @@ struct LoopbackTeacherOptions {
     std::vector<Nanos> latencies;   ///< of the first request of micro-batch n; others draw from the same list
     double failure_rate = 0;        ///< share of requests answered 500 after their latency
     std::uint64_t seed = 1;
-    std::uint32_t vocabulary = 32000;
+    bool json_answers = false;      ///< ignores the wish for binary outputs, as some servers do
 };
 
 /// A real HTTP server on 127.0.0.1 that speaks KServe v2 with binary tensors and answers each request after a drawn
 /// latency, without computing anything: the far teacher of an experiment. The micro-batch number stands in the first
-/// two ids of the request (number_to_ids). Own thread; stops when destroyed.
+/// four ids of the request (ids_of_number). Own thread; stops when destroyed.
 class LoopbackTeacher {
   public:
     virtual ~LoopbackTeacher() = default;
@@ -28,7 +28,9 @@ class LoopbackTeacher {
 
 std::unique_ptr<LoopbackTeacher> make_loopback_teacher(LoopbackTeacherOptions options);
 
-/// Two ids that carry a micro-batch number, each below 2^14.
-inline constexpr std::int32_t kIdBase = 1 << 14;
+/// Ids that carry a micro-batch number, each below 128, so that any vocabulary has them.
+inline constexpr std::size_t kNumberIds = 4;
+std::vector<std::int32_t> ids_of_number(std::uint64_t number);
+std::uint64_t number_of_ids(const std::vector<std::int32_t>& ids);
 
 }  // namespace distilld::bench

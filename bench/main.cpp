@@ -33,6 +33,12 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(4, 65536));
     pipeline_command->add_option("--top-k", pipeline.top_k, "entries of a position")->check(CLI::Range(1, 4096));
     pipeline_command->add_flag("--busy-student", pipeline.busy_student, "the student spins in place of sleeping");
+    pipeline_command->add_flag("--json-answers", pipeline.json_answers, "the teacher answers JSON, not binary tensors");
+    pipeline_command->add_option("--student", pipeline.student,
+                                 "a real student: model folder, or Llama config as a JSON object");
+    pipeline_command->add_option("--threads", pipeline.threads, "threads of the real student")->check(CLI::Range(1, 1024));
+    pipeline_command->add_option("--repeat", pipeline.repeat, "pairs of runs with the real student")
+        ->check(CLI::Range(1, 1000));
     pipeline_command->add_option("--trace", pipeline.trace_file, "Chrome trace to write");
 
     try {
@@ -40,5 +46,6 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
-    return app.got_subcommand(simulate_command) ? run_simulate(simulate) : run_pipeline(pipeline);
+    if (app.got_subcommand(simulate_command)) return run_simulate(simulate);
+    return pipeline.student.empty() ? run_pipeline(pipeline) : run_pipeline_with_student(pipeline);
 }

@@ -57,9 +57,16 @@ struct PipelineOptions {
     std::uint32_t batch_size = 4;
     std::uint32_t sequence_length = 128;
     std::uint32_t top_k = 16;
-    bool busy_student = false;  ///< spins in place of sleeping
+    bool busy_student = false;  ///< the timed student spins in place of sleeping
+    bool json_answers = false;  ///< the teacher answers JSON in place of binary tensors
+    std::string student;        ///< a real student: model folder, or Llama config as JSON; empty = a timed one
+    std::uint32_t threads = 1;  ///< of the real student
+    std::uint32_t repeat = 3;   ///< alternating pairs of runs with a real student
     std::string trace_file;
 };
+/// A timed student: efficiency against the oracle, and the speed-up over the same graph in sequential mode.
 int run_pipeline(const PipelineOptions& options);
+/// A real student: runs with the answers at hand and runs with the live teacher alternate; medians are compared.
+int run_pipeline_with_student(const PipelineOptions& options);
 
 }  // namespace distilld::bench

@@ -55,6 +55,11 @@ class LlamaStudent final : public Student {
         return stats;
     }
 
+    void discard_gradients() override {
+        optimizer_.apply_all();
+        optimizer_.drop_gradients();
+    }
+
     StepStats finish_step(double learning_rate) override {
         // Only a step without a single target token leaves something to do here.
         optimizer_.apply_all();

@@ -66,6 +66,9 @@ class Student {
     /// are applied first, each layer's just before that layer's forward.
     virtual MicroBatchStats train(StagedBatch& batch) = 0;
 
+    /// Forgets the gradients added since the last step, as if train() had not been called (the memory probe's batches).
+    virtual void discard_gradients() = 0;
+
     /// Closes the step: global norm, clipping factor, AdamW with `learning_rate`. With the overlapped optimizer the
     /// update is left pending, else it is applied here. Same bits either way.
     virtual StepStats finish_step(double learning_rate) = 0;

@@ -60,4 +60,19 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     return {};
 }
 
+void adopt_batch_size(const std::string& identity, JobSpec& spec) {
+    if (!spec.training.batch_size_auto) return;
+    boost::system::error_code bad;
+    const json::value then = json::parse(identity, bad);
+    if (bad) return;
+    boost::system::error_code missing;
+    const json::value* size = then.find_pointer("/spec/training/batch_size", missing);
+    if (size == nullptr || !size->is_number()) return;
+    boost::system::error_code inexact;
+    const auto number = size->to_number<std::uint32_t>(inexact);
+    if (inexact || number == 0) return;
+    spec.training.batch_size = number;
+    spec.training.batch_size_auto = false;
+}
+
 }  // namespace distilld

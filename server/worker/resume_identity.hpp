@@ -16,4 +16,7 @@ namespace distilld {
 [[nodiscard]] Result<void> check_run_identity(const std::string& identity, const JobSpec& spec,
                                               const std::string& dataset_hash);
 
+/// Where `spec` leaves batch_size to the memory probe, the run that is resumed has decided: its number is taken over.
+void adopt_batch_size(const std::string& identity, JobSpec& spec);
+
 }  // namespace distilld

@@ -28,6 +28,7 @@
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "server/support/log.hpp"
 #include "server/worker/compute_threads.hpp"
+#include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/worker_channel.hpp"
 
@@ -163,7 +164,6 @@ class TrainWorker {
 
         const std::filesystem::path output(spec_.output);
         models::CheckpointStore store(checkpoint_folder(), spec_.checkpoint.keep);
-        std::uint64_t total_steps = steps();
         RunState resumed;
         auto resuming = run_on(compute_.get_executor(), std::function<Result<RunState>()>([this, &store, &start] {
             return start.resume ? resume(store) : Result<RunState>(RunState{});
@@ -171,6 +171,12 @@ class TrainWorker {
         Result<RunState> state = co_await std::move(resuming);
         if (!state) co_return fail(state.error());
         resumed = std::move(*state);
+        if (spec_.training.batch_size_auto) {
+            auto probing =
+                run_on(compute_.get_executor(), std::function<Result<void>()>([this] { return choose_batch_size(); }));
+            if (Result<void> chosen = co_await std::move(probing); !chosen) co_return fail(chosen.error());
+        }
+        const std::uint64_t total_steps = steps();
 
         if (spec_.teacher) {
             auto connecting = connect_teacher();
@@ -302,10 +308,27 @@ class TrainWorker {
         }
         Result<RunState> state = student_->restore(*newest->folder);
         if (!state) return state.error();
+        adopt_batch_size(state->spec_json, spec_);
         Result<void> same = check_run_identity(state->spec_json, spec_, dataset_->hash());
         if (!same) return invalid_input(newest->folder->string() + ": " + same.error().message);
         info("resumed from " + newest->folder->string());
         return state;
+    }
+
+    Result<void> choose_batch_size() {
+        MemoryProbeOptions options;
+        options.sequence_length = spec_.dataset.sequence_length;
+        options.with_teacher = spec_.teacher.has_value();
+        if (spec_.teacher) {
+            options.top_k = spec_.teacher->top_k;
+            options.window_bytes = spec_.teacher->window_bytes;
+        }
+        Result<BatchAdvice> advice = advise_batch_size(*student_, options);
+        if (!advice) return advice.error();
+        info(advice->description);
+        spec_.training.batch_size = advice->batch_size;
+        spec_.training.batch_size_auto = false;
+        return {};
     }
 
     asio::awaitable<Result<void>> connect_teacher() {

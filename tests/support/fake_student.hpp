@@ -44,6 +44,7 @@ class FakeStudent final : public Student {
         stats.loss_sum = static_cast<double>(stats.target_tokens);
         return stats;
     }
+    void discard_gradients() override {}
     StepStats finish_step(double learning_rate) override {
         note("step");
         rates.push_back(learning_rate);

@@ -1,0 +1,158 @@
+#include "bench/pipeline_run.hpp"
+
+#include <sys/resource.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "bench/loopback_teacher.hpp"
+#include "pipeline/teacher/remote_teacher.hpp"
+
+namespace distilld::bench {
+
+namespace asio = boost::asio;
+
+namespace {
+
+/// Rows of ids that name their micro-batch, so that the teacher gives each its own latency.
+class NumberedDataset final : public Dataset {
+  public:
+    explicit NumberedDataset(std::uint32_t columns) : columns_(columns) {}
+    std::uint64_t row_count() const override { return 1; }
+    std::uint64_t token_count() const override { return columns_; }
+    const std::string& hash() const override { return hash_; }
+    TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
+        TokenBatch made;
+        made.number = number;
+        made.rows = static_cast<std::uint32_t>(rows.size());
+        made.columns = columns_;
+        made.input_ids.assign(rows.size() * columns_, 1);
+        const std::vector<std::int32_t> ids = ids_of_number(number);
+        std::copy(ids.begin(), ids.end(), made.input_ids.begin());
+        made.labels.assign(rows.size() * columns_, 1);
+        made.lengths.assign(rows.size(), static_cast<std::int32_t>(columns_));
+        made.target_tokens = rows.size() * columns_;
+        return made;
+    }
+    std::int32_t largest_id() const override { return 127; }
+
+  private:
+    std::uint32_t columns_;
+    std::string hash_;
+};
+
+/// Answers at once with targets that were fetched before: the pipeline without its teacher.
+class PreloadedTeacher final : public TeacherSource {
+  public:
+    explicit PreloadedTeacher(TeacherTargets targets) : targets_(std::move(targets)) {}
+    std::size_t endpoint_count() const override { return 1; }
+    const std::string& endpoint_name(std::size_t) const override { return name_; }
+    asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t) override { co_return TeacherInfo{}; }
+    asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t, std::shared_ptr<const TokenBatch>,
+                                                       std::chrono::nanoseconds) override {
+        co_return targets_;
+    }
+    void close() override {}
+
+  private:
+    TeacherTargets targets_;
+    std::string name_ = "preloaded";
+};
+
+std::uint32_t thread_count() {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return static_cast<std::uint32_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::uint64_t steps) {
+    GraphOptions graph;
+    graph.training.parallel = parallel;
+    graph.training.micro_batches = options.micro_batches;
+    graph.training.batch_size = options.batch_size;
+    graph.training.logging_steps = steps;
+    graph.total_steps = steps;
+    SchedulerOptions& scheduler = graph.teacher.scheduler;
+    scheduler.limit.ceiling = options.scenario.concurrency;
+    scheduler.limit.adaptive = options.scenario.adaptive;
+    scheduler.window = options.scenario.window;
+    scheduler.window_bytes = 1ULL << 30U;
+    scheduler.hedge.enabled = options.scenario.hedge;
+    scheduler.retry.base = 10 * kMillisecond;
+    return graph;
+}
+
+TeacherSpec teacher_spec(const PipelineOptions& options, const std::string& url) {
+    TeacherSpec spec;
+    spec.endpoints = {url};
+    spec.top_k = options.top_k;
+    return spec;
+}
+
+}  // namespace
+
+std::uint64_t peak_resident_bytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024U;
+}
+
+PipelineRun run_graph(const PipelineOptions& options, Student& student, const std::string& teacher_url,
+                      const std::string& preload_url, bool parallel, std::uint64_t steps) {
+    asio::io_context io(1);
+    asio::thread_pool compute(1);
+    asio::thread_pool staging(1);
+    asio::thread_pool disk(1);
+    const bool live = !teacher_url.empty();
+    std::unique_ptr<TeacherSource> remote =
+        make_remote_teacher(io.get_executor(), staging.get_executor(),
+                            teacher_spec(options, live ? teacher_url : preload_url))
+            .value();
+    auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
+    auto batches = std::make_shared<BatchSource>(dataset, BatchPlan(1, options.batch_size, 1), options.micro_batches);
+    std::unique_ptr<TraceWriter> trace;
+    if (live && parallel && !options.trace_file.empty()) trace = make_trace_writer(options.trace_file).value();
+
+    PipelineRun run;
+    std::optional<Result<GraphOutcome>> outcome;
+    std::exception_ptr failed;
+    const auto work = [&]() -> asio::awaitable<void> {
+        Result<TeacherInfo> probed = co_await remote->probe(student.vocabulary_size());
+        if (!probed) throw std::runtime_error(probed.error().message);
+        std::unique_ptr<PreloadedTeacher> preloaded;
+        if (!live) {
+            auto tokens = std::make_shared<const TokenBatch>(
+                dataset->batch(0, std::vector<std::uint64_t>(options.batch_size, 0)));
+            FetchResult<TeacherTargets> targets = co_await remote->fetch(0, tokens, std::chrono::seconds(60));
+            if (!targets) throw std::runtime_error(targets.error().message);
+            preloaded = std::make_unique<PreloadedTeacher>(std::move(*targets));
+        }
+        TeacherSource* source = live ? remote.get() : static_cast<TeacherSource*>(preloaded.get());
+        const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
+                                       disk.get_executor()};
+        GraphHooks hooks;
+        hooks.on_event = [&run](const WorkerEvent&) { run.threads = thread_count(); };
+        hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) { return Result<std::string>(std::string()); };
+        auto graph = make_training_graph(executors, student, source, batches, {}, graph_options(options, parallel, steps),
+                                         hooks, trace.get());
+        outcome = co_await graph->run();
+        remote->close();
+    };
+    asio::co_spawn(io, work(), [&failed](const std::exception_ptr& thrown) { failed = thrown; });
+    io.run();
+    compute.join();
+    staging.join();
+    disk.join();
+    if (failed) std::rethrow_exception(failed);
+    if (!*outcome) throw std::runtime_error(outcome->error().message);
+    run.outcome = std::move(**outcome);
+    run.wall = static_cast<Nanos>(run.outcome.last.seconds_elapsed * 1e9);
+    return run;
+}
+
+}  // namespace distilld::bench

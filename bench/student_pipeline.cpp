@@ -1,0 +1,119 @@
+// distilld-bench pipeline --student: what a live teacher costs a real student.
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <algorithm>
+#include <iostream>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/loopback_teacher.hpp"
+#include "bench/pipeline_run.hpp"
+#include "bench/scenario.hpp"
+#include "bench/virtual_pipeline.hpp"
+#include "models/training/llama_student.hpp"
+#include "server/worker/compute_threads.hpp"
+
+namespace distilld::bench {
+
+namespace {
+
+std::unique_ptr<Student> make_student(const PipelineOptions& options) {
+    models::LlamaStudentOptions student;
+    if (options.student.starts_with("{")) {
+        student.student.init = StudentInit::random;
+        student.student.config_json = options.student;
+    } else {
+        student.student.model = options.student;
+    }
+    student.training.kd_ratio = 1.0;
+    student.training.threads = options.threads;
+    student.with_teacher = true;
+    student.sequence_length = options.sequence_length;
+    Result<std::unique_ptr<Student>> made = models::make_llama_student(student);
+    if (!made) throw std::runtime_error("--student: " + made.error().message);
+    return std::move(*made);
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const std::size_t half = values.size() / 2;
+    return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+}
+
+boost::json::array to_array(const std::vector<double>& values) {
+    return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+int run_pipeline_with_student(const PipelineOptions& options) {
+    try {
+        set_compute_threads(options.threads);
+        const Scenario& scenario = options.scenario;
+        const std::uint64_t count = options.steps * options.micro_batches;
+        LoopbackTeacherOptions teacher_options;
+        teacher_options.latencies = first_latencies(scenario, count);
+        teacher_options.failure_rate = scenario.failure_rate;
+        teacher_options.seed = scenario.seed;
+        teacher_options.json_answers = options.json_answers;
+        const std::unique_ptr<Student> student = make_student(options);
+        const auto preload = make_loopback_teacher(teacher_options);
+
+        const auto per_batch = [count](const PipelineRun& run) {
+            return static_cast<double>(run.wall) / static_cast<double>(count);
+        };
+        // Once unmeasured: buffers, thread pools and pages of a first run are not what is compared.
+        run_graph(options, *student, "", preload->url(), true, std::min<std::uint64_t>(options.steps, 2));
+        std::vector<double> ratios;
+        std::vector<double> efficiencies;
+        std::vector<double> preloaded_ms;
+        std::vector<double> live_ms;
+        PipelineRun last;
+        for (std::uint32_t i = 0; i < options.repeat; ++i) {
+            double live = 0;
+            double at_hand = 0;
+            // ABBA: the order changes from pair to pair, so that a drift of the machine falls on both.
+            for (const bool live_now : {i % 2 == 0, i % 2 != 0}) {
+                if (live_now) {
+                    const auto teacher = make_loopback_teacher(teacher_options);
+                    last = run_graph(options, *student, teacher->url(), "", true, options.steps);
+                    live = per_batch(last);
+                } else {
+                    at_hand = per_batch(run_graph(options, *student, "", preload->url(), true, options.steps));
+                }
+            }
+            const Nanos oracle =
+                oracle_makespan(teacher_options.latencies, scenario.concurrency, static_cast<Nanos>(at_hand));
+            ratios.push_back(live / at_hand);
+            efficiencies.push_back(static_cast<double>(oracle) / (live * static_cast<double>(count)));
+            preloaded_ms.push_back(at_hand * 1e-6);
+            live_ms.push_back(live * 1e-6);
+        }
+        boost::json::object report;
+        report["command"] = "pipeline";
+        report["student_parameters"] = student->parameter_count();
+        report["answers"] = options.json_answers ? "json" : "binary";
+        report["top_k"] = options.top_k;
+        report["batches"] = count;
+        report["teacher_ms"] = mean_of(teacher_options.latencies) * 1e-6;
+        report["concurrency"] = scenario.concurrency;
+        report["student_ms_preloaded"] = median(preloaded_ms);
+        report["student_ms_live"] = median(live_ms);
+        report["step_time_ratio"] = median(ratios);
+        report["step_time_ratios"] = to_array(ratios);
+        report["efficiency"] = median(efficiencies);
+        report["efficiencies"] = to_array(efficiencies);
+        report["stall_fraction"] = last.outcome.last.stall_fraction;
+        report["bottleneck"] = last.outcome.last.bottleneck;
+        report["threads"] = last.threads;
+        report["peak_resident_mb"] = static_cast<double>(peak_resident_bytes()) / 1e6;
+        std::cout << boost::json::serialize(report) << "\n";
+        return 0;
+    } catch (const std::exception& error) {
+        std::cerr << "distilld-bench: " << error.what() << "\n";
+        return 1;
+    }
+}
+
+}  // namespace distilld::bench

@@ -1,0 +1,120 @@
+#include "server/worker/memory_probe.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace distilld {
+
+namespace {
+
+constexpr double kShareOfAvailable = 0.6;
+constexpr std::uint32_t kSmallProbe = 1;
+constexpr std::uint32_t kLargeProbe = 4;
+
+/// "VmHWM:   1234 kB" of a /proc file, in bytes; 0 when it is not there.
+std::uint64_t proc_field(const char* file, const std::string& name) {
+    std::ifstream in(file);
+    std::string word;
+    while (in >> word) {
+        if (word == name) {
+            std::uint64_t kilobytes = 0;
+            in >> kilobytes;
+            return kilobytes * 1024U;
+        }
+    }
+    return 0;
+}
+
+std::uint64_t number_in(const char* file) {
+    std::ifstream in(file);
+    std::uint64_t value = 0;
+    return in >> value ? value : std::numeric_limits<std::uint64_t>::max();
+}
+
+void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, std::uint32_t vocabulary) {
+    const std::uint32_t columns = options.sequence_length;
+    const std::size_t positions = static_cast<std::size_t>(rows) * columns;
+    auto tokens = std::make_shared<TokenBatch>();
+    tokens->rows = rows;
+    tokens->columns = columns;
+    tokens->input_ids.assign(positions, 0);
+    tokens->labels.assign(positions, 0);
+    tokens->lengths.assign(rows, static_cast<std::int32_t>(columns));
+    tokens->target_tokens = positions;
+    MicroBatch batch;
+    batch.step_target_tokens = positions;
+    if (options.with_teacher) {
+        TeacherTargets targets;
+        targets.rows = rows;
+        targets.columns = columns;
+        const bool topk = options.top_k > 0;
+        targets.kind = topk ? TeacherTargets::Kind::topk : TeacherTargets::Kind::logits;
+        targets.width = topk ? std::min(options.top_k, vocabulary) : vocabulary;
+        const std::size_t entries = positions * targets.width;
+        auto values = std::make_shared<std::vector<float>>(entries, topk ? -10.0F : 0.0F);
+        targets.values = {ElementType::f32, std::as_bytes(std::span(*values))};
+        auto ids = std::make_shared<std::vector<std::int32_t>>();
+        if (topk) {
+            ids->resize(entries);
+            for (std::size_t i = 0; i < entries; ++i) (*ids)[i] = static_cast<std::int32_t>(i % targets.width);
+            targets.ids = {ElementType::i32, std::as_bytes(std::span(*ids))};
+        }
+        targets.owner = std::make_shared<std::pair<decltype(values), decltype(ids)>>(values, ids);
+        batch.targets = std::move(targets);
+    }
+    batch.tokens = std::move(tokens);
+    return batch;
+}
+
+std::uint64_t peak_of(Student& student, std::uint32_t rows, const MemoryProbeOptions& options) {
+    const std::unique_ptr<StagedBatch> staged =
+        student.stage(made_up_batch(rows, options, student.vocabulary_size()));
+    reset_peak();
+    student.train(*staged);
+    const std::uint64_t peak = proc_field("/proc/self/status", "VmHWM:");
+    student.discard_gradients();
+    return peak;
+}
+
+std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes / 1'000'000) + " MB"; }
+
+}  // namespace
+
+std::uint64_t available_memory_bytes() {
+    std::uint64_t available = proc_field("/proc/meminfo", "MemAvailable:");
+    // Control groups, version 2; no file means no limit ("max" is no number either).
+    const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
+    const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
+    if (limit != std::numeric_limits<std::uint64_t>::max() && used <= limit) available = std::min(available, limit - used);
+    return available;
+}
+
+Result<BatchAdvice> advise_batch_size(Student& student, const MemoryProbeOptions& options) {
+    BatchAdvice advice;
+    peak_of(student, kSmallProbe, options);  // allocates what stays: gradients, thread pools
+    const std::uint64_t small = peak_of(student, kSmallProbe, options);
+    const std::uint64_t large = peak_of(student, kLargeProbe, options);
+    if (small == 0 || large == 0) return io_error("/proc/self/status: VmHWM cannot be read, so batch_size cannot be auto");
+    advice.bytes_per_sequence = std::max<std::uint64_t>(1, (large - std::min(large, small)) / (kLargeProbe - kSmallProbe));
+    advice.base_bytes = small - std::min(small, advice.bytes_per_sequence);
+    advice.available_bytes = available_memory_bytes();
+    const auto share = static_cast<std::uint64_t>(kShareOfAvailable * static_cast<double>(advice.available_bytes));
+    const std::uint64_t budget = share - std::min(share, options.window_bytes);
+    const std::uint64_t fits = std::max<std::uint64_t>(1, budget / advice.bytes_per_sequence);
+    const std::uint64_t by_positions = std::max<std::uint64_t>(1, options.largest_positions / options.sequence_length);
+    const std::uint64_t most = std::min({fits, by_positions, static_cast<std::uint64_t>(options.largest_batch)});
+    while (2ULL * advice.batch_size <= most) advice.batch_size *= 2;
+    advice.description = "batch_size auto: " + std::to_string(advice.batch_size) + " (" +
+                         megabytes(advice.bytes_per_sequence) + " a sequence, " + megabytes(advice.available_bytes) +
+                         " available, memory for " + std::to_string(fits) + "); a step of " +
+                         std::to_string(8ULL * advice.batch_size) + " sequences takes micro_batches 8";
+    return advice;
+}
+
+}  // namespace distilld
