@@ -1,0 +1,260 @@
+#include "models/serving/teacher_engine.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include "models/network/llama_config.hpp"
+#include "models/network/llama_network.hpp"
+
+namespace distilld::models {
+namespace {
+
+constexpr std::uint32_t kVocabulary = 203;
+
+LlamaConfig small_config() {
+    LlamaConfig config;
+    config.vocab_size = kVocabulary;
+    config.hidden_size = 64;
+    config.intermediate_size = 112;
+    config.num_hidden_layers = 2;
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.head_dim = 16;
+    config.max_position_embeddings = 128;
+    config.initializer_range = 0.3;
+    return config;
+}
+
+ScoreRequest request_of(std::uint32_t rows, std::uint32_t columns, std::uint32_t seed) {
+    ScoreRequest request;
+    request.rows = rows;
+    request.columns = columns;
+    request.top_k = 8;
+    std::uint32_t state = seed;
+    for (std::uint32_t i = 0; i < rows * columns; ++i) {
+        state = state * 1664525U + 1013904223U;
+        request.input_ids.push_back(static_cast<std::int32_t>((state >> 8U) % kVocabulary));
+    }
+    return request;
+}
+
+/// Every bit of an answer.
+std::string bits(const ScoreResult& result) {
+    std::string text;
+    const auto add = [&](const auto& values) {
+        text += std::to_string(values.size()) + ":";
+        if (!values.empty()) {
+            text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+        }
+    };
+    add(result.topk_ids);
+    add(result.topk_logprobs);
+    add(result.tail_logprob);
+    add(result.token_logprobs);
+    add(result.logits_f16);
+    add(result.logits_f32);
+    return text;
+}
+
+float from_half(std::uint16_t half) { return static_cast<float>(c10::Half(half, c10::Half::from_bits())); }
+
+class TeacherEngine : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        std::string name = (std::filesystem::temp_directory_path() / "teacher_engine_test.XXXXXX").string();
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder_ = new std::filesystem::path(name);
+        LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
+        network.initialize_random(11);
+        const auto saved = network.save(*folder_);
+        ASSERT_TRUE(saved) << saved.error().message;
+    }
+    static void TearDownTestSuite() {
+        std::filesystem::remove_all(*folder_);
+        delete folder_;
+        folder_ = nullptr;
+    }
+    static std::unique_ptr<TeacherScorer> load(Dtype dtype = Dtype::fp32, std::uint32_t threads = 1) {
+        auto engine = load_teacher_engine(*folder_, dtype, threads);
+        EXPECT_TRUE(engine) << engine.error().message;
+        return std::move(*engine);
+    }
+    static inline std::filesystem::path* folder_ = nullptr;
+};
+
+TEST_F(TeacherEngine, SaysWhatItServes) {
+    const auto engine = load(Dtype::bf16, 2);
+    EXPECT_EQ(engine->model().vocabulary_size, kVocabulary);
+    EXPECT_EQ(engine->model().max_positions, 128U);
+    EXPECT_EQ(engine->model().dtype, "bf16");
+    EXPECT_EQ(engine->model().threads, 2U);
+    EXPECT_EQ(engine->model().parameters, parameter_count(small_config()));
+}
+
+TEST_F(TeacherEngine, LogitsAreTheNetworksOwn) {
+    const auto engine = load();
+    ScoreRequest request = request_of(3, 7, 1);
+    request.mode = ScoreRequest::Mode::logits;
+    request.logits_type = ScoreRequest::LogitsType::f32;
+    const auto wide = engine->score(request);
+    ASSERT_TRUE(wide);
+
+    LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
+    ASSERT_TRUE(network.load(*folder_));
+    const torch::NoGradGuard no_grad;
+    const auto ids = torch::tensor(request.input_ids, torch::kInt64).reshape({3, 7});
+    const auto expected = network.project(network.forward(ids).reshape({21, -1})).reshape({3, 7, kVocabulary});
+    const auto ours = torch::tensor(wide->logits_f32).reshape({3, 7, kVocabulary});
+    EXPECT_TRUE(torch::allclose(ours, expected, 1e-5, 1e-5));
+
+    const auto logprobs = torch::log_softmax(expected, -1);
+    for (std::int64_t row = 0; row < 3; ++row) {
+        for (std::int64_t column = 0; column < 7; ++column) {
+            const float ours_here = wide->token_logprobs[static_cast<std::size_t>(row * 7 + column)];
+            if (column == 6) {
+                EXPECT_EQ(ours_here, 0.0F);
+            } else {
+                const auto next = request.input_ids[static_cast<std::size_t>(row * 7 + column + 1)];
+                EXPECT_NEAR(ours_here, logprobs[row][column][next].item<float>(), 1e-4);
+            }
+        }
+    }
+
+    request.logits_type = ScoreRequest::LogitsType::f16;
+    request.token_logprobs = false;
+    const auto narrow = engine->score(request);
+    ASSERT_TRUE(narrow);
+    EXPECT_TRUE(narrow->token_logprobs.empty());
+    ASSERT_EQ(narrow->logits_f16.size(), wide->logits_f32.size());
+    for (std::size_t i = 0; i < narrow->logits_f16.size(); ++i) {
+        ASSERT_EQ(narrow->logits_f16[i], c10::Half(wide->logits_f32[i]).x);
+    }
+}
+
+TEST_F(TeacherEngine, TopKIsTheHeadOfTheSortedLogSoftmax) {
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {  // bf16 logits tie often
+        const auto engine = load(dtype);
+        ScoreRequest request = request_of(2, 40, 5);
+        request.mode = ScoreRequest::Mode::logits;
+        request.logits_type = ScoreRequest::LogitsType::f32;
+        const auto full = engine->score(request);
+        ASSERT_TRUE(full);
+        request.mode = ScoreRequest::Mode::topk;
+        for (const std::uint32_t k : {1U, 8U, kVocabulary}) {
+            request.top_k = k;
+            const auto top = engine->score(request);
+            ASSERT_TRUE(top);
+            const auto logits = torch::tensor(full->logits_f32).reshape({80, kVocabulary});
+            const auto logprobs = torch::log_softmax(logits, -1);
+            const auto sorted = torch::sort(logprobs, /*stable=*/true, /*dim=*/-1, /*descending=*/true);
+            const auto values = std::get<0>(sorted);
+            const auto ids = std::get<1>(sorted);
+            for (std::int64_t row = 0; row < 80; ++row) {
+                double mass = 0;
+                for (std::int64_t place = 0; place < k; ++place) {
+                    const auto at = static_cast<std::size_t>(row * k + place);
+                    ASSERT_EQ(top->topk_ids[at], ids[row][place].item<std::int64_t>()) << row << ", " << place;
+                    ASSERT_EQ(top->topk_logprobs[at], c10::Half(values[row][place].item<float>()).x);
+                    mass += std::exp(static_cast<double>(from_half(top->topk_logprobs[at])));
+                }
+                const float tail = top->tail_logprob[static_cast<std::size_t>(row)];
+                EXPECT_NEAR(mass + std::exp(static_cast<double>(tail)), 1.0, 2e-3);
+                if (k == kVocabulary) {
+                    EXPECT_EQ(tail, kTailFloor);
+                }
+            }
+        }
+    }
+}
+
+TEST_F(TeacherEngine, AnswersDoNotDependOnWhatElseIsAsked) {
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+        for (const std::uint32_t threads : {1U, 2U}) {
+            const auto engine = load(dtype, threads);
+            std::vector<ScoreRequest> requests;
+            for (const auto& [rows, columns] : {std::pair{1U, 1U}, {1U, 2U}, {1U, 3U}, {1U, 5U}, {1U, 32U}, {1U, 32U},
+                                                {4U, 32U}, {3U, 33U}, {8U, 100U}}) {
+                requests.push_back(request_of(rows, columns, static_cast<std::uint32_t>(requests.size() + 1)));
+            }
+            requests[5].mode = ScoreRequest::Mode::logits;
+            std::vector<std::string> alone;
+            for (const auto& request : requests) {
+                const auto result = load(dtype, threads)->score(request);  // a server that was never asked before
+                ASSERT_TRUE(result);
+                alone.push_back(bits(*result));
+            }
+            std::vector<std::size_t> order(requests.size());
+            for (std::size_t i = 0; i < order.size(); ++i) {
+                order[i] = i;
+            }
+            for (int round = 0; round < 3; ++round) {
+                for (const std::size_t index : order) {
+                    const auto result = engine->score(requests[index]);
+                    ASSERT_TRUE(result);
+                    EXPECT_EQ(bits(*result), alone[index]) << "request " << index;
+                }
+                std::rotate(order.begin(), order.begin() + 4, order.end());
+                std::reverse(order.begin(), order.begin() + 5);
+            }
+        }
+    }
+}
+
+TEST_F(TeacherEngine, PaddingDoesNotReachTheAnswer) {
+    const auto engine = load();
+    ScoreRequest request = request_of(2, 9, 21);
+    request.lengths = {9, 4};
+    const auto first = engine->score(request);
+    ASSERT_TRUE(first);
+    std::fill(request.input_ids.begin() + 13, request.input_ids.end(), -100);
+    const auto second = engine->score(request);
+    ASSERT_TRUE(second);
+    EXPECT_EQ(bits(*first), bits(*second));
+    EXPECT_LT(first->token_logprobs[9 + 2], 0.0F);
+    EXPECT_EQ(first->token_logprobs[9 + 3], 0.0F);  // the row's last position
+}
+
+TEST_F(TeacherEngine, BrokenWeightsAreAnErrorNotAnAnswer) {
+    const auto folder = *folder_ / "broken";
+    {
+        LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
+        network.initialize_random(12);
+        const torch::NoGradGuard no_grad;
+        network.groups().back().parameters[0].second.fill_(std::numeric_limits<float>::quiet_NaN());
+        ASSERT_TRUE(network.save(folder));
+    }
+    const auto engine = load_teacher_engine(folder, Dtype::fp32, 1);
+    ASSERT_TRUE(engine);
+    for (const auto mode : {ScoreRequest::Mode::topk, ScoreRequest::Mode::logits}) {
+        ScoreRequest request = request_of(1, 3, 1);
+        request.mode = mode;
+        const auto result = (*engine)->score(request);
+        ASSERT_FALSE(result);
+        EXPECT_EQ(result.error().kind, ErrorKind::internal);
+    }
+}
+
+TEST_F(TeacherEngine, RefusesBadFoldersAndRequests) {
+    const auto missing = load_teacher_engine(*folder_ / "nothing", Dtype::fp32, 1);
+    ASSERT_FALSE(missing);
+    EXPECT_THAT(missing.error().message, testing::HasSubstr("config.json"));
+
+    const auto engine = load();
+    ScoreRequest request = request_of(1, 4, 1);
+    request.input_ids[2] = kVocabulary;
+    const auto result = engine->score(request);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().kind, ErrorKind::invalid_input);
+    EXPECT_THAT(result.error().message, testing::HasSubstr("input_ids[0][2] is 203"));
+}
+
+}  // namespace
+}  // namespace distilld::models
