@@ -42,7 +42,9 @@ double median(std::vector<double> values) {
 }
 
 boost::json::array to_array(const std::vector<double>& values) {
-    return {values.begin(), values.end()};
+    boost::json::array array;
+    for (const double value : values) array.emplace_back(value);
+    return array;
 }
 
 }  // namespace

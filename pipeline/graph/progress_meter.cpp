@@ -39,14 +39,15 @@ double ProgressMeter::mean_tokens_per_second() const {
     return span > 0 ? static_cast<double>(marks_.back().tokens) / span : 0;
 }
 
-std::string ProgressMeter::bottleneck(const std::vector<StageTimes>& stages) {
+std::string ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fill_seconds) {
     const auto find = [&stages](const char* name) {
-        const auto found = std::find_if(stages.begin(), stages.end(), [name](const StageTimes& s) { return s.stage == name; });
+        const auto found =
+            std::find_if(stages.begin(), stages.end(), [name](const StageTimes& s) { return s.stage == name; });
         return found == stages.end() ? StageTimes{} : *found;
     };
     const StageTimes student = find("student");
-    const double total = student.busy_seconds + student.wait_input_seconds + student.wait_output_seconds;
-    if (student.wait_input_seconds <= kNoticeableWait * total) return "student";
+    const double waited = student.wait_input_seconds - fill_seconds;
+    if (waited <= kNoticeableWait * (student.busy_seconds + waited)) return "student";
     const StageTimes staging = find("staging");
     const double staging_total = staging.busy_seconds + staging.wait_input_seconds + staging.wait_output_seconds;
     return staging.busy_seconds >= kNearlyAlways * staging_total ? "staging" : "teacher";

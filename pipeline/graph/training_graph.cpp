@@ -213,6 +213,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         teacher_->on_taken(n);
         if (options_.training.parallel) teacher_->on_released(n);
         student_clock_.enter(StageClock::State::busy);
+        if (fill_seconds_ < 0) fill_seconds_ = student_clock_.times().wait_input_seconds;
         const Nanos began = steady_now();
         auto work = [this, batch = std::shared_ptr<StagedBatch>(std::move(staged.batch))] { return student_.train(*batch); };
         auto training = run_on(executors_.compute, std::move(work));
@@ -276,7 +277,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         event.stages = {teacher_->plan_times(), staging_clock_.times(), student_clock_.times(),
                         optimizer_clock_.times(), recorder_clock_.times()};
         if (has_teacher_) event.stages.insert(event.stages.begin() + 1, teacher_->times());
-        event.bottleneck = ProgressMeter::bottleneck(event.stages);
+        event.bottleneck = ProgressMeter::bottleneck(event.stages, fill_seconds_);
         const double waited = student_clock_.times().wait_input_seconds;
         const double wall = to_seconds(steady_now() - start_);
         event.stall_fraction = wall > 0 ? waited / wall : 0;
@@ -377,6 +378,7 @@ class StagedTrainingGraph final : public TrainingGraph {
     std::optional<Error> error_;
     std::exception_ptr staging_thrown_;
     Nanos start_ = 0;
+    double fill_seconds_ = -1;  // wait for the first micro-batch; not known yet
     std::uint64_t tokens_seen_ = 0;
     std::uint64_t nonfinite_steps_ = 0;
     bool updates_pending_ = false;
