@@ -51,14 +51,14 @@ def _with_parent():
 class Process:
     """A program, its exit code, and what it wrote (to files: a full pipe would stop it)."""
 
-    def __init__(self, command, log_stem, cwd=None, env=None, stdout=None):
+    def __init__(self, command, log_stem, cwd=None, env=None, stdin=subprocess.DEVNULL, stdout=None):
         self.command = [str(part) for part in command]
         self.out_file = pathlib.Path(f"{log_stem}.out")
         self.err_file = pathlib.Path(f"{log_stem}.err")
         environment = {**os.environ, **(env or {})}
         with open(self.out_file, "wb") as out, open(self.err_file, "wb") as err:
             self._popen = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=stdout if stdout is not None else out, stderr=err,
+                self.command, stdin=stdin, stdout=stdout if stdout is not None else out, stderr=err,
                 cwd=cwd, env=environment, start_new_session=True, preexec_fn=_with_parent)
         self.pid = self._popen.pid
 

@@ -1,0 +1,216 @@
+"""Not one bit of the trained weights depends on timing: one table of ways to run a job, one SHA-256."""
+
+import json
+import os
+import signal
+
+from chaos_proxy import ChaosProxy, Script
+from support import jobs
+from support.processes import wait_until
+from support.rest import Rest
+
+STEPS = 12
+MICRO_BATCHES = 4
+PROBE = 2  # POSTs before the first micro-batch
+# Answers after which the teacher falls silent: seven steps and a half, so the worker is in mid-step.
+HALF_WAY = PROBE + 7 * MICRO_BATCHES + 2
+
+JITTER = Script(delay=0.01, jitter=0.8)
+FAILURES = Script(seed=3, reset=0.0125, half_body=0.0125, unavailable=0.0125, garbage=0.0125, storm=0.003,
+                  storm_length=3, retry_after="0.2")
+SPIKES = Script(seed=5, delay=0.01, spike=0.05, spike_seconds=0.4)
+
+# A hedge would take an answer from a micro-batch, and the silence would come earlier.
+HELD = {"/checkpoint/every_steps": 3, "/teacher/hedge": False}
+
+# name: (changes to the spec, script of the proxy in between)
+CALM = {
+    "parallel, 8 in flight": ({}, None),
+    "not parallel": ({"/training/parallel": False}, None),
+    "1 in flight": ({"/teacher/max_concurrent": 1}, None),
+    "64 in flight": ({"/teacher/max_concurrent": 64}, None),
+    "as many in flight as it takes": ({"/teacher/max_concurrent": "auto"}, None),
+    "window of 1": ({"/teacher/window": 1}, None),
+    "window of 3": ({"/teacher/window": 3}, None),
+    "window of 1 byte": ({"/teacher/window_bytes": 1}, None),
+    "serial optimizer": ({"/training/overlap_optimizer": False}, None),
+    "serial optimizer, not parallel": ({"/training/overlap_optimizer": False, "/training/parallel": False}, None),
+    "checkpoints and evaluation in between": ({"/checkpoint/every_steps": 1, "/training/eval_steps": 2}, None),
+    "jitter": ({}, JITTER),
+    "jitter, 64 in flight, window of 8": ({"/teacher/max_concurrent": 64, "/teacher/window": 8}, JITTER),
+    "jitter, serial optimizer": ({"/training/overlap_optimizer": False}, JITTER),
+    "one in twenty requests fails": ({}, FAILURES),
+    "one in twenty fails, not parallel": ({"/training/parallel": False}, FAILURES),
+    "spikes, hedged": ({}, SPIKES),
+    "spikes, not hedged": ({"/teacher/hedge": False}, SPIKES),
+}
+
+
+class Table:
+    """Rows of (way to run, SHA-256, figures)."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, name, sha256, fetch=None):
+        self.rows.append((name, sha256, fetch or {}))
+
+    def __str__(self):
+        lines = [f"{'way to run the same job':48}  {'sha256 of the weights':16}  requests retries hedges failures"]
+        for name, sha256, fetch in self.rows:
+            figures = [fetch.get("requests", ""), fetch.get("retries", ""), fetch.get("hedges", ""),
+                       sum(fetch.get("failures", {}).values()) if fetch else ""]
+            lines.append(f"{name:48}  {sha256[:16]}  {figures[0]:>8} {figures[1]:>7} {figures[2]:>6} {figures[3]:>8}")
+        return "\n".join(lines)
+
+
+class Ways:
+    """Runs the one job in many ways. Each ends with the file's SHA-256 in the table."""
+
+    def __init__(self, distilld, teacher, data, folder):
+        self.distilld = distilld
+        self.teacher = teacher
+        self.data = data
+        self.folder = folder
+        self.table = Table()
+
+    def spec(self, name, changes, url):
+        output = self.folder / name.replace(" ", "-").replace(",", "")
+        base = jobs.changed(jobs.distil_spec(self.data, output / "student", url, STEPS), {
+            "/training/lr_scheduler_type": "cosine", "/training/warmup_steps": 3, "/training/weight_decay": 0.1,
+            "/training/max_grad_norm": 0.5, "/training/kd_ratio": 0.7, "/training/temperature": 2.0,
+            "/teacher/max_retries": 50, "/dataset/eval": str(self.data)})
+        output.mkdir()
+        return jobs.write_spec(output / "spec.json", jobs.changed(base, changes)), output
+
+    def finish(self, name, file, output, *flags):
+        report_file = output / "report.json"
+        self.distilld.run("run", file, "--report", report_file, *flags)
+        report = json.loads(report_file.read_text())
+        sha256 = jobs.sha256(output / "student" / "model.safetensors")
+        assert report["weights_sha256"] == sha256
+        self.table.add(name, sha256, report["last"]["fetch"])
+        return report
+
+    def calm(self, name, changes, script):
+        if script is None:
+            return self.finish(name, *self.spec(name, changes, self.teacher.url))
+        with ChaosProxy(self.teacher.url, script) as proxy:
+            return self.finish(name, *self.spec(name, changes, proxy.url))
+
+    def silent_proxy(self):
+        proxy = ChaosProxy(self.teacher.url)
+        proxy.hold_after = HALF_WAY
+        return proxy
+
+    def wait_mid_step(self, proxy, output):
+        """All that the teacher said has been trained on, and the checkpoint of step 6 is there."""
+        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == HALF_WAY, "the teacher to fall silent")
+        wait_until(lambda: (output / "student" / "checkpoints" / "step-00000006").is_dir(), "the checkpoint of step 6")
+
+    def run_killed(self, name):
+        with self.silent_proxy() as proxy:
+            file, output = self.spec(name, HELD, proxy.url)
+            process = self.distilld.start("run", file)
+            self.wait_mid_step(proxy, output)
+            kill(process.worker())
+            process.expect(1)
+            assert "killed by signal 9" in process.err
+            assert not (output / "student" / "model.safetensors").exists()
+            proxy.hold_after = None
+            left = STEPS - committed_steps(output)
+            report = self.finish(name, file, output, "--resume")
+        # What was committed was not done again.
+        assert left == 6
+        assert report["last"]["fetch"]["completed"] == left * MICRO_BATCHES
+
+    def service(self, name):
+        return self.distilld.service(self.folder / f"service-{name.replace(' ', '-')}")
+
+    def served(self, name):
+        rest = Rest(self.service(name).url)
+        file, _ = self.spec(name, {}, self.teacher.url)
+        job = rest.wait_job(rest.submit(file.read_bytes()), ["succeeded"])
+        self.table.add(name, job["weights_sha256"], job["progress"]["fetch"])
+
+    def served_and_service_ended(self, name, number):
+        with self.silent_proxy() as proxy:
+            process = self.service(name)
+            file, output = self.spec(name, HELD, proxy.url)
+            job_id = Rest(process.url).submit(file.read_bytes())
+            self.wait_mid_step(proxy, output)
+            worker = process.worker()
+            process.send(number)
+            process.wait()
+            wait_until(lambda: not alive(worker), "the worker to end with the service")
+            proxy.hold_after = None
+            left = STEPS - committed_steps(output)
+            rest = Rest(self.service(name).url)
+            job = rest.wait_job(job_id, ["succeeded"])
+            states = [data["data"]["state"] for event, _, data in rest.events(job_id) if event == "state"]
+        assert states == ["queued", "running", "queued", "running", "succeeded"]
+        assert left in (5, 6)  # an orderly end saves the last whole step
+        assert job["progress"]["fetch"]["completed"] == left * MICRO_BATCHES
+        self.table.add(name, job["weights_sha256"], job["progress"]["fetch"])
+
+    def served_and_worker_killed(self, name):
+        """The job fails with a reason, the service lives, and the checkpoint can be gone on from."""
+        with self.silent_proxy() as proxy:
+            process = self.service(name)
+            rest = Rest(process.url)
+            file, output = self.spec(name, HELD, proxy.url)
+            job_id = rest.submit(file.read_bytes())
+            self.wait_mid_step(proxy, output)
+            kill(process.worker())
+            job = rest.wait_job(job_id, ["failed"])
+            assert "killed by signal 9" in job["status_reason"]["message"]
+            assert rest.get("/readyz").status == 200
+            proxy.hold_after = None
+            self.finish(name, file, output, "--resume")
+
+
+def committed_steps(output):
+    return int(max(entry.name for entry in (output / "student" / "checkpoints").glob("step-*")).removeprefix("step-"))
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_data, tmp_path, capsys):
+    ways = Ways(distilld, teacher, text_data, tmp_path)
+    reports = {name: ways.calm(name, *row) for name, row in CALM.items()}
+    ways.run_killed("run, worker killed in mid-step")
+    ways.served("serve")
+    ways.served_and_worker_killed("serve, worker killed in mid-step, run --resume")
+    ways.served_and_service_ended("serve, service killed and started again", signal.SIGKILL)
+    ways.served_and_service_ended("serve, service stopped and started again", signal.SIGTERM)
+    with capsys.disabled():
+        print(f"\n{ways.table}")
+    hashes = {sha256 for _, sha256, _ in ways.table.rows}
+    assert len(hashes) == 1, f"the weights differ:\n{ways.table}"
+    # The rows are worth something only if what they are named after did happen.
+    fetch = {name: report["last"]["fetch"] for name, report in reports.items()}
+    assert fetch["one in twenty requests fails"]["retries"] > 0
+    assert fetch["one in twenty fails, not parallel"]["retries"] > 0
+    assert fetch["spikes, hedged"]["hedges"] > 0
+    assert fetch["spikes, not hedged"]["hedges"] == 0
+    assert fetch["64 in flight"]["concurrency"] == 64
+    assert fetch["not parallel"]["concurrency"] == 1
+
+
+def test_the_comparison_can_fail(distilld, teacher, text_data, tmp_path):
+    """Another seed, and the tiniest change of a step, give other bits: the hash sees what it is to see."""
+    ways = Ways(distilld, teacher, text_data, tmp_path)
+    ways.calm("as it is", {}, None)
+    ways.calm("another seed", {"/training/seed": 43}, None)
+    ways.calm("a step that is a little longer", {"/training/learning_rate": 2.0000001e-3}, None)
+    assert len({sha256 for _, sha256, _ in ways.table.rows}) == 3, str(ways.table)
