@@ -186,7 +186,8 @@ std::string describe_problem(const RestResponse& response) {
     if (errors == nullptr || !errors->is_array()) return text;
     for (const auto& error : errors->get_array()) {
         if (!error.is_object()) continue;
-        text += "\n" + text_of(error.get_object(), "pointer") + ": " + text_of(error.get_object(), "detail");
+        const std::string line = text_of(error.get_object(), "pointer") + ": " + text_of(error.get_object(), "detail");
+        if (text.find(line) == std::string::npos) text += "\n" + line;  // `detail` may list them already
     }
     return text;
 }

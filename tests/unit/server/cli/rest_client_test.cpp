@@ -65,6 +65,9 @@ TEST(RestClientText, Problems) {
                                 R"({"detail":"2 violations","errors":[{"pointer":"/a","detail":"x"},
                                     {"pointer":"","detail":"y"}]})"}),
               "400 Bad Request: 2 violations\n/a: x\n: y");
+    EXPECT_EQ(describe_problem({400, "application/problem+json",
+                                R"({"detail":"/a: x\n/b: y","errors":[{"pointer":"/a","detail":"x"}]})"}),
+              "400 Bad Request: /a: x\n/b: y");
 }
 
 /// Two pieces, then the end.
