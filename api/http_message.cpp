@@ -6,7 +6,9 @@ namespace distilld::api {
 namespace {
 
 // Header names are ASCII; the locale must not matter.
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) noexcept {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 bool equal_without_case(std::string_view a, std::string_view b) noexcept {
     return a.size() == b.size() &&

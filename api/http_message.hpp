@@ -15,9 +15,9 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 /// A request as handlers see it: no Beast type. Header names compare without case.
 struct Request {
-    std::string method;  ///< upper case
-    std::string path;    ///< percent-decoded, without the query
-    std::vector<std::pair<std::string, std::string>> query;  ///< percent-decoded, in order
+    std::string method;                                                ///< upper case
+    std::string path;                                                  ///< percent-decoded, without the query
+    std::vector<std::pair<std::string, std::string>> query;            ///< percent-decoded, in order
     std::vector<std::pair<std::string, std::string>> path_parameters;  ///< {id} of the matched route
     Headers headers;
     std::string body;

@@ -107,7 +107,8 @@ constexpr std::array<std::pair<const char*, const char*>, 51> kFields{{
 /// Levenshtein distance; both texts are short here.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (std::size_t j = 0; j <= b.size(); ++j)
+        row[j] = j;
     for (std::size_t i = 1; i <= a.size(); ++i) {
         std::size_t diagonal = row[0];
         row[0] = i;
@@ -140,20 +141,27 @@ std::string quote(std::string_view text) {
     if (text.size() <= kShown) return "'" + std::string(text) + "'";
     // Do not cut a UTF-8 sequence in two.
     std::size_t end = kShown;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U)
+        --end;
     return "'" + std::string(text.substr(0, end)) + "…'";
 }
 
 std::string kind_name(const json::value& value) {
     switch (value.kind()) {
-        case json::kind::null: return "null";
-        case json::kind::bool_: return "a boolean";
+        case json::kind::null:
+            return "null";
+        case json::kind::bool_:
+            return "a boolean";
         case json::kind::int64:
         case json::kind::uint64:
-        case json::kind::double_: return "a number";
-        case json::kind::string: return "a string";
-        case json::kind::array: return "an array";
-        case json::kind::object: return "an object";
+        case json::kind::double_:
+            return "a number";
+        case json::kind::string:
+            return "a string";
+        case json::kind::array:
+            return "an array";
+        case json::kind::object:
+            return "an object";
     }
     return "something else";
 }
@@ -163,8 +171,12 @@ bool has_control_character(std::string_view text) {
                        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 std::string number_text(double value) {
     json::value boxed = value;
@@ -193,9 +205,7 @@ class ObjectReader {
     ObjectReader(const json::object& object, std::string pointer, std::vector<Violation>& out)
         : object_(object), pointer_(std::move(pointer)), out_(out) {}
 
-    [[nodiscard]] std::string at(std::string_view name) const {
-        return pointer_ + "/" + escape_pointer_token(name);
-    }
+    [[nodiscard]] std::string at(std::string_view name) const { return pointer_ + "/" + escape_pointer_token(name); }
 
     void violate(std::string_view name, std::string code, std::string detail) {
         out_.push_back(Violation{at(name), std::move(code), std::move(detail)});
@@ -277,7 +287,8 @@ class ObjectReader {
         if (!std::isfinite(number) || !low_ok || !high_ok) {
             const auto low = (ends == Ends::open_low ? "above " : "at least ") + number_text(least);
             const auto high = (ends == Ends::open_high ? "below " : "at most ") + number_text(most);
-            violate(name, "out_of_range", json::serialize(*value) + " is out of range: it must be " + low + " and " + high);
+            violate(name, "out_of_range",
+                    number_text(number) + " is out of range: it must be " + low + " and " + high);
             return false;
         }
         target = number;
@@ -451,12 +462,12 @@ void read_endpoints(ObjectReader& reader, TeacherSpec& teacher, std::vector<Viol
         return;
     }
     if (array.size() > kEndpointLimit) {
-        reader.violate("endpoints", "out_of_range",
-                       "lists more than " + std::to_string(kEndpointLimit) + " endpoints");
+        reader.violate("endpoints", "out_of_range", "lists more than " + std::to_string(kEndpointLimit) + " endpoints");
         return;
     }
     std::set<std::string> seen;
-    for (std::size_t i = 0; i < array.size(); ++i) check_endpoint(reader, i, array[i], seen, teacher, out);
+    for (std::size_t i = 0; i < array.size(); ++i)
+        check_endpoint(reader, i, array[i], seen, teacher, out);
 }
 
 void read_concurrency(ObjectReader& reader, ConcurrencySpec& target) {
@@ -644,7 +655,8 @@ Result<json::value*> step_into(json::value& parent, const std::string& token, co
     }
     if (auto* array = parent.if_array()) {
         const auto index = index_of(token);
-        if (!index || *index >= array->size()) return override_error(pointer, "'" + token + "' is no index of the array");
+        if (!index || *index >= array->size())
+            return override_error(pointer, "'" + token + "' is no index of the array");
         return &(*array)[*index];
     }
     return override_error(pointer, "the parent of '" + token + "' is " + kind_name(parent) + ", not an object");
@@ -814,7 +826,9 @@ json::object to_json_object(const JobSpec& spec) {
     return root;
 }
 
-std::string to_json(const JobSpec& spec) { return json::serialize(to_json_object(spec)); }
+std::string to_json(const JobSpec& spec) {
+    return json::serialize(to_json_object(spec));
+}
 
 void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base) {
     spec.student.model = absolute(spec.student.model, base);
@@ -849,9 +863,17 @@ Result<Override> parse_override(std::string_view text) {
     return Override{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
 }
 
-const char* to_string(Dtype value) noexcept { return name_of(kDtypes, value); }
-const char* to_string(StudentInit value) noexcept { return name_of(kInits, value); }
-const char* to_string(TeacherProtocol value) noexcept { return name_of(kProtocols, value); }
-const char* to_string(LrScheduler value) noexcept { return name_of(kSchedulers, value); }
+const char* to_string(Dtype value) noexcept {
+    return name_of(kDtypes, value);
+}
+const char* to_string(StudentInit value) noexcept {
+    return name_of(kInits, value);
+}
+const char* to_string(TeacherProtocol value) noexcept {
+    return name_of(kProtocols, value);
+}
+const char* to_string(LrScheduler value) noexcept {
+    return name_of(kSchedulers, value);
+}
 
 }  // namespace distilld::api

@@ -23,7 +23,9 @@ constexpr std::array kEventTypes{EventType::message, EventType::metrics, EventTy
                                  EventType::evaluation};
 
 /// JSON has no NaN and no infinity: null stands for both.
-json::value number(double value) { return std::isfinite(value) ? json::value(value) : json::value(nullptr); }
+json::value number(double value) {
+    return std::isfinite(value) ? json::value(value) : json::value(nullptr);
+}
 
 json::value text_or_null(const std::string& text) {
     return text.empty() ? json::value(nullptr) : json::value(text);
@@ -107,7 +109,8 @@ json::object stage_json(const StageTimes& stage) {
 
 json::object fetch_json(const FetchCounters& fetch) {
     json::object failures;
-    for (const auto& [kind, count] : fetch.failures) failures[kind] = count;
+    for (const auto& [kind, count] : fetch.failures)
+        failures[kind] = count;
     json::object object;
     object["requests"] = fetch.requests;
     object["completed"] = fetch.completed;
@@ -189,11 +192,16 @@ void read_checkpoints(Reader& outer, const json::value& value, std::vector<JobCh
 
 const char* to_string(JobState state) noexcept {
     switch (state) {
-        case JobState::queued: return "queued";
-        case JobState::running: return "running";
-        case JobState::succeeded: return "succeeded";
-        case JobState::failed: return "failed";
-        case JobState::cancelled: return "cancelled";
+        case JobState::queued:
+            return "queued";
+        case JobState::running:
+            return "running";
+        case JobState::succeeded:
+            return "succeeded";
+        case JobState::failed:
+            return "failed";
+        case JobState::cancelled:
+            return "cancelled";
     }
     return "unknown";
 }
@@ -207,11 +215,16 @@ std::optional<JobState> job_state_from_string(std::string_view text) noexcept {
 
 const char* to_string(EventType type) noexcept {
     switch (type) {
-        case EventType::message: return "message";
-        case EventType::metrics: return "metrics";
-        case EventType::state: return "state";
-        case EventType::checkpoint: return "checkpoint";
-        case EventType::evaluation: return "evaluation";
+        case EventType::message:
+            return "message";
+        case EventType::metrics:
+            return "metrics";
+        case EventType::state:
+            return "state";
+        case EventType::checkpoint:
+            return "checkpoint";
+        case EventType::evaluation:
+            return "evaluation";
     }
     return "unknown";
 }
@@ -225,10 +238,11 @@ std::optional<EventType> event_type_from_string(std::string_view text) noexcept 
 
 json::object to_json_object(const ProgressEvent& progress) {
     json::array stages;
-    for (const auto& stage : progress.stages) stages.push_back(stage_json(stage));
-    const double percent = progress.total_steps == 0 ? 0.0
-                                                     : 100.0 * static_cast<double>(progress.step) /
-                                                           static_cast<double>(progress.total_steps);
+    for (const auto& stage : progress.stages)
+        stages.push_back(stage_json(stage));
+    const double percent = progress.total_steps == 0
+                               ? 0.0
+                               : 100.0 * static_cast<double>(progress.step) / static_cast<double>(progress.total_steps);
     json::object object;
     object["step"] = progress.step;
     object["total_steps"] = progress.total_steps;

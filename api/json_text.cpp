@@ -93,7 +93,8 @@ class KeyWatcher {
     }
     [[nodiscard]] std::string pointer() const {
         std::string result;
-        for (const auto& level : levels_) result += "/" + escape_pointer_token(level.token);
+        for (const auto& level : levels_)
+            result += "/" + escape_pointer_token(level.token);
         return result;
     }
 

@@ -29,7 +29,9 @@ using std::chrono::steady_clock;
 constexpr const char* kComponent = "jobs";
 constexpr std::chrono::seconds kStoreRetry{5};
 
-std::string now_text() { return api::rfc3339(std::chrono::system_clock::now()); }
+std::string now_text() {
+    return api::rfc3339(std::chrono::system_clock::now());
+}
 
 std::string make_job_id() {
     std::random_device device;
@@ -80,7 +82,8 @@ class ThreadedJobManager final : public JobManager {
 
     ~ThreadedJobManager() override {
         asio::post(io_, [this] {
-            for (auto& [id, active] : active_) active->worker->kill();
+            for (auto& [id, active] : active_)
+                active->worker->kill();
             io_.stop();
         });
         thread_.join();
@@ -181,7 +184,8 @@ class ThreadedJobManager final : public JobManager {
         }
         auto page = store_->list(query);
         listing.has_more = page.has_more;
-        for (auto& stored : page.jobs) listing.jobs.push_back(visible(std::move(stored)));
+        for (auto& stored : page.jobs)
+            listing.jobs.push_back(visible(std::move(stored)));
         return listing;
     }
 
@@ -209,7 +213,8 @@ class ThreadedJobManager final : public JobManager {
     /// Ends the wait of every reader of a job.
     void wake(const std::string& id) {
         const auto [first, last] = waiters_.equal_range(id);
-        for (auto waiter = first; waiter != last; ++waiter) waiter->second->cancel();
+        for (auto waiter = first; waiter != last; ++waiter)
+            waiter->second->cancel();
     }
 
     asio::awaitable<EventBatch> wait_events_now(std::string id, std::uint64_t after, std::uint32_t limit) {
@@ -260,7 +265,8 @@ class ThreadedJobManager final : public JobManager {
         retry_.async_wait([this](const boost::system::error_code& ec) {
             if (ec) return;
             const auto jobs = unsaved_;
-            for (const auto& [id, stored] : jobs) record(stored, state_record(stored.job), true);
+            for (const auto& [id, stored] : jobs)
+                record(stored, state_record(stored.job), true);
             fill_slots();
         });
     }
@@ -346,7 +352,8 @@ class ThreadedJobManager final : public JobManager {
             }
         } else {
             std::erase(queue_, id);
-            end_job(*stored, JobState::cancelled, api::StatusReason{"cancelled_by_user", "cancelled while it was queued"});
+            end_job(*stored, JobState::cancelled,
+                    api::StatusReason{"cancelled_by_user", "cancelled while it was queued"});
         }
         outcome.job = visible(std::move(*stored));
         return outcome;
@@ -377,10 +384,12 @@ class ThreadedJobManager final : public JobManager {
             }
             // It ran when the service ended without a chance to say so; its worker has died with the service.
             if (job.cancel_requested) {
-                end_job(stored, JobState::cancelled, api::StatusReason{"cancelled_by_user", "cancelled; the service ended meanwhile"});
+                end_job(stored, JobState::cancelled,
+                        api::StatusReason{"cancelled_by_user", "cancelled; the service ended meanwhile"});
                 continue;
             }
-            requeue(stored, {"service_restarted", "the service ended while the job ran; it goes on from its newest checkpoint"});
+            requeue(stored, {"service_restarted",
+                             "the service ended while the job ran; it goes on from its newest checkpoint"});
         }
         started_ = true;
         ready_ = true;
@@ -391,8 +400,10 @@ class ThreadedJobManager final : public JobManager {
     asio::awaitable<void> stop_now() {
         stopping_ = true;
         ready_ = false;
-        for (auto& [id, active] : active_) ask_to_stop(active);
-        for (auto& [id, timer] : waiters_) timer->cancel();
+        for (auto& [id, active] : active_)
+            ask_to_stop(active);
+        for (auto& [id, timer] : waiters_)
+            timer->cancel();
         while (!active_.empty()) {
             idle_.expires_at(steady_clock::time_point::max());
             co_await idle_.async_wait(asio::as_tuple(asio::use_awaitable));
@@ -426,7 +437,8 @@ class ThreadedJobManager final : public JobManager {
             }
             active->worker = make_worker_(io_.get_executor());
         } catch (const std::exception& error) {
-            end_job(active->stored, JobState::failed, api::StatusReason{"internal", std::string("no worker can be made: ") + error.what()});
+            end_job(active->stored, JobState::failed,
+                    api::StatusReason{"internal", std::string("no worker can be made: ") + error.what()});
             return;
         }
         job.state = JobState::running;
@@ -518,8 +530,10 @@ class ThreadedJobManager final : public JobManager {
         } else if (cancelled) {
             end_job(stored, JobState::cancelled, cancel_reason(by_user));
         } else if (by_user && active->killed) {
-            end_job(stored, JobState::cancelled,
-                    api::StatusReason{"worker_killed", "the worker did not stop in time and was killed; the newest checkpoint is whole"});
+            end_job(
+                stored, JobState::cancelled,
+                api::StatusReason{"worker_killed",
+                                  "the worker did not stop in time and was killed; the newest checkpoint is whole"});
         } else if (failed != nullptr) {
             end_job(stored, JobState::failed, api::StatusReason{failed->kind, failed->message});
         } else {
@@ -564,10 +578,10 @@ class ThreadedJobManager final : public JobManager {
     std::atomic<bool> ready_{false};
     bool started_ = false;
     bool stopping_ = false;
-    std::deque<std::string> queue_;                              ///< ids, next one first
-    std::map<std::string, std::string> outputs_;                 ///< folder of each job that has not ended
-    std::map<std::string, StoredJob> unsaved_;                   ///< newest state of jobs that the store refused
-    std::multimap<std::string, asio::steady_timer*> waiters_;    ///< by job; outlives the frames in io_
+    std::deque<std::string> queue_;                            ///< ids, next one first
+    std::map<std::string, std::string> outputs_;               ///< folder of each job that has not ended
+    std::map<std::string, StoredJob> unsaved_;                 ///< newest state of jobs that the store refused
+    std::multimap<std::string, asio::steady_timer*> waiters_;  ///< by job; outlives the frames in io_
     asio::io_context io_{1};
     asio::executor_work_guard<asio::io_context::executor_type> work_;
     std::map<std::string, std::shared_ptr<Active>> active_;

@@ -35,13 +35,13 @@ using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::
 /// Answer to submit().
 struct SubmitOutcome {
     enum class Kind {
-        created,        ///< `job` is queued
-        existing,       ///< `job` was made before by a request with the same key and body
-        valid,          ///< dry run: `job` is what would be queued, without an id
-        invalid,        ///< `violations` of the spec
-        conflict,       ///< `violations`: another job that has not ended writes to the same output folder
-        key_reused,     ///< the key was used with another body
-        stopping,       ///< the service is about to end
+        created,     ///< `job` is queued
+        existing,    ///< `job` was made before by a request with the same key and body
+        valid,       ///< dry run: `job` is what would be queued, without an id
+        invalid,     ///< `violations` of the spec
+        conflict,    ///< `violations`: another job that has not ended writes to the same output folder
+        key_reused,  ///< the key was used with another body
+        stopping,    ///< the service is about to end
     };
     Kind kind = Kind::invalid;
     api::Job job;
@@ -72,8 +72,8 @@ struct EventBatch {
     bool found = true;                  ///< false: no such job
     std::vector<api::JobEvent> events;  ///< ascending; empty: nothing new within the heartbeat
     bool has_more = false;
-    bool ended = false;                 ///< no event will follow: the job is terminal (`job`) or the service stops
-    std::optional<api::Job> job;        ///< set when the job is terminal and all its events have been read
+    bool ended = false;           ///< no event will follow: the job is terminal (`job`) or the service stops
+    std::optional<api::Job> job;  ///< set when the job is terminal and all its events have been read
 };
 
 /// Owns the queue, the store and the running workers, on one thread of its own, so that neither a slow disk nor a
@@ -100,7 +100,8 @@ class JobManager {
     virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;
     virtual boost::asio::awaitable<JobListing> list(JobQuery query) = 0;
 
-    /// Queued: cancelled at once. Running: asked to checkpoint and end, cancelled when it has. Asking again is no error.
+    /// Queued: cancelled at once. Running: asked to checkpoint and end, cancelled when it has. Asking again is no
+    /// error.
     virtual boost::asio::awaitable<CancelOutcome> cancel(std::string id) = 0;
 
     /// Stored events after `after`, at once.

@@ -30,8 +30,12 @@ const prometheus::Histogram::BucketBoundaries kDurationBuckets{0.001, 0.0025, 0.
 
 /// What a counter of ours grows by when a counter of a worker goes from `before` to `now`. A worker may begin anew;
 /// ours never goes back.
-double growth(double before, double now) { return std::isfinite(now) && now > before ? now - before : 0.0; }
-double growth(std::uint64_t before, std::uint64_t now) { return now > before ? static_cast<double>(now - before) : 0.0; }
+double growth(double before, double now) {
+    return std::isfinite(now) && now > before ? now - before : 0.0;
+}
+double growth(std::uint64_t before, std::uint64_t now) {
+    return now > before ? static_cast<double>(now - before) : 0.0;
+}
 
 /// Seconds of teacher work that the student did not wait for.
 double hidden_seconds(const ProgressEvent& progress) {
@@ -76,7 +80,8 @@ class PrometheusJobMetrics final : public JobMetrics {
 
     void set_job_counts(const std::vector<std::pair<api::JobState, std::uint64_t>>& counts) override {
         std::map<api::JobState, std::uint64_t> all;
-        for (const auto& [state, count] : counts) all[state] = count;
+        for (const auto& [state, count] : counts)
+            all[state] = count;
         for (const auto state : {api::JobState::queued, api::JobState::running, api::JobState::succeeded,
                                  api::JobState::failed, api::JobState::cancelled}) {
             jobs_.Add({{"state", api::to_string(state)}}).Set(static_cast<double>(all[state]));
@@ -151,8 +156,9 @@ class PrometheusJobMetrics final : public JobMetrics {
 
     JobGauges make_gauges(const std::string& job_id) {
         const Labels labels{{"job_id", job_id}};
-        return {&loss_.Add(labels),      &tokens_per_second_.Add(labels), &step_.Add(labels),    &stall_.Add(labels),
-                &in_flight_.Add(labels), &limit_.Add(labels),             &buffered_.Add(labels)};
+        return {&loss_.Add(labels),    &tokens_per_second_.Add(labels), &step_.Add(labels),
+                &stall_.Add(labels),   &in_flight_.Add(labels),         &limit_.Add(labels),
+                &buffered_.Add(labels)};
     }
 
     static void show(JobGauges& gauges, const ProgressEvent& now) {
@@ -234,24 +240,24 @@ class PrometheusJobMetrics final : public JobMetrics {
     Family<Counter>& finished_ =
         counter("distilld_jobs_finished_total", "Jobs that came to an end since the service started, by result.");
     Counter& steps_ = counter("distilld_steps_total", "Optimizer steps done by all jobs.").Add({});
-    Family<Counter>& tokens_ = counter(
-        "distilld_tokens_total", "Input positions: trained on by students, answered for by teachers.");
+    Family<Counter>& tokens_ =
+        counter("distilld_tokens_total", "Input positions: trained on by students, answered for by teachers.");
     Counter& tokens_student_ = tokens_.Add({{"role", "student"}});
     Counter& tokens_teacher_ = tokens_.Add({{"role", "teacher"}});
     Counter& nonfinite_ =
         counter("distilld_nonfinite_steps_total", "Steps skipped because a gradient was not finite.").Add({});
     Family<Counter>& stage_busy_ = counter("distilld_stage_busy_seconds_total", "Time a stage spent at work.");
-    Family<Counter>& stage_wait_ = counter("distilld_stage_wait_seconds_total",
-                                           "Time a stage waited for its input, or for room at its output.");
+    Family<Counter>& stage_wait_ =
+        counter("distilld_stage_wait_seconds_total", "Time a stage waited for its input, or for room at its output.");
     Counter& overlap_ =
         counter("distilld_overlap_seconds_total", "Teacher time during which the student did not wait.").Add({});
     Counter& teacher_requests_ =
         counter("distilld_teacher_requests_total", "Requests sent to teachers, retries and hedges included.").Add({});
-    Counter& teacher_retries_ = counter("distilld_teacher_retries_total", "Requests sent again after a failure.").Add({});
+    Counter& teacher_retries_ =
+        counter("distilld_teacher_retries_total", "Requests sent again after a failure.").Add({});
     Counter& teacher_hedges_ =
         counter("distilld_teacher_hedges_total", "Second requests for answers that were slow.").Add({});
-    Counter& teacher_bytes_ =
-        counter("distilld_teacher_received_bytes_total", "Bytes of teacher answers.").Add({});
+    Counter& teacher_bytes_ = counter("distilld_teacher_received_bytes_total", "Bytes of teacher answers.").Add({});
     Family<Counter>& teacher_failures_ =
         counter("distilld_teacher_failures_total", "Requests to teachers that failed, by kind.");
 

@@ -22,8 +22,7 @@ class JobMetrics {
     /// A worker began (or resumed) the job: its counters start at 0 again, ours go on.
     virtual void run_started(const std::string& job_id) = 0;
     /// What the worker said first: the step it begins at, and the input positions of one of its micro-batches.
-    virtual void run_details(const std::string& job_id, std::uint64_t first_step,
-                             std::uint64_t micro_batch_tokens) = 0;
+    virtual void run_details(const std::string& job_id, std::uint64_t first_step, std::uint64_t micro_batch_tokens) = 0;
     virtual void progress(const std::string& job_id, const ProgressEvent& progress) = 0;
     /// The run ended. The job's gauges stay for the grace period, so that the last value is scraped.
     virtual void run_ended(const std::string& job_id) = 0;

@@ -58,7 +58,8 @@ void check_query(const Request& request, std::initializer_list<std::string_view>
         if (std::find(known.begin(), known.end(), name) == known.end()) {
             refuse(request, 400, "unknown_parameter", "unknown query parameter '" + name + "'", name);
         }
-        const bool twice = std::any_of(request.query.begin(), entry, [&](const auto& other) { return other.first == name; });
+        const bool twice =
+            std::any_of(request.query.begin(), entry, [&](const auto& other) { return other.first == name; });
         if (twice) refuse(request, 400, "duplicate_parameter", "query parameter '" + name + "' is given twice", name);
     }
 }
@@ -69,9 +70,10 @@ std::uint64_t whole_number(const Request& request, std::string_view text, const 
     const auto* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (text.empty() || stop != end || error != std::errc() || value < least || value > most) {
-        refuse(request, 400, "invalid_parameter",
-               std::string(name) + " must be a whole number from " + std::to_string(least) + " to " + std::to_string(most),
-               name);
+        refuse(
+            request, 400, "invalid_parameter",
+            std::string(name) + " must be a whole number from " + std::to_string(least) + " to " + std::to_string(most),
+            name);
     }
     return value;
 }
@@ -105,7 +107,8 @@ void check_content_type(const Request& request) {
     type.erase(type.find_last_not_of(" \t") + 1);
     if (type == "application/json" || type.ends_with("+json")) return;
     refuse(request, 415, "unsupported_media_type",
-           "the content type is '" + type + "', application/json is expected (curl: --json @spec.json)", "content-type");
+           "the content type is '" + type + "', application/json is expected (curl: --json @spec.json)",
+           "content-type");
 }
 
 std::string idempotency_key_of(const Request& request) {
@@ -160,7 +163,8 @@ class JobApi {
             refuse(request, 400, "invalid_parameter", "after names no job: '" + query.after + "'", "after");
         }
         json::array data;
-        for (const auto& job : listing.jobs) data.push_back(api::to_json_object(job, false));
+        for (const auto& job : listing.jobs)
+            data.push_back(api::to_json_object(job, false));
         json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", listing.has_more}};
         body["first_id"] = nullptr;
         body["last_id"] = nullptr;
@@ -214,7 +218,8 @@ class JobApi {
         const auto batch = co_await manager_.events(id, after, limit);
         if (!batch.found) job_not_found(request, id);
         json::array data;
-        for (const auto& event : batch.events) data.push_back(api::to_json_object(event));
+        for (const auto& event : batch.events)
+            data.push_back(api::to_json_object(event));
         const json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", batch.has_more}};
         co_return json_response(200, body);
     }
@@ -277,7 +282,8 @@ class JobApi {
             case SubmitOutcome::Kind::key_reused:
                 refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
                        "idempotency-key");
-            case SubmitOutcome::Kind::stopping: break;
+            case SubmitOutcome::Kind::stopping:
+                break;
         }
         Problem problem;
         problem.status = 503;

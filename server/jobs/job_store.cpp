@@ -43,7 +43,9 @@ CREATE TABLE job_events (
 
 constexpr const char* kJobColumns = "SELECT resume, idempotency_key, spec, resolved_spec, document FROM jobs ";
 
-std::string sql(const char* head, const char* tail) { return std::string(head) + tail; }
+std::string sql(const char* head, const char* tail) {
+    return std::string(head) + tail;
+}
 
 class SqliteJobStore final : public JobStore {
   public:
@@ -118,7 +120,8 @@ class SqliteJobStore final : public JobStore {
     std::vector<StoredJob> unfinished() override {
         std::vector<StoredJob> jobs;
         const sqlite::ResetGuard guard(*unfinished_);
-        while (unfinished_->step()) jobs.push_back(job_of(*unfinished_));
+        while (unfinished_->step())
+            jobs.push_back(job_of(*unfinished_));
         return jobs;
     }
 
@@ -185,12 +188,13 @@ class SqliteJobStore final : public JobStore {
         const auto make = [this](const std::string& text) {
             return std::make_unique<sqlite::Statement>(database_, text.c_str());
         };
-        insert_ = make("INSERT INTO jobs (id, state, created_at, resume, idempotency_key, spec, resolved_spec, "
-                       "document) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+        insert_ = make(
+            "INSERT INTO jobs (id, state, created_at, resume, idempotency_key, spec, resolved_spec, "
+            "document) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
         update_ = make("UPDATE jobs SET state = ?2, resume = ?3, document = ?4 WHERE id = ?1");
         get_ = make(sql(kJobColumns, "WHERE id = ?1"));
-        by_key_ = make(sql(kJobColumns,
-                           "WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1"));
+        by_key_ =
+            make(sql(kJobColumns, "WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1"));
         list_ = make(sql(kJobColumns,
                          "WHERE (?1 = '' OR number < (SELECT number FROM jobs WHERE id = ?1)) "
                          "AND (?2 = '' OR state = ?2) ORDER BY number DESC LIMIT ?3"));
@@ -199,20 +203,22 @@ class SqliteJobStore final : public JobStore {
         next_sequence_ = make("SELECT coalesce(max(sequence), 0) + 1 FROM job_events WHERE job_id = ?1");
         insert_event_ = make("INSERT INTO job_events (job_id, sequence, type, document) VALUES (?1, ?2, ?3, ?4)");
         drop_metrics_ = make("DELETE FROM job_events WHERE job_id = ?1 AND sequence <= ?2 AND type = 'metrics'");
-        events_ = make("SELECT document FROM job_events WHERE job_id = ?1 AND sequence > ?2 ORDER BY sequence "
-                       "LIMIT ?3");
+        events_ = make(
+            "SELECT document FROM job_events WHERE job_id = ?1 AND sequence > ?2 ORDER BY sequence "
+            "LIMIT ?3");
     }
 
-    static std::string document_of(const api::Job& job) {
-        return json::serialize(api::to_json_object(job, false));
-    }
+    static std::string document_of(const api::Job& job) { return json::serialize(api::to_json_object(job, false)); }
 
     template <class T>
     static T parsed(Result<T> (*read)(const json::value&), const std::string& document, const char* what) {
         const auto value = api::parse_json_text(document, kDocumentDepth);
-        if (!value) throw ErrorException(io_error(std::string("job store: ") + what + " is damaged: " + value.error().reason));
+        if (!value)
+            throw ErrorException(io_error(std::string("job store: ") + what + " is damaged: " + value.error().reason));
         auto result = read(*value);
-        if (!result) throw ErrorException(io_error(std::string("job store: ") + what + " is damaged: " + result.error().message));
+        if (!result)
+            throw ErrorException(
+                io_error(std::string("job store: ") + what + " is damaged: " + result.error().message));
         return *std::move(result);
     }
 

@@ -39,7 +39,8 @@ double start_time() {
     if (end == std::string::npos) return 0;
     std::istringstream fields(text.substr(end + 1));
     std::string skipped;
-    for (int field = 3; field < 22; ++field) fields >> skipped;
+    for (int field = 3; field < 22; ++field)
+        fields >> skipped;
     double ticks = 0;
     fields >> ticks;
     double boot = 0;

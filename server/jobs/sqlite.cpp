@@ -56,9 +56,13 @@ std::string Statement::text(int column) const {
     return data == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(data), size);
 }
 
-std::int64_t Statement::integer(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+std::int64_t Statement::integer(int column) const {
+    return sqlite3_column_int64(statement_.get(), column);
+}
 
-bool Statement::is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
+bool Statement::is_null(int column) const {
+    return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
 
 Database::Database(const std::filesystem::path& file) : file_(file.string()) {
     sqlite3* handle = nullptr;
@@ -84,7 +88,9 @@ void Database::fail(const std::string& what) const {
     throw ErrorException(io_error(file_ + ": " + what + ": " + sqlite3_errmsg(handle_.get())));
 }
 
-Transaction::Transaction(Database& database) : database_(database) { database_.execute("BEGIN IMMEDIATE"); }
+Transaction::Transaction(Database& database) : database_(database) {
+    database_.execute("BEGIN IMMEDIATE");
+}
 
 Transaction::~Transaction() {
     // SQLite may have rolled back by itself (disk full): then this fails, and nothing is left to do.

@@ -141,7 +141,8 @@ TEST(JobSpecJson, ReadsEveryField) {
 }
 
 TEST(JobSpecJson, RoundTripKeepsOddDoubles) {
-    for (const auto* rate : {"0.1", "3e-4", "0.30000000000000004", "1.7976931348623157e-300", "0.0012345678901234567"}) {
+    for (const auto* rate :
+         {"0.1", "3e-4", "0.30000000000000004", "1.7976931348623157e-300", "0.0012345678901234567"}) {
         const auto parsed = parse_job_spec(with({{"/training/learning_rate", rate}}));
         ASSERT_TRUE(parsed);
         EXPECT_EQ(parsed->training.learning_rate, std::stod(rate));
@@ -195,9 +196,7 @@ TEST(JobSpecJson, NamesWhatIsWrong) {
         {"top_k negative", {{"/teacher/top_k", "-1"}}, {"/teacher/top_k out_of_range"}},
         {"key itself", {{"/teacher/api_key_env", "sk-123"}}, {"/teacher/api_key_env invalid_value"}},
         {"no dataset", {{"/dataset", "null"}}, {"/dataset required"}},
-        {"empty dataset",
-         {{"/dataset", "{}"}},
-         {"/dataset/train required", "/dataset/sequence_length required"}},
+        {"empty dataset", {{"/dataset", "{}"}}, {"/dataset/train required", "/dataset/sequence_length required"}},
         {"empty train", {{"/dataset/train", "\"\""}}, {"/dataset/train invalid_value"}},
         {"sequence_length 0", {{"/dataset/sequence_length", "0"}}, {"/dataset/sequence_length out_of_range"}},
         {"sequence_length 1.5", {{"/dataset/sequence_length", "1.5"}}, {"/dataset/sequence_length wrong_type"}},
@@ -230,7 +229,9 @@ TEST(JobSpecJson, NamesWhatIsWrong) {
         {"empty name", {{"/name", "\"\""}}, {"/name invalid_value"}},
         {"name of 129", {{"/name", std::string(129, 'a')}}, {"/name out_of_range"}},
         {"control character", {{"/output", "\"a\\u0000b\""}}, {"/output invalid_value"}},
-        {"null inside", {{"/dataset", R"({"train":"t","sequence_length":null})"}}, {"/dataset/sequence_length wrong_type"}},
+        {"null inside",
+         {{"/dataset", R"({"train":"t","sequence_length":null})"}},
+         {"/dataset/sequence_length wrong_type"}},
     };
     for (const auto& bad : cases) {
         EXPECT_EQ(found(with(bad.changes)), bad.violations) << bad.title;
@@ -305,13 +306,12 @@ TEST(JobSpecJson, MakesPathsAbsolute) {
 }
 
 TEST(Overrides, SetReplaceRemoveAndMakeObjects) {
-    const auto result = apply_overrides(R"({"a": {"b": 1}, "list": [1, 2]})",
-                                        {{"/a/b", "2"},
-                                         {"/a/c", "plain text"},
-                                         {"/new/deep/x", "[true]"},
-                                         {"/list/0", "\"9\""},
-                                         {"/list/-", "3"},
-                                         {"/e~1f", "{\"g\": null}"}});
+    const auto result = apply_overrides(R"({"a": {"b": 1}, "list": [1, 2]})", {{"/a/b", "2"},
+                                                                               {"/a/c", "plain text"},
+                                                                               {"/new/deep/x", "[true]"},
+                                                                               {"/list/0", "\"9\""},
+                                                                               {"/list/-", "3"},
+                                                                               {"/e~1f", "{\"g\": null}"}});
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_EQ(boost::json::parse(*result), boost::json::parse(R"({"a": {"b": 2, "c": "plain text"},
         "list": ["9", 2, 3], "new": {"deep": {"x": [true]}}, "e/f": {"g": null}})"));
@@ -357,8 +357,8 @@ TEST(Examples, AreValidSpecs) {
 
 TEST(Documentation, NamesEveryField) {
     const auto text = read_text(DISTILLD_SOURCE_DIR "/docs/job-spec.md");
-    const auto spec = parse_job_spec(with({{"/dataset/eval", "e"}, {"/teacher/api_key_env", "K"},
-                                           {"/teacher/ca_file", "c"}, {"/student/config", "{}"}}));
+    const auto spec = parse_job_spec(with(
+        {{"/dataset/eval", "e"}, {"/teacher/api_key_env", "K"}, {"/teacher/ca_file", "c"}, {"/student/config", "{}"}}));
     ASSERT_TRUE(spec);
     for (const auto& section : to_json_object(*spec)) {
         EXPECT_THAT(text, HasSubstr("`" + std::string(section.key())));

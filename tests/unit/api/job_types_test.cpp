@@ -93,8 +93,8 @@ TEST(JobTypes, TimesAreRfc3339) {
 }
 
 TEST(JobTypes, EveryStateHasAName) {
-    for (const auto state : {JobState::queued, JobState::running, JobState::succeeded, JobState::failed,
-                             JobState::cancelled}) {
+    for (const auto state :
+         {JobState::queued, JobState::running, JobState::succeeded, JobState::failed, JobState::cancelled}) {
         EXPECT_EQ(job_state_from_string(to_string(state)), state);
     }
     EXPECT_FALSE(job_state_from_string("paused"));

@@ -104,7 +104,8 @@ class FakeWorker final : public WorkerProcess {
         control->start = std::move(start);
         control->on_event = std::move(on_event);
         fleet_.started(control);
-        while (!control->over) co_await control->ended_.async_wait(asio::as_tuple(asio::use_awaitable));
+        while (!control->over)
+            co_await control->ended_.async_wait(asio::as_tuple(asio::use_awaitable));
         co_return control->exit;
     }
     void send(const WorkerCommand& command) override {

@@ -12,12 +12,12 @@ namespace {
 
 using api::JobState;
 using testing::await;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::progress_at;
 using testing::spec_text;
 using testing::wait_for_state;
 using testing::World;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 JobManagerOptions thin() {
     JobManagerOptions options;
@@ -55,7 +55,8 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     started.total_steps = 10;
     started.batch_size = 2;
     worker->emit(started, worker);
-    for (std::uint64_t step = 1; step <= 9; ++step) worker->emit(progress_at(step, 10.0 - static_cast<double>(step)), worker);
+    for (std::uint64_t step = 1; step <= 9; ++step)
+        worker->emit(progress_at(step, 10.0 - static_cast<double>(step)), worker);
     worker->emit(CheckpointEvent{5, "/out/checkpoints/5", 0.5}, worker);
     worker->emit(EvaluationEvent{9, 3.5, 100}, worker);
     worker->emit(LogEvent{"warn", "careful"}, worker);
@@ -81,7 +82,8 @@ TEST(JobManager, LiveJobShowsTheNewestProgress) {
     World world(thin());
     const auto id = world.submit("out");
     const auto worker = world.fleet.next();
-    for (std::uint64_t step = 1; step <= 5; ++step) worker->emit(progress_at(step, 1), worker);
+    for (std::uint64_t step = 1; step <= 5; ++step)
+        worker->emit(progress_at(step, 1), worker);
     worker->emit(LogEvent{"info", "marker"}, worker);
     std::uint64_t after = 0;
     std::string last;
@@ -204,7 +206,8 @@ TEST(JobManager, SurvivesWorkersThatFail) {
     const auto third = world.fleet.next();
     third->end(third, WorkerExit{139, ""});
     EXPECT_EQ(wait_for_state(*world.manager, a, JobState::failed).status_reason->code, "teacher");
-    EXPECT_EQ(wait_for_state(*world.manager, b, JobState::failed).status_reason->message, "distilld-worker: no such file");
+    EXPECT_EQ(wait_for_state(*world.manager, b, JobState::failed).status_reason->message,
+              "distilld-worker: no such file");
     EXPECT_EQ(wait_for_state(*world.manager, c, JobState::failed).status_reason->code, "internal");
     EXPECT_TRUE(world.manager->ready());
     const auto d = world.submit("a");

@@ -84,9 +84,12 @@ TEST(JobMetrics, ShowsStatesResultsRequestsAndProcess) {
     EXPECT_THAT(text, HasSubstr("distilld_jobs_finished_total{result=\"succeeded\"} 0\n"));
     EXPECT_THAT(text, HasSubstr("distilld_build_info{version=\"1.2.3\"} 1\n"));
     EXPECT_THAT(text, HasSubstr("{code=\"404\",method=\"GET\",route=\"/v1/jobs/{id}\"} 1\n"));
-    EXPECT_THAT(text, HasSubstr("distilld_http_request_duration_seconds_bucket{code=\"404\",route=\"/v1/jobs/{id}\",le=\"0.005\"} 1\n"));
-    for (const auto* name : {"process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds ",
-                             "process_open_fds "}) {
+    EXPECT_THAT(
+        text,
+        HasSubstr(
+            "distilld_http_request_duration_seconds_bucket{code=\"404\",route=\"/v1/jobs/{id}\",le=\"0.005\"} 1\n"));
+    for (const auto* name : {"process_resident_memory_bytes ", "process_cpu_seconds_total ",
+                             "process_start_time_seconds ", "process_open_fds "}) {
         const auto place = text.find(std::string("\n") + name);
         ASSERT_NE(place, std::string::npos) << name;
         EXPECT_GT(std::stod(text.substr(place + 1 + std::string(name).size())), 0.0) << name;

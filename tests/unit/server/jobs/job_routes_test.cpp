@@ -14,11 +14,11 @@ namespace {
 
 using api::JobState;
 using testing::await;
+using ::testing::HasSubstr;
 using testing::progress_at;
 using testing::spec_text;
 using testing::wait_for_state;
 using testing::World;
-using ::testing::HasSubstr;
 namespace json = boost::json;
 
 using Query = std::vector<std::pair<std::string, std::string>>;
@@ -47,7 +47,8 @@ class JobRoutesTest : public ::testing::Test {
         request.query = std::move(query);
         return call("POST", "/v1/jobs", std::move(request));
     }
-    api::Response get(const std::string& pattern, const std::string& id = "", Query query = {}, api::Headers headers = {}) {
+    api::Response get(const std::string& pattern, const std::string& id = "", Query query = {},
+                      api::Headers headers = {}) {
         api::Request request;
         request.path_parameters = {{"id", id}};
         request.query = std::move(query);
@@ -143,7 +144,8 @@ TEST_F(JobRoutesTest, RefusesAnOutputInUse) {
 
 TEST_F(JobRoutesTest, ListsInPages) {
     std::vector<std::string> ids;
-    for (const auto* name : {"a", "b", "c"}) ids.emplace_back(body(post(spec_text(name))).at("id").as_string());
+    for (const auto* name : {"a", "b", "c"})
+        ids.emplace_back(body(post(spec_text(name))).at("id").as_string());
     const auto first = body(get("/v1/jobs", "", {{"limit", "2"}}));
     EXPECT_TRUE(first.at("has_more").as_bool());
     EXPECT_EQ(first.at("first_id").as_string(), ids[2]);
@@ -154,8 +156,9 @@ TEST_F(JobRoutesTest, ListsInPages) {
     EXPECT_EQ(second.at("data").as_array().size(), 1U);
     EXPECT_EQ(body(get("/v1/jobs", "", {{"state", "failed"}})).at("data").as_array().size(), 0U);
     EXPECT_TRUE(body(get("/v1/jobs", "", {{"state", "failed"}})).at("first_id").is_null());
-    for (const Query& bad : {Query{{"limit", "0"}}, Query{{"limit", "101"}}, Query{{"limit", "x"}}, Query{{"limit", "1"}, {"limit", "2"}},
-                             Query{{"state", "paused"}}, Query{{"after", "nobody"}}, Query{{"order", "asc"}}}) {
+    for (const Query& bad :
+         {Query{{"limit", "0"}}, Query{{"limit", "101"}}, Query{{"limit", "x"}}, Query{{"limit", "1"}, {"limit", "2"}},
+          Query{{"state", "paused"}}, Query{{"after", "nobody"}}, Query{{"order", "asc"}}}) {
         EXPECT_EQ(get("/v1/jobs", "", bad).status, 400U) << bad[0].first << "=" << bad[0].second;
     }
 }
@@ -213,11 +216,13 @@ TEST_F(JobRoutesTest, StreamsEventsToTheEnd) {
     EXPECT_TRUE(rest.ends_with("\n\n"));
 
     // Who comes back gets only what is new; Last-Event-ID goes before ?after=.
-    auto again = get("/v1/jobs/{id}/events", id, {{"after", "1"}}, {{"accept", "text/event-stream"}, {"Last-Event-ID", "4"}});
+    auto again =
+        get("/v1/jobs/{id}/events", id, {{"after", "1"}}, {{"accept", "text/event-stream"}, {"Last-Event-ID", "4"}});
     EXPECT_THAT(drain(*again.stream), ::testing::StartsWith("id: 5\n"));
     auto after = get("/v1/jobs/{id}/events", id, {{"after", "3"}}, accept);
     EXPECT_THAT(drain(*after.stream), ::testing::StartsWith("id: 4\n"));
-    EXPECT_EQ(get("/v1/jobs/{id}/events", id, {}, {{"accept", "text/event-stream"}, {"Last-Event-ID", "x"}}).status, 400U);
+    EXPECT_EQ(get("/v1/jobs/{id}/events", id, {}, {{"accept", "text/event-stream"}, {"Last-Event-ID", "x"}}).status,
+              400U);
     EXPECT_EQ(get("/v1/jobs/{id}/events", "nobody", {}, accept).status, 404U);
 }
 

@@ -44,7 +44,8 @@ class JobStoreTest : public ::testing::Test {
     }
     static std::vector<std::string> ids(const std::vector<StoredJob>& jobs) {
         std::vector<std::string> result;
-        for (const auto& stored : jobs) result.push_back(stored.job.id);
+        for (const auto& stored : jobs)
+            result.push_back(stored.job.id);
         return result;
     }
 
@@ -76,8 +77,8 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
     a.job.status_reason = api::StatusReason{"io", "disk full"};
     store->update(a);
     EXPECT_EQ(store->get("a")->job.status_reason->message, "disk full");
-    EXPECT_THAT(store->counts(), ::testing::UnorderedElementsAre(std::pair(JobState::failed, 1U),
-                                                                 std::pair(JobState::queued, 1U)));
+    EXPECT_THAT(store->counts(),
+                ::testing::UnorderedElementsAre(std::pair(JobState::failed, 1U), std::pair(JobState::queued, 1U)));
     EXPECT_EQ(ids(store->unfinished()), std::vector<std::string>{"b"});
     EXPECT_THROW(store->update(job("nobody")), ErrorException);
     EXPECT_THROW(store->create(job("a")), ErrorException);
@@ -85,7 +86,8 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
 
 TEST_F(JobStoreTest, ListsNewestFirstInPages) {
     const auto store = open();
-    for (const auto* id : {"a", "b", "c", "d"}) store->create(job(id, *id == 'b' ? JobState::failed : JobState::queued));
+    for (const auto* id : {"a", "b", "c", "d"})
+        store->create(job(id, *id == 'b' ? JobState::failed : JobState::queued));
     const auto first = store->list({"", 2, {}});
     EXPECT_THAT(ids(first.jobs), ElementsAre("d", "c"));
     EXPECT_TRUE(first.has_more);
@@ -124,7 +126,8 @@ TEST_F(JobStoreTest, DropsOldMetricsOnly) {
     const auto store = open();
     store->create(job("a"));
     store->append_event("a", event("state", api::EventType::state));
-    for (int i = 0; i < 3; ++i) store->append_event("a", event("m", api::EventType::metrics));
+    for (int i = 0; i < 3; ++i)
+        store->append_event("a", event("m", api::EventType::metrics));
     store->drop_metrics("a", 3);
     const auto page = store->events("a", 0, 10);
     ASSERT_EQ(page.events.size(), 2U);
@@ -144,7 +147,8 @@ TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {
 }
 
 TEST_F(JobStoreTest, RefusesFilesThatAreNotItsOwn) {
-    std::ofstream(file()) << "this is no database, and it is long enough to have a header of its own. " << std::string(200, 'x');
+    std::ofstream(file()) << "this is no database, and it is long enough to have a header of its own. "
+                          << std::string(200, 'x');
     EXPECT_THAT(open_sqlite_job_store(file()).error().message, HasSubstr(file().string()));
 
     std::filesystem::remove(file());
