@@ -68,7 +68,8 @@ std::string job_text(const api::Job& job) {
     };
     add("id", job.id);
     add("name", job.name);
-    add("state", std::string(api::to_string(job.state)) + (job.cancel_requested ? " (cancel requested)" : ""));
+    add("state", std::string(api::to_string(job.state)) +
+                     (job.cancel_requested && !api::is_terminal(job.state) ? " (cancel requested)" : ""));
     if (job.status_reason) add("reason", job.status_reason->code + ": " + job.status_reason->message);
     if (job.queue_position) add("queue", std::to_string(*job.queue_position));
     add("created", job.created_at);

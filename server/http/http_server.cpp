@@ -27,6 +27,8 @@ constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kRefusalLimit = 64;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kCancelGrace{5};
+/// What streams get to say that the service stops and to end by themselves.
+constexpr std::chrono::milliseconds kStreamGrace{250};
 
 struct HostPort {
     std::string host;
@@ -71,6 +73,7 @@ struct State {
     void stop(std::chrono::seconds after) {
         if (!context->stopping) {
             context->stopping = true;
+            context->streams_end = asio::steady_timer::clock_type::now() + kStreamGrace;
             error_code ignored;
             acceptor.close(ignored);
             pause.cancel();
@@ -213,8 +216,8 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     const std::string host =
         bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
 
-    auto context = std::make_shared<SessionContext>(
-        SessionContext{std::move(options), Router(std::move(routes)), std::move(observer), false, random_prefix(), 0});
+    auto context = std::make_shared<SessionContext>(SessionContext{
+        std::move(options), Router(std::move(routes)), std::move(observer), false, {}, random_prefix(), 0});
     auto state = std::make_shared<State>(std::move(executor), std::move(acceptor), std::move(context));
     return std::unique_ptr<Server>(
         std::make_unique<BeastServer>(std::move(state), host + ":" + std::to_string(bound.port())));

@@ -377,7 +377,8 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
     const auto executor = co_await asio::this_coro::executor;
     const std::unique_ptr<api::BodyStream> body = std::move(response.stream);
     for (;;) {
-        if (context_->stopping) co_return false;  // cut short without a last chunk: the client can tell
+        // Cut short without a last chunk: the client can tell.
+        if (context_->stopping && Clock::now() >= context_->streams_end) co_return false;
         stream_.expires_never();
         phase_ = Phase::streaming;
         auto group =
@@ -418,18 +419,24 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
     }
 }
 
-/// Returns when the peer has closed its end or the server stops. A peer that sends on (pipelining) is there: its bytes
-/// stay in the socket, and from then on only a failed write tells that it left.
+/// Returns when the peer has closed its end, or the server stops and the streams' time is over. A peer that sends on
+/// (pipelining) is there: its bytes stay in the socket, and from then on only a failed write tells that it left.
 asio::awaitable<void> Session::until_peer_leaves() {
-    if (buffer_.size() == 0) {
+    if (buffer_.size() == 0 && !context_->stopping) {
         const auto waited = co_await stream_.socket().async_wait(asio::ip::tcp::socket::wait_read, kTuple);
-        if (std::get<0>(waited)) co_return;
+        if (std::get<0>(waited) && !context_->stopping) co_return;
         char byte = 0;
         const ssize_t got = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) co_return;
     }
-    forever_.expires_at(Clock::time_point::max());
-    co_await forever_.async_wait(kTuple);
+    if (!context_->stopping) {
+        forever_.expires_at(Clock::time_point::max());
+        co_await forever_.async_wait(kTuple);
+    }
+    if (context_->stopping) {
+        forever_.expires_at(context_->streams_end);
+        co_await forever_.async_wait(kTuple);
+    }
 }
 
 asio::awaitable<void> Session::close(bool linger) {

@@ -21,7 +21,8 @@ struct SessionContext {
     Router router;
     Observer observer;
     bool stopping = false;
-    std::string request_id_prefix;  ///< random, of this server
+    std::chrono::steady_clock::time_point streams_end;  ///< when stopping: streams that go on then are cut short
+    std::string request_id_prefix;                      ///< random, of this server
     std::uint64_t requests = 0;
 };
 
@@ -36,7 +37,7 @@ class Session {
     /// Answers one request with 503 and closes: the server is full.
     boost::asio::awaitable<void> refuse();
 
-    /// The server stops: ends what waits for the peer and what streams; an answer under way goes on.
+    /// The server stops: ends what waits for the peer, and streams at streams_end; an answer under way goes on.
     void stop();
 
     /// Ends run() at once.

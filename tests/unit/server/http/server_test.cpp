@@ -236,6 +236,7 @@ class HttpServer : public ::testing::Test {
                              co_return response;
                          }});
         table.push_back({"GET", "/never", [log](api::Request) -> asio::awaitable<api::Response> {
+                             log->add("never begins");
                              try {
                                  co_await sleep_for(std::chrono::hours(1));
                              } catch (const boost::system::system_error&) {
@@ -578,6 +579,7 @@ TEST_F(HttpServer, StopCancelsAnswersAfterTheGrace) {
     RawClient client(server_->address());
     client.write(get("/hello") + get("/never"));
     client.read_response();
+    ASSERT_TRUE(noted("never begins"));
     stop(std::chrono::seconds(1));
     EXPECT_EQ(ended_.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     EXPECT_TRUE(noted("handler cancelled"));
