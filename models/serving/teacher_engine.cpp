@@ -44,9 +44,9 @@ class LlamaTeacherEngine final : public TeacherScorer {
         const auto rows = static_cast<std::int64_t>(request.rows);
         const auto columns = static_cast<std::int64_t>(request.columns);
         const std::int64_t positions = rows * columns;
-        const torch::Tensor input =
-            torch::from_blob(const_cast<std::int64_t*>(ids.data()), {rows, columns}, torch::kInt64)  // NOLINT: read only
-                .to(network_.device());
+        const torch::Tensor input = torch::from_blob(const_cast<std::int64_t*>(ids.data()), {rows, columns},
+                                                     torch::kInt64)  // NOLINT: read only
+                                        .to(network_.device());
         const torch::Tensor hidden = network_.forward(input).reshape({positions, -1});
 
         ScoreResult result;
@@ -64,7 +64,8 @@ class LlamaTeacherEngine final : public TeacherScorer {
     }
 
   private:
-    /// Ids as the network takes them, 0 in the padding, so that the answer does not depend on what the client put there.
+    /// Ids as the network takes them, 0 in the padding, so that the answer does not depend on what the client put
+    /// there.
     static std::vector<std::int64_t> padded_ids(const ScoreRequest& request) {
         std::vector<std::int64_t> ids(request.input_ids.begin(), request.input_ids.end());
         for (std::size_t row = 0; row < request.lengths.size(); ++row) {

@@ -19,27 +19,27 @@ struct ScoreRequest {
     enum class Mode { topk, logits };
     enum class LogitsType { f16, f32 };
 
-    std::uint32_t rows = 0;                ///< B
-    std::uint32_t columns = 0;             ///< T
-    std::vector<std::int32_t> input_ids;   ///< [B, T], row-major
-    std::vector<std::int32_t> lengths;     ///< [B], input positions that are not padding; empty = T each
+    std::uint32_t rows = 0;               ///< B
+    std::uint32_t columns = 0;            ///< T
+    std::vector<std::int32_t> input_ids;  ///< [B, T], row-major
+    std::vector<std::int32_t> lengths;    ///< [B], input positions that are not padding; empty = T each
     Mode mode = Mode::topk;
-    std::uint32_t top_k = 0;               ///< k; of mode topk
+    std::uint32_t top_k = 0;                   ///< k; of mode topk
     LogitsType logits_type = LogitsType::f16;  ///< of mode logits
-    bool token_logprobs = true;            ///< wanted at all
+    bool token_logprobs = true;                ///< wanted at all
 };
 
 /// The answer. Row (b, t) is the distribution over the token after input_ids[b][..t], at temperature 1. Positions past
 /// a row's length are computed as if token 0 stood there: finite, and not to be used.
 struct ScoreResult {
-    std::vector<std::uint32_t> topk_ids;        ///< [B, T, k] by descending log-probability, equal ones by id
-    std::vector<std::uint16_t> topk_logprobs;   ///< [B, T, k] IEEE half bits; log-softmax in fp32, then rounded
-    std::vector<float> tail_logprob;            ///< [B, T] log of the mass outside the k before that rounding, so that
-                                                ///< Σexp(topk_logprobs) + exp(tail) is 1 to about 1e-3; kTailFloor
-                                                ///< where k = V or less than 1e-7 is left (fp32 cannot tell it from 0)
-    std::vector<float> token_logprobs;          ///< [B, T] of input_ids[b][t+1]; 0 at a row's last position and after
-    std::vector<std::uint16_t> logits_f16;      ///< [B, T, V] IEEE half bits, clamped to ±65504
-    std::vector<float> logits_f32;              ///< [B, T, V]
+    std::vector<std::uint32_t> topk_ids;       ///< [B, T, k] by descending log-probability, equal ones by id
+    std::vector<std::uint16_t> topk_logprobs;  ///< [B, T, k] IEEE half bits; log-softmax in fp32, then rounded
+    std::vector<float> tail_logprob;           ///< [B, T] log of the mass outside the k before that rounding, so that
+                                               ///< Σexp(topk_logprobs) + exp(tail) is 1 to about 1e-3; kTailFloor
+                                               ///< where k = V or less than 1e-7 is left (fp32 cannot tell it from 0)
+    std::vector<float> token_logprobs;         ///< [B, T] of input_ids[b][t+1]; 0 at a row's last position and after
+    std::vector<std::uint16_t> logits_f16;     ///< [B, T, V] IEEE half bits, clamped to ±65504
+    std::vector<float> logits_f32;             ///< [B, T, V]
 };
 
 /// The model behind a scorer.
@@ -90,8 +90,8 @@ inline Result<void> check_score_request(const ScoreRequest& request, const Serve
         if (!request.lengths.empty()) {
             const std::int32_t given = request.lengths[row];
             if (given < 1 || static_cast<std::uint32_t>(given) > request.columns) {
-                return invalid_input("seq_lens[" + std::to_string(row) + "] is " + std::to_string(given) +
-                                     ": 1 to " + std::to_string(request.columns) + " is expected");
+                return invalid_input("seq_lens[" + std::to_string(row) + "] is " + std::to_string(given) + ": 1 to " +
+                                     std::to_string(request.columns) + " is expected");
             }
             length = static_cast<std::uint32_t>(given);
         }

@@ -163,8 +163,8 @@ Result<void> read_parameters(const kserve::InferRequest& request, const ServedMo
             return invalid_input("parameters.top_k is 0: 1 to " + std::to_string(model.vocabulary_size) +
                                  " is expected in mode topk");
         }
-        score.top_k = static_cast<std::uint32_t>(
-            top_k.value_or(std::int64_t{std::min(kDefaultTopK, model.vocabulary_size)}));
+        score.top_k =
+            static_cast<std::uint32_t>(top_k.value_or(std::int64_t{std::min(kDefaultTopK, model.vocabulary_size)}));
     }
     auto dtype = text_parameter(request.parameters, "logits_dtype");
     if (!dtype) {
@@ -216,9 +216,8 @@ std::uint64_t answer_bytes(const InferPlan& plan, const ServedModel& model) {
     const std::uint64_t positions = std::uint64_t{score.rows} * score.columns;
     const bool wide = score.logits_type == ScoreRequest::LogitsType::f32;
     // What is computed whether asked for or not.
-    std::uint64_t total = score.mode == ScoreRequest::Mode::topk
-                              ? positions * (std::uint64_t{score.top_k} * 6 + 8)
-                              : positions * model.vocabulary_size * (wide ? 4 : 2);
+    std::uint64_t total = score.mode == ScoreRequest::Mode::topk ? positions * (std::uint64_t{score.top_k} * 6 + 8)
+                                                                 : positions * model.vocabulary_size * (wide ? 4 : 2);
     for (const auto& output : plan.outputs) {
         if (output.binary.value_or(false)) {
             continue;
@@ -294,17 +293,17 @@ Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, ScoreResult re
     for (const auto& output : plan.outputs) {
         const bool binary = output.binary.value_or(false);
         if (output.name == kTopkIds) {
-            response.outputs.push_back(kserve::make_tensor(output.name, "UINT32", {rows, columns, k},
-                                                           std::move(result.topk_ids), binary));
+            response.outputs.push_back(
+                kserve::make_tensor(output.name, "UINT32", {rows, columns, k}, std::move(result.topk_ids), binary));
         } else if (output.name == kTopkLogprobs) {
-            response.outputs.push_back(kserve::make_tensor(output.name, "FP16", {rows, columns, k},
-                                                           std::move(result.topk_logprobs), binary));
+            response.outputs.push_back(
+                kserve::make_tensor(output.name, "FP16", {rows, columns, k}, std::move(result.topk_logprobs), binary));
         } else if (output.name == kTokenLogprobs) {
-            response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns},
-                                                           std::move(result.token_logprobs), binary));
+            response.outputs.push_back(
+                kserve::make_tensor(output.name, "FP32", {rows, columns}, std::move(result.token_logprobs), binary));
         } else if (output.name == kTailLogprob) {
-            response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns},
-                                                           std::move(result.tail_logprob), binary));
+            response.outputs.push_back(
+                kserve::make_tensor(output.name, "FP32", {rows, columns}, std::move(result.tail_logprob), binary));
         } else if (plan.score.logits_type == ScoreRequest::LogitsType::f32) {
             response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns, vocabulary},
                                                            std::move(result.logits_f32), binary));

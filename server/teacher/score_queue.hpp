@@ -19,8 +19,8 @@
 namespace distilld::teacher {
 
 struct ScoreQueueOptions {
-    std::uint32_t max_waiting = 256;          ///< requests
-    std::uint64_t max_batch_tokens = 16384;   ///< of requests handed to the compute thread at once
+    std::uint32_t max_waiting = 256;                               ///< requests
+    std::uint64_t max_batch_tokens = 16384;                        ///< of requests handed to the compute thread at once
     std::chrono::nanoseconds timeout = std::chrono::seconds(120);  ///< in the queue and in computation
 };
 

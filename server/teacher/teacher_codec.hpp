@@ -17,7 +17,7 @@ namespace distilld::teacher {
 
 /// What a server takes. Checked before anything of that size is allocated.
 struct ScoreLimits {
-    std::uint64_t max_tokens = 16384;          ///< B · T of one request
+    std::uint64_t max_tokens = 16384;           ///< B · T of one request
     std::uint64_t max_body_bytes = 1ULL << 20;  ///< of a request
     std::uint64_t max_answer_bytes = 1ULL << 30;
 };
@@ -33,8 +33,8 @@ struct InferPlan {
     std::uint64_t answer_bytes = 0;  ///< estimate of what the answer takes
 };
 
-/// `POST /v2/models/{model}/infer`. Inputs: `input_ids` [B, T] and optional `seq_lens` [B], each INT32, UINT32 or INT64.
-/// Parameters: `mode` "topk" | "logits" (absent: logits when that output is asked for or top_k is 0, else topk),
+/// `POST /v2/models/{model}/infer`. Inputs: `input_ids` [B, T] and optional `seq_lens` [B], each INT32, UINT32 or
+/// INT64. Parameters: `mode` "topk" | "logits" (absent: logits when that output is asked for or top_k is 0, else topk),
 /// `top_k`, `logits_dtype` "FP16" | "FP32"; others are ignored. No `outputs`: topk_ids, topk_logprobs, token_logprobs
 /// and tail_logprob, or logits. Errors are invalid_input and name the tensor or parameter.
 Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::optional<std::string_view> header_length,
@@ -57,7 +57,8 @@ struct SeedPlan {
 Result<SeedPlan> parse_seed(std::string_view body, const models::ServedModel& model, const ScoreLimits& limits);
 
 /// `{"logits": [B][T][V]}`, each number with as many digits as give the same fp32 back.
-std::string build_seed(const models::ScoreRequest& request, const models::ScoreResult& result, std::uint32_t vocabulary);
+std::string build_seed(const models::ScoreRequest& request, const models::ScoreResult& result,
+                       std::uint32_t vocabulary);
 
 /// `{"error": message}`.
 std::string error_body(std::string_view message);

@@ -78,7 +78,9 @@ void TeacherMetrics::answered(std::string_view protocol, unsigned status, std::c
         .Observe(Seconds(duration).count());
 }
 
-void TeacherMetrics::batch(std::size_t requests) { families_->batches.Observe(static_cast<double>(requests)); }
+void TeacherMetrics::batch(std::size_t requests) {
+    families_->batches.Observe(static_cast<double>(requests));
+}
 
 void TeacherMetrics::computed(std::uint64_t tokens, std::chrono::nanoseconds queue_wait,
                               std::chrono::nanoseconds compute) {
@@ -87,9 +89,13 @@ void TeacherMetrics::computed(std::uint64_t tokens, std::chrono::nanoseconds que
     families_->compute.Increment(Seconds(compute).count());
 }
 
-void TeacherMetrics::dropped() { families_->dropped.Increment(); }
+void TeacherMetrics::dropped() {
+    families_->dropped.Increment();
+}
 
-void TeacherMetrics::set_waiting(std::size_t requests) { families_->waiting.Set(static_cast<double>(requests)); }
+void TeacherMetrics::set_waiting(std::size_t requests) {
+    families_->waiting.Set(static_cast<double>(requests));
+}
 
 void TeacherMetrics::set_model(const models::ServedModel& model, const std::string& name) {
     families_->info.Add({{"model", name}, {"dtype", model.dtype}, {"device", model.device}, {"version", kVersion}})

@@ -81,8 +81,9 @@ class TeacherProgram {
         server_options.listen = options_.listen;
         server_options.body_limit = service_options(options_).limits.max_body_bytes;
         // The queue gives up first, with an answer in the protocol's own form.
-        server_options.handler_timeout =
-            options_.request_timeout + std::chrono::ceil<std::chrono::seconds>(options_.delay) + std::chrono::seconds(30);
+        server_options.handler_timeout = options_.request_timeout +
+                                         std::chrono::ceil<std::chrono::seconds>(options_.delay) +
+                                         std::chrono::seconds(30);
         auto server = http::make_server(io_.get_executor(), server_options, service_.routes(), service_.observer());
         if (!server) {
             return complain(server.error().message, server.error().kind == ErrorKind::invalid_input ? 2 : 1);

@@ -11,15 +11,15 @@ namespace distilld {
 
 /// What `distilld-worker teacher` is started with. Defaults are those of the command line.
 struct TeacherServerOptions {
-    std::filesystem::path model_dir;       ///< Hugging Face folder (config.json, safetensors)
-    std::string listen = "127.0.0.1:8600"; ///< ADDRESS:PORT; port 0 = any free one
-    std::uint32_t threads = 0;             ///< of one forward pass; 0 = all cores
-    Dtype dtype = Dtype::auto_select;      ///< arithmetic; fp32 or bf16
-    std::chrono::milliseconds delay{0};    ///< added to each answer without using the CPU: stands for a far teacher
+    std::filesystem::path model_dir;         ///< Hugging Face folder (config.json, safetensors)
+    std::string listen = "127.0.0.1:8600";   ///< ADDRESS:PORT; port 0 = any free one
+    std::uint32_t threads = 0;               ///< of one forward pass; 0 = all cores
+    Dtype dtype = Dtype::auto_select;        ///< arithmetic; fp32 or bf16
+    std::chrono::milliseconds delay{0};      ///< added to each answer without using the CPU: stands for a far teacher
     std::uint64_t max_batch_tokens = 16384;  ///< input positions of one request, and of requests computed together
-    std::string model_name = "teacher";    ///< {model} of /v2/models/{model}
-    std::uint32_t max_queue = 256;         ///< requests waiting for the compute thread; more are answered 503
-    std::uint64_t body_limit = 0;          ///< bytes of a request; 0 = 64 KiB + 24 bytes a token of max_batch_tokens
+    std::string model_name = "teacher";      ///< {model} of /v2/models/{model}
+    std::uint32_t max_queue = 256;           ///< requests waiting for the compute thread; more are answered 503
+    std::uint64_t body_limit = 0;            ///< bytes of a request; 0 = 64 KiB + 24 bytes a token of max_batch_tokens
     std::uint64_t response_limit = 1ULL << 30;  ///< bytes of tensors in one answer; larger requests are refused (400)
     std::chrono::seconds request_timeout{120};  ///< from arrival to answer; then 503 and dropped before compute
 };

@@ -52,7 +52,9 @@ api::Response unknown_model(std::string_view asked, const std::string& served) {
     return error_answer(404, "there is no model '" + std::string(asked) + "': this server has '" + served + "'");
 }
 
-api::Response not_loaded() { return error_answer(503, "the model is being loaded"); }
+api::Response not_loaded() {
+    return error_answer(503, "the model is being loaded");
+}
 
 /// A handler that has nothing to wait for.
 http::Handler immediate(std::function<api::Response(const api::Request&)> answer) {
@@ -220,16 +222,18 @@ asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
     co_return json_answer(200, std::move(body));
 }
 
-api::Response TeacherService::live() const { return json_answer(200, R"({"live":true})"); }
+api::Response TeacherService::live() const {
+    return json_answer(200, R"({"live":true})");
+}
 
 api::Response TeacherService::ready() const {
     return scorer_ != nullptr ? json_answer(200, R"({"ready":true})") : not_loaded();
 }
 
 api::Response TeacherService::server_metadata() const {
-    return json_answer(200, json::serialize(json::object{{"name", "distilld"},
-                                                         {"version", kVersion},
-                                                         {"extensions", json::array{"binary_tensor_data"}}}));
+    return json_answer(
+        200, json::serialize(json::object{
+                 {"name", "distilld"}, {"version", kVersion}, {"extensions", json::array{"binary_tensor_data"}}}));
 }
 
 api::Response TeacherService::model_metadata(const api::Request& request) const {
@@ -251,7 +255,8 @@ api::Response TeacherService::model_ready(const api::Request& request) const {
 }
 
 api::Response TeacherService::model_list() const {
-    const json::object model{{"id", options_.model_name}, {"object", "model"}, {"created", 0}, {"owned_by", "distilld"}};
+    const json::object model{
+        {"id", options_.model_name}, {"object", "model"}, {"created", 0}, {"owned_by", "distilld"}};
     return json_answer(200, json::serialize(json::object{{"object", "list"}, {"data", json::array{model}}}));
 }
 

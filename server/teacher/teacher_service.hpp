@@ -19,7 +19,7 @@ namespace distilld::teacher {
 struct TeacherServiceOptions {
     std::string model_name = "teacher";
     ScoreLimits limits;
-    std::chrono::nanoseconds delay{0};         ///< between computing and answering
+    std::chrono::nanoseconds delay{0};          ///< between computing and answering
     std::uint64_t max_held_bytes = 2ULL << 30;  ///< answers of requests under way; beyond it 503
 };
 

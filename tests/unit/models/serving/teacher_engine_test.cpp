@@ -64,7 +64,9 @@ std::string bits(const ScoreResult& result) {
     return text;
 }
 
-float from_half(std::uint16_t half) { return static_cast<float>(c10::Half(half, c10::Half::from_bits())); }
+float from_half(std::uint16_t half) {
+    return static_cast<float>(c10::Half(half, c10::Half::from_bits()));
+}
 
 class TeacherEngine : public testing::Test {
   protected:
@@ -180,8 +182,15 @@ TEST_F(TeacherEngine, AnswersDoNotDependOnWhatElseIsAsked) {
         for (const std::uint32_t threads : {1U, 2U}) {
             const auto engine = load(dtype, threads);
             std::vector<ScoreRequest> requests;
-            for (const auto& [rows, columns] : {std::pair{1U, 1U}, {1U, 2U}, {1U, 3U}, {1U, 5U}, {1U, 32U}, {1U, 32U},
-                                                {4U, 32U}, {3U, 33U}, {8U, 100U}}) {
+            for (const auto& [rows, columns] : {std::pair{1U, 1U},
+                                                {1U, 2U},
+                                                {1U, 3U},
+                                                {1U, 5U},
+                                                {1U, 32U},
+                                                {1U, 32U},
+                                                {4U, 32U},
+                                                {3U, 33U},
+                                                {8U, 100U}}) {
                 requests.push_back(request_of(rows, columns, static_cast<std::uint32_t>(requests.size() + 1)));
             }
             requests[5].mode = ScoreRequest::Mode::logits;

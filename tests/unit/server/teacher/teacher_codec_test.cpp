@@ -63,8 +63,8 @@ TEST_F(TeacherCodec, HonoursOutputsAndBinaryFlags) {
 }
 
 TEST_F(TeacherCodec, ChoosesLogitsByModeOutputOrZeroK) {
-    for (const char* rest : {R"(,"parameters":{"mode":"logits"})", R"(,"parameters":{"top_k":0})",
-                             R"(,"outputs":[{"name":"logits"}])"}) {
+    for (const char* rest :
+         {R"(,"parameters":{"mode":"logits"})", R"(,"parameters":{"top_k":0})", R"(,"outputs":[{"name":"logits"}])"}) {
         const auto plan = infer_with(rest);
         ASSERT_TRUE(plan) << plan.error().message;
         EXPECT_EQ(plan->score.mode, ScoreRequest::Mode::logits);
@@ -102,8 +102,8 @@ TEST_F(TeacherCodec, NamesWhatIsWrong) {
     const auto bad_length = infer("{}", "12x");
     ASSERT_FALSE(bad_length);
     EXPECT_THAT(bad_length.error().message, HasSubstr("Inference-Header-Content-Length"));
-    const auto too_many =
-        infer(R"({"inputs":[{"name":"input_ids","datatype":"INT32","shape":[13,1],"data":[1,1,1,1,1,1,1,1,1,1,1,1,1]}]})");
+    const auto too_many = infer(
+        R"({"inputs":[{"name":"input_ids","datatype":"INT32","shape":[13,1],"data":[1,1,1,1,1,1,1,1,1,1,1,1,1]}]})");
     ASSERT_FALSE(too_many);
     EXPECT_THAT(too_many.error().message, HasSubstr("13 tokens"));
 }
@@ -125,8 +125,8 @@ TEST_F(TeacherCodec, AnswersInTheOrderAskedFor) {
     ASSERT_TRUE(result);
     const auto message = build_infer(*plan, std::move(*result), scorer_.model(), "teacher");
     ASSERT_TRUE(message) << message.error().message;
-    const auto answer = kserve::parse_infer_response(std::make_shared<const std::string>(message->body),
-                                                     message->json_header_length);
+    const auto answer =
+        kserve::parse_infer_response(std::make_shared<const std::string>(message->body), message->json_header_length);
     ASSERT_TRUE(answer) << answer.error().message;
     EXPECT_EQ(answer->id, "42");
     EXPECT_EQ(std::get<std::int64_t>(answer->parameters.at("vocab_size")), 10);
@@ -144,8 +144,8 @@ TEST_F(TeacherCodec, SeedNumbersRoundTrip) {
     const auto plan = parse_seed(R"({"input_ids":[[1],[2]],"return_logits":true})", scorer_.model(), limits_);
     ASSERT_TRUE(plan) << plan.error().message;
     models::ScoreResult result;
-    const std::vector<float> values{0.1F, -1.0F / 3.0F, 1e-38F, std::numeric_limits<float>::max(), -0.0F,
-                                    std::numeric_limits<float>::denorm_min()};
+    const std::vector<float> values{
+        0.1F, -1.0F / 3.0F, 1e-38F, std::numeric_limits<float>::max(), -0.0F, std::numeric_limits<float>::denorm_min()};
     result.logits_f32 = values;
     const auto document = boost::json::parse(build_seed(plan->score, result, 3));
     std::vector<float> read;
