@@ -22,7 +22,8 @@ START_SECONDS = 120
 class Teacher:
     def __init__(self, programs, folder, *arguments):
         self.process = subprocess.Popen(
-            [str(programs / "distilld-worker"), "teacher", str(folder), "--listen", "127.0.0.1:0", *map(str, arguments)],
+            [str(programs / "distilld-worker"), "teacher", str(folder), "--listen", "127.0.0.1:0",
+             *map(str, arguments)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         readable, _, _ = select.select([self.process.stdout], [], [], START_SECONDS)
         self.line = self.process.stdout.readline() if readable else ""
