@@ -98,7 +98,9 @@ std::string lower(std::string_view text) {
     return result;
 }
 
-/// "application/json; charset=utf-8" is JSON, and so is anything "+json".
+/// "application/json; charset=utf-8" is JSON, and so is anything "+json". `curl -d` calls whatever it sends a form, so
+/// that is taken for JSON too, unless an Origin says that a web page sends it: a page of another site may post forms
+/// to this machine without asking, and must not start jobs.
 void check_content_type(const Request& request) {
     const auto header = request.header("content-type");
     if (!header) return;
@@ -106,6 +108,7 @@ void check_content_type(const Request& request) {
     type.erase(0, type.find_first_not_of(" \t"));
     type.erase(type.find_last_not_of(" \t") + 1);
     if (type == "application/json" || type.ends_with("+json")) return;
+    if (type == "application/x-www-form-urlencoded" && !request.header("origin")) return;
     refuse(request, 415, "unsupported_media_type",
            "the content type is '" + type + "', application/json is expected (curl: --json @spec.json)",
            "content-type");
