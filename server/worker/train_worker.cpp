@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
+#include "models/network/atomic_file.hpp"
 #include "models/network/file_hash.hpp"
 #include "models/training/checkpoint_store.hpp"
 #include "models/training/llama_student.hpp"
@@ -53,6 +54,16 @@ const char* to_text(ErrorKind kind) {
         case ErrorKind::internal: return "internal";
     }
     return "internal";
+}
+
+/// Makes the folder, and makes and removes a file in it: what cannot be written to is found before the training, not
+/// after it.
+Result<void> require_writable(const std::filesystem::path& folder) {
+    std::error_code failed;
+    std::filesystem::create_directories(folder, failed);
+    if (failed) return io_error("cannot create folder " + folder.string() + ": " + failed.message());
+    const Result<models::AtomicFile> probe = models::AtomicFile::create(folder / "probe");
+    return probe ? Result<void>() : Result<void>(probe.error());
 }
 
 /// One training job: the composition root of the graph.
@@ -163,6 +174,9 @@ class TrainWorker {
         if (cancelled_) co_return stopped(0, "");
 
         const std::filesystem::path output(spec_.output);
+        for (const std::filesystem::path& folder : {output, checkpoint_folder()}) {
+            if (Result<void> writable = require_writable(folder); !writable) co_return fail(writable.error());
+        }
         models::CheckpointStore store(checkpoint_folder(), spec_.checkpoint.keep);
         RunState resumed;
         auto resuming = run_on(compute_.get_executor(), std::function<Result<RunState>()>([this, &store, &start] {
