@@ -290,6 +290,18 @@ def test_run_says_the_same_and_exits_with_1(distilld, good_spec, student_folder,
     assert f"{data}:2: " in ended.err
 
 
+@pytest.mark.parametrize("field", ["/output", "/checkpoint/dir"])
+def test_a_folder_that_cannot_be_written_to_is_found_before_the_first_step(
+        distilld, teacher, good_spec, tmp_path, field):
+    (tmp_path / "file").write_text("in the way")
+    with ChaosProxy(teacher.url) as proxy:
+        spec = jobs.changed(good_spec, {"/output": str(tmp_path / "out"), field: str(tmp_path / "file" / "folder"),
+                                        "/teacher/endpoints": [proxy.url]})
+        ended = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
+        assert str(tmp_path / "file" / "folder") in ended.err
+        assert proxy.posts == 0
+
+
 def test_a_damaged_checkpoint_is_passed_over(distilld, good_spec, tmp_path):
     spec = jobs.changed(good_spec, {"/training/max_steps": 4, "/checkpoint": {"every_steps": 2, "keep": 3},
                                     "/output": str(tmp_path / "out")})

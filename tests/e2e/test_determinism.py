@@ -108,14 +108,18 @@ class Ways:
         wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == HALF_WAY, "the teacher to fall silent")
         wait_until(lambda: (output / "student" / "checkpoints" / "step-00000006").is_dir(), "the checkpoint of step 6")
 
-    def run_killed(self, name):
+    def run_killed(self, name, who):
         with self.silent_proxy() as proxy:
             file, output = self.spec(name, HELD, proxy.url)
             process = self.distilld.start("run", file)
             self.wait_mid_step(proxy, output)
-            kill(process.worker())
-            process.expect(1)
-            assert "killed by signal 9" in process.err
+            worker = process.worker()
+            kill(worker if who == "worker" else process.pid)
+            process.wait()
+            if who == "worker":
+                process.expect(1)
+                assert "killed by signal 9" in process.err
+            wait_until(lambda: not alive(worker), "the worker to end")
             assert not (output / "student" / "model.safetensors").exists()
             proxy.hold_after = None
             left = STEPS - committed_steps(output)
@@ -188,7 +192,8 @@ def alive(pid):
 def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_data, tmp_path, capsys):
     ways = Ways(distilld, teacher, text_data, tmp_path)
     reports = {name: ways.calm(name, *row) for name, row in CALM.items()}
-    ways.run_killed("run, worker killed in mid-step")
+    ways.run_killed("run, worker killed in mid-step", "worker")
+    ways.run_killed("run, killed in mid-step itself", "run")
     ways.served("serve")
     ways.served_and_worker_killed("serve, worker killed in mid-step, run --resume")
     ways.served_and_service_ended("serve, service killed and started again", signal.SIGKILL)

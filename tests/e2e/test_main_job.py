@@ -196,6 +196,53 @@ def test_a_cancelled_job_leaves_a_checkpoint(module_service, slow_teacher, text_
     assert again.json["error"]["code"] == "job_is_terminal"
 
 
+def test_a_teacher_that_is_waited_for_does_not_hold_up_a_cancellation(module_service, text_data, tmp_path):
+    rest = module_service.rest
+    job_id = rest.submit(jobs.distil_spec(text_data, tmp_path / "student", f"http://127.0.0.1:{free_port()}", steps=1))
+    rest.wait_job(job_id, ["running"])
+    assert rest.post(f"/v1/jobs/{job_id}/cancel").status == 202
+    # A probe waits a minute for an endpoint that may still come up.
+    job = rest.wait_job(job_id, ["cancelled"], seconds=30)
+    assert job["checkpoints"] == [] and job["progress"] is None
+
+
+def test_jobs_wait_their_turn(distilld, slow_teacher, text_data, tmp_path):
+    rest = Rest(distilld.service(tmp_path / "service", "--slots", "1").url)
+    ids = [rest.submit(jobs.distil_spec(text_data, tmp_path / name, slow_teacher.url, steps=100_000))
+           for name in ("first", "second", "third")]
+    rest.wait_job(ids[0], ["running"])
+    waiting = [rest.job(job_id) for job_id in ids[1:]]
+    assert [job["state"] for job in waiting] == ["queued", "queued"]
+    assert [job["queue_position"] for job in waiting] == [1, 2]
+    assert rest.post(f"/v1/jobs/{ids[1]}/cancel").status == 202
+    assert rest.job(ids[1])["state"] == "cancelled"
+    rest.post(f"/v1/jobs/{ids[0]}/cancel")
+    rest.wait_job(ids[2], ["running"])
+    newest = rest.get("/v1/jobs?limit=2").json
+    assert [job["id"] for job in newest["data"]] == [ids[2], ids[1]] and newest["has_more"] is True
+    rest_of_them = rest.get(f"/v1/jobs?limit=2&after={newest['last_id']}").json
+    assert [job["id"] for job in rest_of_them["data"]] == [ids[0]] and rest_of_them["has_more"] is False
+    assert [job["id"] for job in rest.get("/v1/jobs?state=cancelled").json["data"]] == [ids[1], ids[0]]
+    rest.post(f"/v1/jobs/{ids[2]}/cancel")
+    rest.wait_job(ids[2], ["cancelled"])
+
+
+def test_a_submission_that_is_sent_twice_makes_one_job(module_service, teacher, text_data, tmp_path):
+    rest = module_service.rest
+    spec = jobs.distil_spec(text_data, tmp_path / "student", teacher.url, steps=1)
+    body = json.dumps(spec)
+    tried = rest.post("/v1/jobs?dry_run=true", body)
+    assert (tried.status, tried.json["valid"]) == (200, True)
+    key = {"Idempotency-Key": str(tmp_path)}
+    first = rest.post("/v1/jobs", body, headers=key)
+    again = rest.post("/v1/jobs", body, headers=key)
+    assert (first.status, again.status) == (201, 200)
+    assert first.json["id"] == again.json["id"]
+    other = rest.post("/v1/jobs", json.dumps({**spec, "name": "another"}), headers=key)
+    assert (other.status, other.json["error"]["code"]) == (422, "idempotency_key_reused")
+    rest.wait_job(first.json["id"], ["succeeded"])
+
+
 def test_a_folder_is_written_by_one_job_at_a_time(module_service, slow_teacher, text_data, tmp_path):
     rest = module_service.rest
     spec = jobs.distil_spec(text_data, tmp_path / "student", slow_teacher.url, steps=100_000)

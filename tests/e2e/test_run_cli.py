@@ -13,6 +13,7 @@ import torch
 from chaos_proxy import ChaosProxy, Script
 from support import jobs
 from support.processes import PATIENCE, wait_until
+from support.rest import free_port
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -155,6 +156,24 @@ def test_an_interrupt_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(dis
     assert resumed["last"]["fetch"]["completed"] == 4 * (12 - int(steps[-1].removeprefix("step-")))
     assert resumed["weights_sha256"] == calm["weights_sha256"]
     assert jobs.sha256(tmp_path / "student" / "model.safetensors") == calm["weights_sha256"]
+
+
+def test_signals_that_ask_for_the_end(distilld, teacher, spec, tmp_path):
+    """SIGTERM is like an interrupt; a second signal does not wait; a probe that waits is given up."""
+    with ChaosProxy(teacher.url) as proxy:
+        proxy.hold_after = 2 + 4 * 2 + 1
+        flags = ["--teacher-endpoint", proxy.url, "--set", "/teacher/hedge=false"]
+        process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", spec), *flags)
+        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after, "the teacher to fall silent")
+        process.send(signal.SIGTERM)
+        process.expect(130)
+        assert "interrupted after step" in process.out
+    nobody = ["--teacher-endpoint", f"http://127.0.0.1:{free_port()}", "--output", tmp_path / "probing"]
+    process = distilld.start("run", tmp_path / "spec.json", *nobody)
+    wait_until(lambda: (tmp_path / "probing").is_dir(), "the worker to get to the teacher")
+    process.send(signal.SIGINT)
+    process.expect(130, seconds=30)
+    assert "no step was done" in process.out
 
 
 def test_resuming_with_another_spec_is_refused(distilld, spec, tmp_path):
