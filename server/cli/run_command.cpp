@@ -109,6 +109,12 @@ class Interrupts {
 int run(const RunCommand& command) {
     const auto start = prepare(command);
     if (!start) return kWrongUsage;
+    // Found now, not when hours of training are over.
+    const std::filesystem::path report_folder = std::filesystem::path(command.report_file).parent_path();
+    if (!report_folder.empty() && !std::filesystem::is_directory(report_folder)) {
+        print_error("--report: there is no folder " + report_folder.string());
+        return kWrongUsage;
+    }
 
     asio::io_context context(1);
     ProgressDisplay display(print, ::isatty(STDOUT_FILENO) != 0, terminal_width());
