@@ -528,7 +528,7 @@ class ThreadedJobManager final : public JobManager {
         } else if (stopping_ && !by_user && (cancelled || died)) {
             requeue(stored, {"service_stopped", "the service stopped; the job goes on when it starts again"});
         } else if (cancelled) {
-            end_job(stored, JobState::cancelled, cancel_reason(by_user));
+            end_job(stored, JobState::cancelled, cancel_reason(by_user, *active->ending));
         } else if (by_user && active->killed) {
             end_job(
                 stored, JobState::cancelled,
@@ -544,8 +544,10 @@ class ThreadedJobManager final : public JobManager {
         fill_slots();
     }
 
-    static api::StatusReason cancel_reason(bool by_user) {
-        if (by_user) return {"cancelled_by_user", "cancelled after a checkpoint"};
+    static api::StatusReason cancel_reason(bool by_user, const WorkerEvent& ending) {
+        const bool saved = !std::get<CancelledEvent>(ending).checkpoint.empty();
+        if (by_user)
+            return {"cancelled_by_user", saved ? "cancelled after a checkpoint" : "cancelled before a step was done"};
         return {"worker_stopped", "the worker was told to stop from outside the service"};
     }
 
