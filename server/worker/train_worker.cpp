@@ -350,6 +350,9 @@ class TrainWorker {
             make_remote_teacher(io_.get_executor(), staging_.get_executor(), *spec_.teacher, RemoteTeacherOptions{});
         if (!made) co_return made.error();
         teacher_ = std::move(*made);
+        std::string where = teacher_->endpoint_name(0);
+        if (teacher_->endpoint_count() > 1) where += " and " + std::to_string(teacher_->endpoint_count() - 1) + " more";
+        info("asking the teacher at " + where + " (one that is not up yet is waited for)");
         auto probing = asio::co_spawn(io_, teacher_->probe(student_->vocabulary_size()),
                                       asio::bind_cancellation_slot(probe_cancel_.slot(), asio::use_awaitable));
         Result<TeacherInfo> info_or = co_await std::move(probing);
