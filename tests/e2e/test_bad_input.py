@@ -392,8 +392,8 @@ def failed_jobs(hopeless_jobs):
 TEACHER_NAMES = ["refuses connections", "never answers", "answers 500", "answers 500 to the seed protocol",
                  "answers garbage", "answers garbage to the seed protocol", "answers 500 after a while",
                  "answers garbage after a while", "goes away after a while", "falls silent after a while",
-                 "has another vocabulary, full logits", "has another vocabulary, top-k", "has another vocabulary, seed", "has no such model",
-                 "is not asked for its key"]
+                 "has another vocabulary, full logits", "has another vocabulary, top-k",
+                 "has another vocabulary, seed", "has no such model", "is not asked for its key"]
 
 
 @pytest.mark.parametrize("name", TEACHER_NAMES)

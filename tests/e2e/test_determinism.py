@@ -4,6 +4,7 @@ import json
 import os
 import signal
 
+import pytest
 from chaos_proxy import ChaosProxy, Script
 from support import jobs
 from support.processes import wait_until
@@ -210,6 +211,28 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
     assert fetch["spikes, not hedged"]["hedges"] == 0
     assert fetch["64 in flight"]["concurrency"] == 64
     assert fetch["not parallel"]["concurrency"] == 1
+
+
+# All cores and half precision are what a job gets when its spec says nothing.
+@pytest.mark.parametrize("changes", [{"/training/threads": 2}, {"/student/dtype": "bf16"},
+                                     {"/training/threads": 2, "/student/dtype": "bf16"}], ids=str)
+def test_bits_do_not_depend_on_timing_with_more_threads_and_half_precision(
+        distilld, teacher, text_data, tmp_path, changes):
+    ways = Ways(distilld, teacher, text_data, tmp_path)
+    ways.calm("parallel, jitter", changes, JITTER)
+    ways.calm("64 in flight", {**changes, "/teacher/max_concurrent": 64}, None)
+    ways.calm("serial optimizer", {**changes, "/training/overlap_optimizer": False}, None)
+    ways.calm("not parallel", {**changes, "/training/parallel": False}, None)
+    assert len({sha256 for _, sha256, _ in ways.table.rows}) == 1, str(ways.table)
+
+
+def test_a_batch_size_that_was_probed_gives_the_bits_of_one_that_was_given(distilld, teacher, text_data, tmp_path):
+    ways = Ways(distilld, teacher, text_data, tmp_path)
+    probed = ways.calm("auto", {"/training/batch_size": "auto", "/training/max_steps": 2}, None)
+    batch_size = probed["last"]["tokens"] // (2 * MICRO_BATCHES * jobs.SEQUENCE_LENGTH)
+    assert batch_size > 1
+    ways.calm("given", {"/training/batch_size": batch_size, "/training/max_steps": 2}, None)
+    assert len({sha256 for _, sha256, _ in ways.table.rows}) == 1, str(ways.table)
 
 
 def test_the_comparison_can_fail(distilld, teacher, text_data, tmp_path):

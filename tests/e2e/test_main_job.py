@@ -184,7 +184,7 @@ def test_a_cancelled_job_leaves_a_checkpoint(module_service, slow_teacher, text_
     assert answer.status == 202
     assert answer.json["cancel_requested"] is True
     job = rest.wait_job(job_id, ["cancelled"])
-    assert job["status_reason"]["code"] == "cancelled_by_user"
+    assert job["status_reason"] == {"code": "cancelled_by_user", "message": "cancelled after a checkpoint"}
     checkpoint = job["checkpoints"][-1]
     assert checkpoint["step"] >= 2
     folder = tmp_path / "student" / "checkpoints" / f"step-{checkpoint['step']:08d}"
@@ -199,11 +199,17 @@ def test_a_cancelled_job_leaves_a_checkpoint(module_service, slow_teacher, text_
 def test_a_teacher_that_is_waited_for_does_not_hold_up_a_cancellation(module_service, text_data, tmp_path):
     rest = module_service.rest
     job_id = rest.submit(jobs.distil_spec(text_data, tmp_path / "student", f"http://127.0.0.1:{free_port()}", steps=1))
-    rest.wait_job(job_id, ["running"])
+
+    def told():
+        events = rest.get(f"/v1/jobs/{job_id}/events").json["data"]
+        return [event["message"] for event in events if "asking the teacher" in event["message"]]
+
+    wait_until(told, "the worker to ask the teacher")
     assert rest.post(f"/v1/jobs/{job_id}/cancel").status == 202
     # A probe waits a minute for an endpoint that may still come up.
     job = rest.wait_job(job_id, ["cancelled"], seconds=30)
     assert job["checkpoints"] == [] and job["progress"] is None
+    assert job["status_reason"]["message"] == "cancelled before a step was done"
 
 
 def test_jobs_wait_their_turn(distilld, slow_teacher, text_data, tmp_path):
@@ -290,6 +296,27 @@ def test_the_command_line_does_what_curl_does(module_service, distilld, teacher,
     distilld.run("jobs", "watch", "job-nobody", *server, code=1)
     distilld.run("jobs", "cancel", "job-nobody", *server, code=1)
     distilld.run("jobs", "submit", tmp_path / "nowhere.json", *server, code=2)
+
+
+def test_a_watcher_outlives_the_service(distilld, teacher, text_data, tmp_path):
+    with ChaosProxy(teacher.url) as proxy:
+        proxy.hold_after = 2 + 4 * 5
+        service = distilld.service(tmp_path / "service")
+        spec = jobs.changed(jobs.distil_spec(text_data, tmp_path / "student", proxy.url, steps=10), {
+            "/checkpoint/every_steps": 1})
+        job_id = Rest(service.url).submit(spec)
+        watcher = distilld.start("jobs", "watch", job_id, "--server", service.url)
+        watcher.wait_for_line(r"checkpoint of step 4 ")
+        service.send(signal.SIGKILL)
+        service.wait()
+        proxy.hold_after = None
+        distilld.service(tmp_path / "service", listen=service.url.removeprefix("http://"))
+        watcher.expect(0)
+    assert "resumed at step" in watcher.out
+    assert "step 10/10" in watcher.out
+    # Nothing is told twice.
+    assert watcher.out.count("checkpoint of step 4 ") == 1
+    assert watcher.out.count("training started") == 1
 
 
 def test_healthcheck(module_service, distilld):

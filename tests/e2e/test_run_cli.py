@@ -42,6 +42,7 @@ def test_help_and_version(distilld):
     [], ["walk"], ["run"], ["run", "SPEC", "--no-such-flag"], ["run", "SPEC", "--set", "training/max_steps=3"],
     ["run", "SPEC", "--set", "/training/max_steps"], ["run", "SPEC", "--micro-batches", "many"],
     ["run", "SPEC", "--parallel", "perhaps"], ["jobs"], ["jobs", "submit"], ["serve"],
+    ["run", "SPEC", "--report", "/nowhere/report.json"],
     ["teacher", "/nowhere"], ["teacher", "FOLDER", "--dtype", "fp8"], ["run", "/nowhere.json"], ["run", "FOLDER"],
 ])
 def test_wrong_usage_is_2(distilld, spec, tmp_path, arguments):
@@ -164,7 +165,8 @@ def test_signals_that_ask_for_the_end(distilld, teacher, spec, tmp_path):
         proxy.hold_after = 2 + 4 * 2 + 1
         flags = ["--teacher-endpoint", proxy.url, "--set", "/teacher/hedge=false"]
         process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", spec), *flags)
-        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after, "the teacher to fall silent")
+        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after,
+                   "the teacher to fall silent")
         process.send(signal.SIGTERM)
         process.expect(130)
         assert "interrupted after step" in process.out

@@ -147,9 +147,9 @@ class Programs:
         process.url = process.wait_for_line(r"ready on (http://\S+)").group(1)
         return process
 
-    def service(self, data_dir, *flags, **options):
+    def service(self, data_dir, *flags, listen="127.0.0.1:0"):
         """A `distilld serve` that is ready; its `url` is the base of the REST API."""
-        process = self.start("serve", "--listen", "127.0.0.1:0", "--data-dir", data_dir, *flags, **options)
+        process = self.start("serve", "--listen", listen, "--data-dir", data_dir, *flags)
         process.url = process.wait_for_line(r"listening on (http://\S+)").group(1)
         return process
 
