@@ -28,6 +28,11 @@ if(DISTILLD_WITH_TORCH)
         list(PREPEND CMAKE_PREFIX_PATH $ENV{DISTILLD_TORCH})
     endif()
     list(APPEND CMAKE_PREFIX_PATH ${CMAKE_SOURCE_DIR}/.deps/libtorch)
+    # What pip installs as torch is a CUDA build by default, and its CMake files ask for the CUDA toolkit. Nothing here
+    # is compiled with that: libtorch's libraries find CUDA's by their own run path. With this target they do not ask.
+    if(NOT TARGET torch::cudart)
+        add_library(torch::cudart INTERFACE IMPORTED)
+    endif()
     find_package(Torch REQUIRED)
     if(Torch_VERSION VERSION_LESS 2.6)
         message(FATAL_ERROR "libtorch ${Torch_VERSION} is too old: 2.6 or newer is needed")
