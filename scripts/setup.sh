@@ -2,18 +2,32 @@
 # Installs what building, testing and the quickstart need: build packages with apt, libtorch into .deps/ from the
 # Python package torch. Idempotent: what is there already is left alone and takes a second to find.
 #
+# pip's own settings hold (PIP_FIND_LINKS, PIP_INDEX_URL, pip.conf). Where pip finds no CPU build of torch there, it
+# takes the CUDA build, which works without a GPU and without the CUDA toolkit but fills 5 GB.
+#
 #   DISTILLD_TORCH=/path      use this libtorch (2.6 or newer) and install none
 #   CMAKE_PREFIX_PATH=/path   likewise, when it holds a TorchConfig.cmake
 #   DISTILLD_SKIP_APT=1       install nothing with apt (packages come from elsewhere)
+#   DISTILLD_SKIP_TEST_VENV=1 leave out the Python packages that only tests need
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
 torch_version=2.13.0
 
 say() { printf 'setup: %s\n' "$*"; }
+die() {
+    say "error: $*" >&2
+    exit 1
+}
 
 as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "installing packages needs root or sudo; or install them otherwise and set DISTILLD_SKIP_APT=1"
+    fi
 }
 
 os_id=$(. /etc/os-release && echo "${ID:-unknown}")
@@ -23,8 +37,10 @@ os_codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 # source is derived from the machine's own Debian source: same server, same key, only the suite differs.
 enable_backports() {
     local suite=$os_codename-backports target=/etc/apt/sources.list.d/distilld-backports.sources
-    if apt-cache policy | grep -q "$suite"; then return; fi
-    local uri="" key=""
+    # Not through a pipe: grep -q ends at its first match, and apt-cache's broken pipe would then look like no match.
+    local policy uri="" key="" file
+    policy=$(apt-cache policy)
+    if grep -q "$suite" <<<"$policy"; then return; fi
     for file in /etc/apt/sources.list.d/*.sources; do
         [ -e "$file" ] || continue
         uri=$(awk -v s="$os_codename" 'BEGIN{RS="";FS="\n"} {u="";ok=0;for(i=1;i<=NF;i++){if($i~/^URIs:/){u=$i}
@@ -41,8 +57,7 @@ enable_backports() {
         key=$(grep -oE 'signed-by=[^] ]+' <<<"$line" | cut -d= -f2 || true)
     fi
     if [ -z "$uri" ]; then
-        say "error: no Debian source for $os_codename found under /etc/apt; add $suite by hand" >&2
-        exit 1
+        die "no Debian source for $os_codename found under /etc/apt; add $suite by hand"
     fi
     say "enabling $suite in $target"
     {
@@ -58,30 +73,39 @@ enable_backports() {
 packages=(
     build-essential cmake ninja-build ccache pkg-config git
     clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19 lld-19
-    libboost1.83-dev libboost-url1.83-dev libssl-dev libsimdjson-dev prometheus-cpp-dev libspdlog-dev libcli11-dev libsqlite3-dev
+    libboost1.83-dev libboost-url1.83-dev libssl-dev libsimdjson-dev prometheus-cpp-dev libspdlog-dev libcli11-dev
+    libsqlite3-dev
     libgtest-dev libgmock-dev
     python3 python3-venv curl openssl ca-certificates
     fortunes perl-doc
 )
 
 install_packages() {
-    local missing=() name
+    local missing=() name status
+    command -v apt-get >/dev/null || die "no apt-get here; install your system's packages for: ${packages[*]};" \
+        "then set DISTILLD_SKIP_APT=1"
     for name in "${packages[@]}"; do
-        dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'install ok installed' || missing+=("$name")
+        status=$(dpkg-query -W -f='${Status}' "$name" 2>/dev/null || true)
+        [[ $status == *" ok installed" ]] || missing+=("$name")
     done
     if [ ${#missing[@]} = 0 ]; then
         say "apt packages: all ${#packages[@]} installed"
         return
     fi
     say "apt packages missing: ${missing[*]}"
-    export DEBIAN_FRONTEND=noninteractive
     as_root apt-get update -q
     if [ "$os_id" = debian ] && [ "$os_codename" = bookworm ]; then enable_backports; fi
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+    # A machine that has just started may be busy with its own upgrades: wait for dpkg's lock.
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+        -o DPkg::Lock::Timeout=600 "${missing[@]}"
 }
 
 have_torch_elsewhere() {
-    [ -n "${DISTILLD_TORCH:-}" ] && return 0
+    if [ -n "${DISTILLD_TORCH:-}" ]; then
+        [ -e "$DISTILLD_TORCH/share/cmake/Torch/TorchConfig.cmake" ] ||
+            die "DISTILLD_TORCH=$DISTILLD_TORCH has no share/cmake/Torch/TorchConfig.cmake"
+        return 0
+    fi
     local prefix
     local prefixes=${CMAKE_PREFIX_PATH:-}
     for prefix in ${prefixes//[:;]/ }; do
