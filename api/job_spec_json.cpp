@@ -287,8 +287,7 @@ class ObjectReader {
         if (!std::isfinite(number) || !low_ok || !high_ok) {
             const auto low = (ends == Ends::open_low ? "above " : "at least ") + number_text(least);
             const auto high = (ends == Ends::open_high ? "below " : "at most ") + number_text(most);
-            violate(name, "out_of_range",
-                    number_text(number) + " is out of range: it must be " + low + " and " + high);
+            violate(name, "out_of_range", number_text(number) + " is out of range: it must be " + low + " and " + high);
             return false;
         }
         target = number;

@@ -1,5 +1,7 @@
 #include "bench/loopback_teacher.hpp"
 
+#include <array>
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -7,8 +9,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <array>
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -64,15 +64,12 @@ class LatencyTeacher final : public LoopbackTeacher {
   private:
     std::vector<http::Route> routes() {
         std::vector<http::Route> routes;
-        routes.push_back({"GET", "/v2/health/ready", [](api::Request) -> asio::awaitable<api::Response> {
-                              co_return api::Response{};
-                          }});
-        routes.push_back({"GET", "/v2/models/{model}", [](api::Request) -> asio::awaitable<api::Response> {
-                              co_return metadata();
-                          }});
-        routes.push_back({"POST", "/v2/models/{model}/infer", [this](api::Request request) {
-                              return infer(std::move(request));
-                          }});
+        routes.push_back({"GET", "/v2/health/ready",
+                          [](api::Request) -> asio::awaitable<api::Response> { co_return api::Response{}; }});
+        routes.push_back({"GET", "/v2/models/{model}",
+                          [](api::Request) -> asio::awaitable<api::Response> { co_return metadata(); }});
+        routes.push_back(
+            {"POST", "/v2/models/{model}/infer", [this](api::Request request) { return infer(std::move(request)); }});
         return routes;
     }
 
@@ -153,7 +150,8 @@ class LatencyTeacher final : public LoopbackTeacher {
         const auto positions = static_cast<std::size_t>(rows * columns);
         const auto width = static_cast<std::size_t>(top_k);
         std::vector<std::uint32_t> ids(positions * width);
-        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::uint32_t>(i % width);
+        for (std::size_t i = 0; i < ids.size(); ++i)
+            ids[i] = static_cast<std::uint32_t>(i % width);
         const float each = 0.9F / static_cast<float>(top_k);
         std::vector<float> tail(positions, std::log(0.1F));
         kserve::InferResponse response;
@@ -169,7 +167,8 @@ class LatencyTeacher final : public LoopbackTeacher {
             response.outputs.push_back(kserve::make_tensor("topk_logprobs", "FP16", {rows, columns, top_k}, halves));
         }
         response.outputs.push_back(kserve::make_tensor("tail_logprob", "FP32", {rows, columns}, std::move(tail)));
-        for (kserve::InferTensor& output : response.outputs) output.binary = !options_.json_answers;
+        for (kserve::InferTensor& output : response.outputs)
+            output.binary = !options_.json_answers;
         return kserve::build_infer_response(response).value();
     }
 
@@ -196,7 +195,8 @@ std::vector<std::int32_t> ids_of_number(std::uint64_t number) {
 
 std::uint64_t number_of_ids(const std::vector<std::int32_t>& ids) {
     std::uint64_t number = 0;
-    for (std::size_t i = kNumberIds; i-- > 0;) number = number * kIdBase + static_cast<std::uint64_t>(ids.at(i));
+    for (std::size_t i = kNumberIds; i-- > 0;)
+        number = number * kIdBase + static_cast<std::uint64_t>(ids.at(i));
     return number;
 }
 

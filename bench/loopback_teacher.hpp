@@ -10,10 +10,10 @@
 namespace distilld::bench {
 
 struct LoopbackTeacherOptions {
-    std::vector<Nanos> latencies;   ///< of the first request of micro-batch n; others draw from the same list
-    double failure_rate = 0;        ///< share of requests answered 500 after their latency
+    std::vector<Nanos> latencies;  ///< of the first request of micro-batch n; others draw from the same list
+    double failure_rate = 0;       ///< share of requests answered 500 after their latency
     std::uint64_t seed = 1;
-    bool json_answers = false;      ///< ignores the wish for binary outputs, as some servers do
+    bool json_answers = false;  ///< ignores the wish for binary outputs, as some servers do
 };
 
 /// A real HTTP server on 127.0.0.1 that speaks KServe v2 with binary tensors and answers each request after a drawn

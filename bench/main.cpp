@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
     pipeline_command->add_flag("--json-answers", pipeline.json_answers, "the teacher answers JSON, not binary tensors");
     pipeline_command->add_option("--student", pipeline.student,
                                  "a real student: model folder, or Llama config as a JSON object");
-    pipeline_command->add_option("--threads", pipeline.threads, "threads of the real student")->check(CLI::Range(1, 1024));
+    pipeline_command->add_option("--threads", pipeline.threads, "threads of the real student")
+        ->check(CLI::Range(1, 1024));
     pipeline_command->add_option("--repeat", pipeline.repeat, "pairs of runs with the real student")
         ->check(CLI::Range(1, 1000));
     pipeline_command->add_option("--trace", pipeline.trace_file, "Chrome trace to write");

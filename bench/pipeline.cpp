@@ -1,7 +1,7 @@
 // distilld-bench pipeline: the whole stage graph on the wall clock, with a real HTTP teacher on loopback.
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <algorithm>
 #include <iostream>
 
 #include "bench/loopback_teacher.hpp"

@@ -109,10 +109,9 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, const st
     asio::thread_pool staging(1);
     asio::thread_pool disk(1);
     const bool live = !teacher_url.empty();
-    std::unique_ptr<TeacherSource> remote =
-        make_remote_teacher(io.get_executor(), staging.get_executor(),
-                            teacher_spec(options, live ? teacher_url : preload_url))
-            .value();
+    std::unique_ptr<TeacherSource> remote = make_remote_teacher(io.get_executor(), staging.get_executor(),
+                                                                teacher_spec(options, live ? teacher_url : preload_url))
+                                                .value();
     auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
     auto batches = std::make_shared<BatchSource>(dataset, BatchPlan(1, options.batch_size, 1), options.micro_batches);
     std::unique_ptr<TraceWriter> trace;
@@ -137,9 +136,11 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, const st
                                        disk.get_executor()};
         GraphHooks hooks;
         hooks.on_event = [&run](const WorkerEvent&) { run.threads = thread_count(); };
-        hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) { return Result<std::string>(std::string()); };
-        auto graph = make_training_graph(executors, student, source, batches, {}, graph_options(options, parallel, steps),
-                                         hooks, trace.get());
+        hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) {
+            return Result<std::string>(std::string());
+        };
+        auto graph = make_training_graph(executors, student, source, batches, {},
+                                         graph_options(options, parallel, steps), hooks, trace.get());
         outcome = co_await graph->run();
         remote->close();
     };

@@ -39,7 +39,8 @@ std::vector<Nanos> read_latencies(const std::string& file, std::uint64_t count) 
         double value = 0;
         const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
         if (error != std::errc() || end != line.data() + line.size() || !(value >= 0) || value > 1e9) {
-            throw std::runtime_error("--latencies " + file + ":" + std::to_string(number) + ": not milliseconds: " + line);
+            throw std::runtime_error("--latencies " + file + ":" + std::to_string(number) +
+                                     ": not milliseconds: " + line);
         }
         latencies.push_back(static_cast<Nanos>(value * 1e6));
     }

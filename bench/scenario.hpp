@@ -19,8 +19,8 @@ struct Scenario {
     double sigma = 0;         ///< of the latency's logarithm; 0 = constant
     double failure_rate = 0;  ///< share of requests that fail
     std::uint32_t concurrency = 8;
-    bool adaptive = false;    ///< concurrency is a ceiling
-    std::uint32_t window = 0; ///< 0 = 4 × concurrency
+    bool adaptive = false;     ///< concurrency is a ceiling
+    std::uint32_t window = 0;  ///< 0 = 4 × concurrency
     bool hedge = false;
     std::uint64_t seed = 1;
     std::string latencies_file;  ///< milliseconds, one a line; replaces mean and sigma
@@ -44,7 +44,7 @@ double bound_per_batch(double mean_latency, std::uint32_t concurrency, Nanos stu
 struct SimulateOptions {
     Scenario scenario;
     std::uint64_t batches = 400;
-    double stall_rate = 0;     ///< share of first requests that take stall_factor × the mean
+    double stall_rate = 0;  ///< share of first requests that take stall_factor × the mean
     double stall_factor = 20;
 };
 int run_simulate(const SimulateOptions& options);

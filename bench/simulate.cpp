@@ -1,7 +1,7 @@
 // distilld-bench simulate: the service's scheduler under a virtual clock.
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <algorithm>
 #include <iostream>
 #include <stdexcept>
 
@@ -19,7 +19,9 @@ std::uint64_t mix(std::uint64_t value) {
     return value ^ (value >> 31);
 }
 
-double uniform(std::uint64_t value) { return static_cast<double>(mix(value) >> 11) * 0x1.0p-53; }
+double uniform(std::uint64_t value) {
+    return static_cast<double>(mix(value) >> 11) * 0x1.0p-53;
+}
 
 }  // namespace
 
@@ -56,8 +58,8 @@ int run_simulate(const SimulateOptions& options) {
     scheduler.hedge.enabled = scenario.hedge;
     const VirtualRun run = run_virtual(scheduler, scenario.student(), teacher);
     if (run.gave_up) {
-        std::cerr << "distilld-bench: micro-batch " << run.gave_up->micro_batch << " failed "
-                  << run.gave_up->attempts << " times\n";
+        std::cerr << "distilld-bench: micro-batch " << run.gave_up->micro_batch << " failed " << run.gave_up->attempts
+                  << " times\n";
         return 1;
     }
     const Nanos oracle = oracle_makespan(first, scenario.concurrency, scenario.student());

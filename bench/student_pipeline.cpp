@@ -1,8 +1,8 @@
 // distilld-bench pipeline --student: what a live teacher costs a real student.
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <algorithm>
 #include <iostream>
 #include <stdexcept>
 #include <vector>
@@ -43,7 +43,8 @@ double median(std::vector<double> values) {
 
 boost::json::array to_array(const std::vector<double>& values) {
     boost::json::array array;
-    for (const double value : values) array.emplace_back(value);
+    for (const double value : values)
+        array.emplace_back(value);
     return array;
 }
 

@@ -149,7 +149,8 @@ VirtualRun run_virtual(const SchedulerOptions& options, Nanos student, const Vir
 
 Nanos oracle_makespan(const std::vector<Nanos>& latencies, std::uint32_t concurrency, Nanos student) {
     std::priority_queue<Nanos, std::vector<Nanos>, std::greater<>> free_at;
-    for (std::uint32_t i = 0; i < concurrency; ++i) free_at.push(0);
+    for (std::uint32_t i = 0; i < concurrency; ++i)
+        free_at.push(0);
     Nanos trained = 0;
     for (const Nanos latency : latencies) {
         const Nanos answered = free_at.top() + latency;

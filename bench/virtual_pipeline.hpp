@@ -22,8 +22,8 @@ using VirtualTeacher = std::function<VirtualAnswer(const IssueAction& request, s
 
 struct VirtualRun {
     Nanos makespan = 0;
-    Nanos waited = 0;              ///< student idle, the first fill included
-    std::vector<Nanos> taken;      ///< when micro-batch n was taken
+    Nanos waited = 0;                  ///< student idle, the first fill included
+    std::vector<Nanos> taken;          ///< when micro-batch n was taken
     std::vector<std::uint32_t> limit;  ///< C in force at that time
     std::uint32_t most_in_flight = 0;
     std::uint32_t most_issued_unreleased = 0;

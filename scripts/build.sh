@@ -41,6 +41,10 @@ most=$((memory_gb * 2 / 3))
 if [ "$jobs" -gt "$most" ]; then jobs=$most; fi
 if [ "$jobs" -lt 1 ]; then jobs=1; fi
 
+# ccache finds what another checkout has compiled, precompiled headers included.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+
 cd "$root"
 echo "build: preset $preset with $CXX, $jobs jobs"
 if ! configured=$(cmake --preset "$preset" 2>&1); then

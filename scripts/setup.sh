@@ -135,7 +135,8 @@ install_torch() {
         say "libtorch: installing the Python package torch==$torch_version into .deps/venv"
         "$deps/venv/bin/pip" install -q "torch==$torch_version"
     fi
-    ln -sfn "$("$deps/venv/bin/python" -c 'import importlib.util as u, os; print(os.path.dirname(u.find_spec("torch").origin))')" \
+    local find_torch='import importlib.util as u, os; print(os.path.dirname(u.find_spec("torch").origin))'
+    ln -sfn "$("$deps/venv/bin/python" -c "$find_torch")" \
         "$deps/libtorch"
 }
 
@@ -145,7 +146,8 @@ install_test_python() {
     make_venv "$deps/venv"
     local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest)
     if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
-sys.exit(any(u.find_spec(n) is None for n in ("torch","transformers","tokenizers","safetensors","numpy","pytest")))'; then
+names = "torch transformers tokenizers safetensors numpy pytest".split()
+sys.exit(any(u.find_spec(n) is None for n in names))'; then
         say "test packages: all in .deps/venv"
         return
     fi

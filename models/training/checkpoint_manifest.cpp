@@ -96,8 +96,8 @@ Result<CheckpointManifest> read_checkpoint_manifest(const std::filesystem::path&
     FieldReader fields(parsed.get_object(), path.string());
     const std::uint64_t version = fields.number("format_version");
     if (fields.error().empty() && version != static_cast<std::uint64_t>(kCheckpointFormatVersion)) {
-        return invalid_input(path.string() + ": format_version is " + std::to_string(version) + ", this program reads " +
-                             std::to_string(kCheckpointFormatVersion));
+        return invalid_input(path.string() + ": format_version is " + std::to_string(version) +
+                             ", this program reads " + std::to_string(kCheckpointFormatVersion));
     }
     CheckpointManifest manifest;
     manifest.run.step = fields.number("step");

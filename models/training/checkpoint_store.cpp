@@ -28,7 +28,9 @@ Error failure(std::string_view what, const fs::path& path, const std::error_code
     return io_error("cannot " + std::string(what) + " " + path.string() + ": " + code.message());
 }
 
-std::error_code last_error() { return {errno, std::system_category()}; }
+std::error_code last_error() {
+    return {errno, std::system_category()};
+}
 
 /// Step of a folder name, if it is a checkpoint's.
 std::optional<std::uint64_t> step_of(const std::string& name) {
@@ -234,7 +236,8 @@ Result<void> CheckpointStore::prune(std::uint64_t newest_step) {
             continue;
         }
         // Under a temporary name first: a removal cut short must not leave half a checkpoint.
-        const fs::path doomed = folder_ / (std::string(kTemporaryPrefix) + "gone-" + candidate.folder.filename().string());
+        const fs::path doomed =
+            folder_ / (std::string(kTemporaryPrefix) + "gone-" + candidate.folder.filename().string());
         std::error_code code;
         fs::rename(candidate.folder, doomed, code);
         if (code) {

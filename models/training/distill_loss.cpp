@@ -15,14 +15,16 @@ struct ChunkSums {
 
 /// What the kernels below share for one chunk of rows.
 struct Weights {
-    double ce = 0;           ///< of CE in the loss, gradient scale included
-    double kd = 0;           ///< of T²·KL, gradient scale included
+    double ce = 0;  ///< of CE in the loss, gradient scale included
+    double kd = 0;  ///< of T²·KL, gradient scale included
     double temperature = 1;
-    bool tempered = false;   ///< temperature is not 1: CE needs a softmax of its own
+    bool tempered = false;  ///< temperature is not 1: CE needs a softmax of its own
 };
 
 /// Log of what exp gave, with a floor that keeps it finite.
-double smallest_mass(torch::ScalarType type) { return type == torch::kDouble ? 1e-290 : 1e-30; }
+double smallest_mass(torch::ScalarType type) {
+    return type == torch::kDouble ? 1e-290 : 1e-30;
+}
 
 /// Cross entropy alone. `shifted` [n, V] = logits − row maximum; becomes weight × gradient of CE.
 Tensor cross_entropy(Tensor& shifted, const Tensor& labels, double weight) {
@@ -128,8 +130,8 @@ ChunkSums rows_to_gradient(Tensor& logits, const DistillTargets& rows, const Wei
         }
         work.div_(weights.temperature);
     }
-    auto [kl, cross] = rows.topk_ids.defined() ? topk_divergence(work, rows, weights)
-                                               : full_divergence(work, rows, weights);
+    auto [kl, cross] =
+        rows.topk_ids.defined() ? topk_divergence(work, rows, weights) : full_divergence(work, rows, weights);
     sums.kd = kl.sum(torch::kDouble).mul_(weights.temperature * weights.temperature);
     if (cross.defined()) {
         sums.ce = cross.sum(torch::kDouble);

@@ -24,7 +24,7 @@ struct DistillTargets {
 };
 
 struct DistillLossOptions {
-    double kd_ratio = 1.0;        ///< without a teacher it counts as 0
+    double kd_ratio = 1.0;  ///< without a teacher it counts as 0
     double temperature = 1.0;
     double gradient_scale = 1.0;  ///< gradients are those of gradient_scale × the sum of the loss
     std::int64_t chunk_rows = 0;  ///< 0 = loss_chunk_rows(V)

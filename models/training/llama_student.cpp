@@ -28,10 +28,10 @@ class LlamaStudent final : public Student {
           with_teacher_(options.with_teacher),
           tokenizer_folder_(options.tokenizer_folder.empty() ? fs::path(options.student.model)
                                                              : options.tokenizer_folder),
-          optimizer_(network_.groups(),
-                     AdamWOptions{training_.adam_beta1, training_.adam_beta2, training_.adam_epsilon,
-                                  training_.weight_decay},
-                     training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {}
+          optimizer_(
+              network_.groups(),
+              AdamWOptions{training_.adam_beta1, training_.adam_beta2, training_.adam_epsilon, training_.weight_decay},
+              training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {}
 
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
         return stage_micro_batch(batch, staging_options(with_teacher_));
@@ -47,8 +47,8 @@ class LlamaStudent final : public Student {
         DistillLossOptions options;
         options.kd_ratio = training_.kd_ratio;
         options.temperature = training_.temperature;
-        const DistillLossSums sums = accumulate_gradients(network_, staged, options,
-                                                          [this](std::size_t group) { optimizer_.apply(group); });
+        const DistillLossSums sums =
+            accumulate_gradients(network_, staged, options, [this](std::size_t group) { optimizer_.apply(group); });
         stats.loss_sum = sums.loss;
         stats.kd_sum = sums.kd;
         stats.ce_sum = sums.ce;

@@ -14,10 +14,10 @@ namespace distilld::models {
 struct LlamaStudentOptions {
     StudentSpec student;
     TrainingSpec training;
-    bool with_teacher = false;              ///< micro-batches carry targets and the loss uses them
-    std::uint32_t sequence_length = 0;      ///< longest row; checked against max_position_embeddings. 0 = no check
-    std::string device = "cpu";             ///< as torch writes it
-    std::filesystem::path tokenizer_folder; ///< tokenizer files of the export; empty = student.model
+    bool with_teacher = false;               ///< micro-batches carry targets and the loss uses them
+    std::uint32_t sequence_length = 0;       ///< longest row; checked against max_position_embeddings. 0 = no check
+    std::string device = "cpu";              ///< as torch writes it
+    std::filesystem::path tokenizer_folder;  ///< tokenizer files of the export; empty = student.model
 };
 
 /// A Llama student with AdamW on one device. The libtorch thread count is the caller's to set first. Errors name the

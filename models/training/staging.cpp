@@ -39,9 +39,15 @@ bool is_float(ElementType type) {
 
 void read_floats(ElementType type, const std::byte* from, std::size_t count, float* to) {
     switch (type) {
-        case ElementType::f16: widen_floats<c10::Half>(from, count, to); break;
-        case ElementType::bf16: widen_floats<c10::BFloat16>(from, count, to); break;
-        default: std::memcpy(to, from, count * sizeof(float)); break;
+        case ElementType::f16:
+            widen_floats<c10::Half>(from, count, to);
+            break;
+        case ElementType::bf16:
+            widen_floats<c10::BFloat16>(from, count, to);
+            break;
+        default:
+            std::memcpy(to, from, count * sizeof(float));
+            break;
     }
 }
 
@@ -54,17 +60,26 @@ void widen_ids(const std::byte* from, std::size_t count, std::int64_t* to) {
 
 void read_ids(ElementType type, const std::byte* from, std::size_t count, std::int64_t* to) {
     switch (type) {
-        case ElementType::i32: widen_ids<std::int32_t>(from, count, to); break;
-        case ElementType::u32: widen_ids<std::uint32_t>(from, count, to); break;
-        default: widen_ids<std::int64_t>(from, count, to); break;
+        case ElementType::i32:
+            widen_ids<std::int32_t>(from, count, to);
+            break;
+        case ElementType::u32:
+            widen_ids<std::uint32_t>(from, count, to);
+            break;
+        default:
+            widen_ids<std::int64_t>(from, count, to);
+            break;
     }
 }
 
 torch::ScalarType float_type(ElementType type) {
     switch (type) {
-        case ElementType::f16: return torch::kHalf;
-        case ElementType::bf16: return torch::kBFloat16;
-        default: return torch::kFloat;
+        case ElementType::f16:
+            return torch::kHalf;
+        case ElementType::bf16:
+            return torch::kBFloat16;
+        default:
+            return torch::kFloat;
     }
 }
 
@@ -169,8 +184,8 @@ class Staging {
         }
         require(teacher.values, is_float(teacher.values.type), position_count() * teacher.width, "logits");
         const std::size_t row_bytes = teacher.width * element_size(teacher.values.type);
-        Tensor logits = torch::empty({row_count(), static_cast<std::int64_t>(teacher.width)},
-                                     float_type(teacher.values.type));
+        Tensor logits =
+            torch::empty({row_count(), static_cast<std::int64_t>(teacher.width)}, float_type(teacher.values.type));
         auto* out = static_cast<std::byte*>(logits.mutable_data_ptr());
         const std::byte* from = teacher.values.bytes.data();
         if (!staged_->rows.defined()) {
@@ -228,8 +243,8 @@ class Staging {
             read_floats(teacher.values.type, teacher.values.bytes.data() + position * value_bytes, k, values.data());
             float log_tail = kUnknownTail;
             if (with_tail) {
-                read_floats(teacher.tail.type,
-                            teacher.tail.bytes.data() + position * element_size(teacher.tail.type), 1, &log_tail);
+                read_floats(teacher.tail.type, teacher.tail.bytes.data() + position * element_size(teacher.tail.type),
+                            1, &log_tail);
             }
             TopkRow row;
             if (!temper_topk_row(values, log_tail, options_.vocabulary_size, options_.temperature,

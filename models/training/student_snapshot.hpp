@@ -21,13 +21,13 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 struct SnapshotContent {
     RunState run;
     std::uint64_t adam_steps = 0;
-    std::string shape_json;              ///< canonical config of the network, compared on restore
-    std::string config_json;             ///< config.json of the exported model
+    std::string shape_json;   ///< canonical config of the network, compared on restore
+    std::string config_json;  ///< config.json of the exported model
     std::string generation_config_json;
-    NamedTensors weights;                ///< fp32 masters under Hugging Face names
+    NamedTensors weights;                         ///< fp32 masters under Hugging Face names
     std::vector<torch::ScalarType> saved_dtypes;  ///< of `weights` in the exported model
-    NamedTensors optimizer;              ///< LayeredAdamW::state()
-    std::filesystem::path tokenizer_folder;  ///< tokenizer files of the exported model; empty = none
+    NamedTensors optimizer;                       ///< LayeredAdamW::state()
+    std::filesystem::path tokenizer_folder;       ///< tokenizer files of the exported model; empty = none
 };
 
 /// Checkpoint folder: model.safetensors, optimizer.safetensors (both fp32), state.json. Model folder: config.json,

@@ -108,7 +108,9 @@ void TaskGroup::close() {
     state_->changed.notify_all();
 }
 
-void TaskGroup::cancel() { state_->cancel_all(); }
+void TaskGroup::cancel() {
+    state_->cancel_all();
+}
 
 asio::awaitable<void> TaskGroup::join() {
     const auto state = state_;
@@ -138,8 +140,12 @@ asio::awaitable<void> TaskGroup::join() {
     }
 }
 
-std::size_t TaskGroup::size() const noexcept { return state_->tasks.size(); }
+std::size_t TaskGroup::size() const noexcept {
+    return state_->tasks.size();
+}
 
-bool TaskGroup::closed() const noexcept { return state_->closed; }
+bool TaskGroup::closed() const noexcept {
+    return state_->closed;
+}
 
 }  // namespace distilld

@@ -48,7 +48,9 @@ std::vector<std::uint64_t> BatchPlan::rows_of(std::uint64_t number) const {
     return rows;
 }
 
-std::uint64_t BatchPlan::epoch_of(std::uint64_t number) const noexcept { return number * batch_size_ / rows_; }
+std::uint64_t BatchPlan::epoch_of(std::uint64_t number) const noexcept {
+    return number * batch_size_ / rows_;
+}
 
 const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) const {
     // Two slots: a micro-batch may touch two epochs, and prefetch runs ahead of evaluation of the plan elsewhere.
@@ -58,14 +60,17 @@ const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) co
         cached.order.resize(rows_);
         std::iota(cached.order.begin(), cached.order.end(), std::uint64_t{0});
         SplitMix64 random(seed_ ^ (epoch * 0xD1342543DE82EF95ULL + 0x2545F4914F6CDD1DULL));
-        for (std::uint64_t i = rows_ - 1; i > 0; --i) std::swap(cached.order[i], cached.order[random.below(i + 1)]);
+        for (std::uint64_t i = rows_ - 1; i > 0; --i)
+            std::swap(cached.order[i], cached.order[random.below(i + 1)]);
     }
     return cached.order;
 }
 
-std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint32_t batch_size, std::uint32_t micro_batches, double epochs) {
+std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint32_t batch_size, std::uint32_t micro_batches,
+                              double epochs) {
     const double per_step = static_cast<double>(batch_size) * micro_batches;
-    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::floor(static_cast<double>(rows) * epochs / per_step)));
+    return std::max<std::uint64_t>(
+        1, static_cast<std::uint64_t>(std::floor(static_cast<double>(rows) * epochs / per_step)));
 }
 
 }  // namespace distilld

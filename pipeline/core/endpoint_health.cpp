@@ -13,7 +13,8 @@ constexpr double kLatencyWeight = 0.2;
 
 EndpointHealth::EndpointHealth(std::uint32_t endpoints, BreakerOptions options)
     : options_(options), endpoints_(std::max<std::uint32_t>(1, endpoints)) {
-    for (Endpoint& endpoint : endpoints_) endpoint.cooldown = options_.cooldown;
+    for (Endpoint& endpoint : endpoints_)
+        endpoint.cooldown = options_.cooldown;
 }
 
 bool EndpointHealth::available(const Endpoint& endpoint, Nanos now) const {
@@ -67,7 +68,8 @@ void EndpointHealth::on_issued(std::uint32_t endpoint, Nanos now) {
 }
 
 void EndpointHealth::measure(Endpoint& endpoint, double latency) {
-    endpoint.latency = endpoint.latency > 0 ? endpoint.latency + kLatencyWeight * (latency - endpoint.latency) : latency;
+    endpoint.latency =
+        endpoint.latency > 0 ? endpoint.latency + kLatencyWeight * (latency - endpoint.latency) : latency;
 }
 
 void EndpointHealth::on_success(std::uint32_t endpoint, Nanos latency) {

@@ -10,7 +10,7 @@
 namespace distilld {
 
 struct BreakerOptions {
-    std::uint32_t failures = 5;  ///< in a row, to open
+    std::uint32_t failures = 5;    ///< in a row, to open
     Nanos cooldown = 1 * kSecond;  ///< before a half-open probe; doubles with each failed probe
     Nanos cooldown_cap = 30 * kSecond;
     std::uint32_t explore_every = 64;  ///< requests after which an endpoint that got none is tried again
@@ -22,8 +22,8 @@ class EndpointHealth {
   public:
     EndpointHealth(std::uint32_t endpoints, BreakerOptions options);
 
-    /// The endpoint whose in-flight load, weighted by its measured latency, is least; nullopt when every breaker is open.
-    /// `avoid` is taken only when nothing else is to be had.
+    /// The endpoint whose in-flight load, weighted by its measured latency, is least; nullopt when every breaker is
+    /// open. `avoid` is taken only when nothing else is to be had.
     [[nodiscard]] std::optional<std::uint32_t> pick(Nanos now, std::uint32_t avoid) const;
     /// Times at which an endpoint becomes available: an open breaker's next probe, the end of a Retry-After. May lie in
     /// the past.

@@ -42,6 +42,8 @@ class ErrorException : public std::runtime_error {
 [[nodiscard]] inline Error invalid_input(std::string message) {
     return Error{ErrorKind::invalid_input, std::move(message)};
 }
-[[nodiscard]] inline Error io_error(std::string message) { return Error{ErrorKind::io, std::move(message)}; }
+[[nodiscard]] inline Error io_error(std::string message) {
+    return Error{ErrorKind::io, std::move(message)};
+}
 
 }  // namespace distilld

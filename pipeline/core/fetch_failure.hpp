@@ -15,13 +15,20 @@ enum class FailureKind {
 
 [[nodiscard]] constexpr const char* to_string(FailureKind kind) noexcept {
     switch (kind) {
-        case FailureKind::connection: return "connection";
-        case FailureKind::timeout: return "timeout";
-        case FailureKind::overloaded: return "overloaded";
-        case FailureKind::server_error: return "server_error";
-        case FailureKind::bad_response: return "bad_response";
-        case FailureKind::rejected: return "rejected";
-        case FailureKind::cancelled: return "cancelled";
+        case FailureKind::connection:
+            return "connection";
+        case FailureKind::timeout:
+            return "timeout";
+        case FailureKind::overloaded:
+            return "overloaded";
+        case FailureKind::server_error:
+            return "server_error";
+        case FailureKind::bad_response:
+            return "bad_response";
+        case FailureKind::rejected:
+            return "rejected";
+        case FailureKind::cancelled:
+            return "cancelled";
     }
     return "unknown";
 }

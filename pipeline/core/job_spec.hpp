@@ -16,7 +16,7 @@ enum class TeacherProtocol { kserve, seed };
 enum class LrScheduler { constant, linear, cosine };
 
 struct StudentSpec {
-    std::string model;                       ///< Hugging Face folder; may be empty for init random with a config
+    std::string model;  ///< Hugging Face folder; may be empty for init random with a config
     StudentInit init = StudentInit::pretrained;
     std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
     Dtype dtype = Dtype::auto_select;
@@ -33,52 +33,52 @@ struct TeacherSpec {
     TeacherProtocol protocol = TeacherProtocol::kserve;
     std::string model = "teacher";
     ConcurrencySpec max_concurrent;
-    std::uint32_t window = 0;            ///< micro-batches issued and not yet consumed; 0 = 4 × concurrency
+    std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = 4 × concurrency
     std::uint64_t window_bytes = 1ULL << 30;
-    double timeout_secs = 60.0;          ///< of one request
-    std::uint32_t top_k = 0;             ///< 0 = full logits
-    std::string api_key_env;             ///< name of the environment variable that holds the key; empty = none
-    std::string ca_file;                 ///< PEM file trusted beside the system's; empty = none
-    std::uint32_t max_retries = 8;       ///< further attempts of one micro-batch before the job fails
-    bool hedge = true;                   ///< a second request for what is slower than the 95th percentile
+    double timeout_secs = 60.0;     ///< of one request
+    std::uint32_t top_k = 0;        ///< 0 = full logits
+    std::string api_key_env;        ///< name of the environment variable that holds the key; empty = none
+    std::string ca_file;            ///< PEM file trusted beside the system's; empty = none
+    std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch before the job fails
+    bool hedge = true;              ///< a second request for what is slower than the 95th percentile
 };
 
 struct DatasetSpec {
-    std::string train;                 ///< JSONL file
-    std::string eval;                  ///< JSONL file; empty = none
-    std::uint32_t sequence_length = 0; ///< T: input positions of a row
-    bool packing = true;               ///< documents joined end to end, or one document a row
+    std::string train;                  ///< JSONL file
+    std::string eval;                   ///< JSONL file; empty = none
+    std::uint32_t sequence_length = 0;  ///< T: input positions of a row
+    bool packing = true;                ///< documents joined end to end, or one document a row
 };
 
 struct TrainingSpec {
     bool parallel = true;
-    bool overlap_optimizer = true;     ///< lazy, layer by layer; same bits as serial
-    bool batch_size_auto = false;      ///< batch_size was "auto": probe the memory before step 0
-    std::uint32_t batch_size = 1;      ///< B: sequences of one micro-batch
-    std::uint32_t micro_batches = 1;   ///< M: micro-batches of one optimizer step
+    bool overlap_optimizer = true;    ///< lazy, layer by layer; same bits as serial
+    bool batch_size_auto = false;     ///< batch_size was "auto": probe the memory before step 0
+    std::uint32_t batch_size = 1;     ///< B: sequences of one micro-batch
+    std::uint32_t micro_batches = 1;  ///< M: micro-batches of one optimizer step
     std::optional<std::uint64_t> max_steps;
     std::optional<double> epochs;
     double learning_rate = 1e-4;
     LrScheduler lr_scheduler_type = LrScheduler::linear;
     std::uint64_t warmup_steps = 0;
     double weight_decay = 0.0;
-    double max_grad_norm = 1.0;        ///< 0 = no clipping
+    double max_grad_norm = 1.0;  ///< 0 = no clipping
     double adam_beta1 = 0.9;
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double temperature = 1.0;
-    double kd_ratio = 1.0;             ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
-    double beta = 0.0;                 ///< TRL's: 0 = forward KL. Others are refused for now
+    double kd_ratio = 1.0;  ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
+    double beta = 0.0;      ///< TRL's: 0 = forward KL. Others are refused for now
     std::uint64_t seed = 42;
-    std::uint32_t threads = 0;         ///< 0 = all cores
+    std::uint32_t threads = 0;  ///< 0 = all cores
     std::uint64_t logging_steps = 1;
-    std::uint64_t eval_steps = 0;      ///< 0 = at the end only
+    std::uint64_t eval_steps = 0;  ///< 0 = at the end only
 };
 
 struct CheckpointSpec {
     std::uint64_t every_steps = 0;  ///< 0 = only when interrupted and at the end
     std::uint32_t keep = 2;
-    std::string dir;                ///< folder of the checkpoints; empty = <output>/checkpoints
+    std::string dir;  ///< folder of the checkpoints; empty = <output>/checkpoints
 };
 
 struct JobSpec {

@@ -26,7 +26,8 @@ double LatencyWindow::mean_of_last(std::size_t count) const {
     const std::size_t used = std::min(count, size_);
     if (used == 0) return 0;
     double sum = 0;
-    for (std::size_t i = 1; i <= used; ++i) sum += static_cast<double>(ring_[(next_ + kCapacity - i) % kCapacity]);
+    for (std::size_t i = 1; i <= used; ++i)
+        sum += static_cast<double>(ring_[(next_ + kCapacity - i) % kCapacity]);
     return sum / static_cast<double>(used);
 }
 

@@ -7,8 +7,8 @@ namespace distilld {
 
 namespace {
 
-constexpr std::uint64_t kLeastTakes = 4;   // fewer say nothing of a stall fraction
-constexpr std::uint64_t kCalmTakes = 64;   // calm for so long: try fewer
+constexpr std::uint64_t kLeastTakes = 4;  // fewer say nothing of a stall fraction
+constexpr std::uint64_t kCalmTakes = 64;  // calm for so long: try fewer
 constexpr std::uint64_t kForgetOverloadTakes = 256;
 constexpr std::uint64_t kLongestHold = 4096;
 

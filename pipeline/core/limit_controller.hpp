@@ -7,10 +7,10 @@
 namespace distilld {
 
 struct LimitOptions {
-    bool adaptive = false;      ///< look for the smallest limit that hides the teacher; else hold `ceiling`
-    std::uint32_t ceiling = 8;  ///< never more requests in flight than this
-    std::uint32_t initial = 2;  ///< where an adaptive controller starts
-    double target_stall = 0.01; ///< share of the time the student may wait
+    bool adaptive = false;       ///< look for the smallest limit that hides the teacher; else hold `ceiling`
+    std::uint32_t ceiling = 8;   ///< never more requests in flight than this
+    std::uint32_t initial = 2;   ///< where an adaptive controller starts
+    double target_stall = 0.01;  ///< share of the time the student may wait
 };
 
 /// How many requests may be in flight (C). Grows only while the student waits and every slot is in use; halves when the

@@ -12,9 +12,12 @@ double learning_rate_at(LrScheduler scheduler, double peak, std::uint64_t warmup
     const double decay_steps = std::max(1.0, static_cast<double>(total_steps) - static_cast<double>(warmup_steps));
     const double done = std::min(1.0, static_cast<double>(step - warmup_steps) / decay_steps);
     switch (scheduler) {
-        case LrScheduler::constant: return peak;
-        case LrScheduler::linear: return peak * (1.0 - done);
-        case LrScheduler::cosine: return peak * 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+        case LrScheduler::constant:
+            return peak;
+        case LrScheduler::linear:
+            return peak * (1.0 - done);
+        case LrScheduler::cosine:
+            return peak * 0.5 * (1.0 + std::cos(std::numbers::pi * done));
     }
     return peak;
 }

@@ -16,7 +16,7 @@ inline constexpr std::int32_t kIgnoredLabel = -100;
 /// Token ids of one micro-batch, row-major [rows, columns]. labels[b][t] is the token that follows input_ids[b][..t],
 /// already shifted; kIgnoredLabel where there is none. A row shorter than `columns` is padded on the right.
 struct TokenBatch {
-    std::uint64_t number = 0;  ///< micro-batch number, from 0, over the whole job
+    std::uint64_t number = 0;   ///< micro-batch number, from 0, over the whole job
     std::uint32_t rows = 0;     ///< B
     std::uint32_t columns = 0;  ///< T
     std::vector<std::int32_t> input_ids;
@@ -30,9 +30,12 @@ enum class ElementType { f16, bf16, f32, i32, u32, i64 };
 [[nodiscard]] constexpr std::size_t element_size(ElementType type) noexcept {
     switch (type) {
         case ElementType::f16:
-        case ElementType::bf16: return 2;
-        case ElementType::i64: return 8;
-        default: return 4;
+        case ElementType::bf16:
+            return 2;
+        case ElementType::i64:
+            return 8;
+        default:
+            return 4;
     }
 }
 

@@ -30,7 +30,9 @@ std::uint32_t PrefetchScheduler::buffered() const noexcept {
     return count;
 }
 
-void PrefetchScheduler::set_ceiling(std::uint32_t ceiling) { controller_.set_ceiling(ceiling); }
+void PrefetchScheduler::set_ceiling(std::uint32_t ceiling) {
+    controller_.set_ceiling(ceiling);
+}
 
 std::optional<PrefetchScheduler::Request> PrefetchScheduler::forget(RequestId request) {
     const auto found = requests_.find(request);
@@ -55,7 +57,8 @@ void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Nan
     item.bytes = bytes;
     held_bytes_ += bytes;
     largest_answer_ = std::max(largest_answer_, bytes);
-    for (const RequestId loser : item.requests) to_cancel_.insert(loser);
+    for (const RequestId loser : item.requests)
+        to_cancel_.insert(loser);
     for (const RequestId loser : to_cancel_) {
         const auto found = requests_.find(loser);
         if (found == requests_.end()) continue;
@@ -69,8 +72,7 @@ void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::opti
     const std::optional<Request> known = forget(request);
     if (!known) return;
     ++counters_.failures[kind];
-    const std::optional<Nanos> hold =
-        retry_after ? std::optional<Nanos>(now + *retry_after) : std::optional<Nanos>();
+    const std::optional<Nanos> hold = retry_after ? std::optional<Nanos>(now + *retry_after) : std::optional<Nanos>();
     if (endpoints_.on_failure(known->endpoint, kind, now, hold)) ++counters_.breaker_openings;
     if (kind == FailureKind::overloaded || kind == FailureKind::timeout) controller_.on_overload(known->issued, now);
 
@@ -97,7 +99,9 @@ Nanos PrefetchScheduler::backoff(std::uint32_t attempts) {
     return static_cast<Nanos>(static_cast<double>(span) * (0.5 + 0.5 * random));
 }
 
-void PrefetchScheduler::on_wanted(Nanos now) { wanted_since_ = now; }
+void PrefetchScheduler::on_wanted(Nanos now) {
+    wanted_since_ = now;
+}
 
 void PrefetchScheduler::on_taken(std::uint64_t n, Nanos now) {
     next_take_ = n + 1;
@@ -109,7 +113,9 @@ void PrefetchScheduler::on_taken(std::uint64_t n, Nanos now) {
     taken_at_ = now;
 }
 
-void PrefetchScheduler::on_trained(std::uint64_t, Nanos now) { last_busy_ = std::max<Nanos>(1, now - taken_at_); }
+void PrefetchScheduler::on_trained(std::uint64_t, Nanos now) {
+    last_busy_ = std::max<Nanos>(1, now - taken_at_);
+}
 
 void PrefetchScheduler::on_released(std::uint64_t n, Nanos) {
     const auto found = items_.find(n);
@@ -204,9 +210,11 @@ void PrefetchScheduler::deliver(std::vector<SchedulerAction>& out) {
 
 std::vector<SchedulerAction> PrefetchScheduler::poll(Nanos now) {
     std::vector<SchedulerAction> out;
-    for (const RequestId request : to_cancel_) out.emplace_back(CancelAction{request});
+    for (const RequestId request : to_cancel_)
+        out.emplace_back(CancelAction{request});
     to_cancel_.clear();
-    for (const GiveUpAction& action : given_up_) out.emplace_back(action);
+    for (const GiveUpAction& action : given_up_)
+        out.emplace_back(action);
     given_up_.clear();
     issue_retries(now, out);
     issue_hedges(now, false, out);
@@ -236,7 +244,8 @@ std::optional<Nanos> PrefetchScheduler::next_wakeup(Nanos now) const {
         }
     }
     if (waits_for_endpoint) {
-        for (const Nanos at : endpoints_.wakeups()) earliest(at);
+        for (const Nanos at : endpoints_.wakeups())
+            earliest(at);
     }
     return next;
 }

@@ -25,10 +25,10 @@ struct RetryPolicy {
 
 struct HedgePolicy {
     bool enabled = true;
-    double percentile = 0.95;       ///< a request older than this percentile is late
-    double paid_factor = 2.0;       ///< late by this factor: hedged even when it costs a slot that others could use
-    double budget = 0.1;            ///< hedges earned by each first request (token bucket)
-    double burst = 4.0;             ///< size of the bucket
+    double percentile = 0.95;  ///< a request older than this percentile is late
+    double paid_factor = 2.0;  ///< late by this factor: hedged even when it costs a slot that others could use
+    double budget = 0.1;       ///< hedges earned by each first request (token bucket)
+    double burst = 4.0;        ///< size of the bucket
     std::uint32_t least_samples = 8;
 };
 
@@ -36,9 +36,9 @@ struct SchedulerOptions {
     std::uint64_t first = 0;  ///< micro-batches [first, end)
     std::uint64_t end = 0;
     std::uint32_t endpoints = 1;
-    LimitOptions limit;              ///< C: requests in flight
-    std::uint32_t window = 0;        ///< W: micro-batches issued and not yet released; 0 = 4C
-    std::uint64_t window_bytes = 0;  ///< bound on the bytes of W; 0 = none. One micro-batch is always let through
+    LimitOptions limit;                ///< C: requests in flight
+    std::uint32_t window = 0;          ///< W: micro-batches issued and not yet released; 0 = 4C
+    std::uint64_t window_bytes = 0;    ///< bound on the bytes of W; 0 = none. One micro-batch is always let through
     std::uint64_t expected_bytes = 0;  ///< size of a response until the first has been seen
     RetryPolicy retry;
     HedgePolicy hedge;

@@ -31,7 +31,7 @@ struct FetchCounters {
     std::uint64_t bytes_received = 0;
     std::uint32_t concurrency = 0;  ///< limit now
     std::uint32_t in_flight = 0;
-    std::uint32_t buffered = 0;     ///< answered, not yet consumed
+    std::uint32_t buffered = 0;  ///< answered, not yet consumed
     double latency_p50_seconds = 0;
     double latency_p95_seconds = 0;
 };
@@ -40,19 +40,19 @@ struct FetchCounters {
 struct ProgressEvent {
     std::uint64_t step = 0;
     std::uint64_t total_steps = 0;
-    double loss = 0;       ///< mean over the step's target tokens
+    double loss = 0;  ///< mean over the step's target tokens
     double kd_loss = 0;
     double ce_loss = 0;
     double grad_norm = 0;
     double learning_rate = 0;
-    std::uint64_t tokens = 0;             ///< input positions trained on since the run began
-    double tokens_per_second = 0;         ///< over the last steps
-    double stall_fraction = 0;            ///< share of the wall time since start that the student waited for input
+    std::uint64_t tokens = 0;      ///< input positions trained on since the run began
+    double tokens_per_second = 0;  ///< over the last steps
+    double stall_fraction = 0;     ///< share of the wall time since start that the student waited for input
     double seconds_elapsed = 0;
     double seconds_remaining = 0;
-    double teacher_hidden_fraction = 0;   ///< share of teacher request time during which the student was not waiting
+    double teacher_hidden_fraction = 0;  ///< share of teacher request time during which the student was not waiting
     std::vector<StageTimes> stages;
-    std::string bottleneck;               ///< the stage that sets the pace
+    std::string bottleneck;  ///< the stage that sets the pace
     FetchCounters fetch;
     std::uint64_t nonfinite_steps = 0;
 };

@@ -30,7 +30,8 @@ PlannedBatch BatchSource::batch(std::uint64_t number) {
     Step& cached = found->second;
     const auto kept = cached.batches.find(number);
     if (kept == cached.batches.end()) {
-        return {std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number))), cached.target_tokens};
+        return {std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number))),
+                cached.target_tokens};
     }
     PlannedBatch planned{kept->second, cached.target_tokens};
     cached.batches.erase(kept);

@@ -23,9 +23,9 @@ class ProgressMeter {
     /// tokens_per_second over the whole run.
     [[nodiscard]] double mean_tokens_per_second() const;
 
-    /// The stage that sets the pace: the student unless it waited for more than 2% of its time, `fill_seconds` (the wait
-    /// for the first micro-batch, which nothing can hide) left out; then staging if that was busy nearly all the time,
-    /// else the teacher.
+    /// The stage that sets the pace: the student unless it waited for more than 2% of its time, `fill_seconds` (the
+    /// wait for the first micro-batch, which nothing can hide) left out; then staging if that was busy nearly all the
+    /// time, else the teacher.
     static std::string bottleneck(const std::vector<StageTimes>& stages, double fill_seconds);
 
   private:

@@ -26,8 +26,8 @@ struct MicroBatchStats {
 };
 
 struct StepStats {
-    double grad_norm = 0;    ///< global L2 norm before clipping
-    bool finite = true;      ///< false: the step was skipped, weights unchanged
+    double grad_norm = 0;  ///< global L2 norm before clipping
+    bool finite = true;    ///< false: the step was skipped, weights unchanged
 };
 
 struct EvalStats {
@@ -40,7 +40,7 @@ struct RunState {
     std::uint64_t step = 0;              ///< optimizer steps done
     std::uint64_t next_micro_batch = 0;  ///< first micro-batch not yet trained on
     std::uint64_t tokens_seen = 0;
-    std::string spec_json;               ///< the spec the run was started with
+    std::string spec_json;  ///< the spec the run was started with
 };
 
 /// A copy of everything a checkpoint holds, in host memory, that no longer changes. Opaque outside models/.

@@ -37,7 +37,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
         clock_.enter(StageClock::State::wait_input);
         while (!stopped_ && !failure_ && !scheduler_.done()) {
             const Nanos now = steady_now();
-            for (const SchedulerAction& action : scheduler_.poll(now)) perform(action);
+            for (const SchedulerAction& action : scheduler_.poll(now))
+                perform(action);
             note_state();
             if (stopped_ || failure_ || scheduler_.done()) break;
             std::optional<std::chrono::steady_clock::time_point> deadline;
@@ -46,8 +47,10 @@ class PrefetchingTeacherStage final : public TeacherStage {
             }
             co_await changed_.wait(deadline);
         }
-        for (auto& [id, request] : active_) request->cancel();
-        while (!active_.empty()) co_await changed_.wait();
+        for (auto& [id, request] : active_)
+            request->cancel();
+        while (!active_.empty())
+            co_await changed_.wait();
         clock_.enter(StageClock::State::idle);
         ended_ = true;
         delivered_signal_.notify();
@@ -94,7 +97,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
         counters.retries = seen.retries;
         counters.hedges = seen.hedges;
         counters.hedge_wins = seen.hedge_wins;
-        for (const auto& [kind, count] : seen.failures) counters.failures[to_string(kind)] = count;
+        for (const auto& [kind, count] : seen.failures)
+            counters.failures[to_string(kind)] = count;
         counters.breaker_openings = seen.breaker_openings;
         counters.bytes_received = bytes_received_;
         counters.concurrency = scheduler_.limit();
@@ -158,7 +162,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
             if (thrown && !active->cancelled) fail(thrown);
             changed_.notify();
         };
-        asio::co_spawn(executor_, fetch(issue), asio::bind_cancellation_slot(active->signal.slot(), std::move(finished)));
+        asio::co_spawn(executor_, fetch(issue),
+                       asio::bind_cancellation_slot(active->signal.slot(), std::move(finished)));
     }
 
     void fail(const std::exception_ptr& thrown) {
@@ -230,7 +235,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     StageClock clock_{"teacher"};
     Nanos plan_busy_ = 0;
     std::unordered_map<RequestId, std::shared_ptr<Active>> active_;
-    std::map<std::uint64_t, PlannedBatch> planned_;                  // issued and not released
+    std::map<std::uint64_t, PlannedBatch> planned_;                   // issued and not released
     std::map<std::uint64_t, std::optional<TeacherTargets>> answers_;  // answered and not delivered
     std::deque<MicroBatch> delivered_;                                // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;

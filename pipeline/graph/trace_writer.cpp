@@ -26,7 +26,8 @@ class FileTraceWriter final : public TraceWriter {
         // Spans come when they end, so a lane is free when its last span ended before this one began.
         std::vector<Nanos>& lanes = lanes_[std::string(group)];
         std::size_t lane = 0;
-        while (lane < lanes.size() && lanes[lane] > begin) ++lane;
+        while (lane < lanes.size() && lanes[lane] > begin)
+            ++lane;
         if (lane == lanes.size()) lanes.push_back(0);
         lanes[lane] = end;
         write(track_id(std::string(group) + " " + std::to_string(lane)), name, begin, end, micro_batch);
@@ -38,7 +39,8 @@ class FileTraceWriter final : public TraceWriter {
         if (found != tracks_.end()) return found->second;
         const auto id = static_cast<std::uint32_t>(tracks_.size() + 1);
         tracks_.emplace(std::string(track), id);
-        out_ << R"({"ph":"M","name":"thread_name","pid":1,"tid":)" << id << R"(,"args":{"name":")" << track << "\"}},\n";
+        out_ << R"({"ph":"M","name":"thread_name","pid":1,"tid":)" << id << R"(,"args":{"name":")" << track
+             << "\"}},\n";
         return id;
     }
 

@@ -215,7 +215,9 @@ class StagedTrainingGraph final : public TrainingGraph {
         student_clock_.enter(StageClock::State::busy);
         if (fill_seconds_ < 0) fill_seconds_ = student_clock_.times().wait_input_seconds;
         const Nanos began = steady_now();
-        auto work = [this, batch = std::shared_ptr<StagedBatch>(std::move(staged.batch))] { return student_.train(*batch); };
+        auto work = [this, batch = std::shared_ptr<StagedBatch>(std::move(staged.batch))] {
+            return student_.train(*batch);
+        };
         auto training = run_on(executors_.compute, std::move(work));
         const MicroBatchStats stats = co_await std::move(training);
         updates_pending_ = false;  // the forward pass applied what was pending
@@ -320,7 +322,8 @@ class StagedTrainingGraph final : public TrainingGraph {
     // The copy is taken at once; writing it goes on behind the next step. One write at a time.
     asio::awaitable<void> take_checkpoint() {
         std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
-        while (writing_) co_await written_.wait();
+        while (writing_)
+            co_await written_.wait();
         writing_ = true;
         if (!recording_.spawn(write_checkpoint(std::move(taken), outcome_.steps_done))) writing_ = false;
     }
@@ -350,7 +353,8 @@ class StagedTrainingGraph final : public TrainingGraph {
     asio::awaitable<void> last_checkpoint(bool whole) {
         const bool progressed = outcome_.steps_done > options_.first_step;
         if (!whole && !progressed) co_return;
-        while (writing_) co_await written_.wait();
+        while (writing_)
+            co_await written_.wait();
         std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
         if (whole) outcome_.final_snapshot = taken;
         co_await write_checkpoint(std::move(taken), outcome_.steps_done);

@@ -60,7 +60,8 @@ struct GraphOutcome {
 ///   plan → teacher → staging → student → optimizer → recorder
 ///
 /// Each stage is a coroutine on `io`; work moves to the executor that owns its resource. In sequential mode
-/// (training.parallel false) the same graph runs with C = 1, W = 1, nothing staged ahead and the update applied at once.
+/// (training.parallel false) the same graph runs with C = 1, W = 1, nothing staged ahead and the update applied at
+/// once.
 class TrainingGraph {
   public:
     virtual ~TrainingGraph() = default;
@@ -76,8 +77,7 @@ class TrainingGraph {
 /// `source` null = plain training. `eval` may be empty. `trace` may be null. What is passed by reference or pointer
 /// must outlive the graph.
 std::unique_ptr<TrainingGraph> make_training_graph(GraphExecutors executors, Student& student, TeacherSource* source,
-                                                   std::shared_ptr<BatchSource> batches,
-                                                   std::vector<TokenBatch> eval, GraphOptions options, GraphHooks hooks,
-                                                   TraceWriter* trace);
+                                                   std::shared_ptr<BatchSource> batches, std::vector<TokenBatch> eval,
+                                                   GraphOptions options, GraphHooks hooks, TraceWriter* trace);
 
 }  // namespace distilld

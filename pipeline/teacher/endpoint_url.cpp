@@ -9,9 +9,7 @@ namespace distilld {
 
 Result<EndpointUrl> parse_endpoint_url(const std::string& url, TeacherProtocol protocol, const std::string& model) {
     namespace urls = boost::urls;
-    const auto fail = [&](const std::string& why) {
-        return invalid_input("teacher endpoint '" + url + "' " + why);
-    };
+    const auto fail = [&](const std::string& why) { return invalid_input("teacher endpoint '" + url + "' " + why); };
     const auto parsed = urls::parse_uri(url);
     if (!parsed) {
         return fail("is not a URL such as http://127.0.0.1:8000");

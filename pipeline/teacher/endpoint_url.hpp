@@ -11,7 +11,7 @@ namespace distilld {
 /// Where a teacher answers.
 struct EndpointUrl {
     bool tls = false;
-    std::string host;         ///< name or address; an IPv6 address without brackets
+    std::string host;  ///< name or address; an IPv6 address without brackets
     std::uint16_t port = 0;
     std::string host_header;  ///< value of the Host header
     std::string path;         ///< absolute path of the request, percent-encoded

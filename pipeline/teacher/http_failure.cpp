@@ -1,9 +1,9 @@
 #include "pipeline/teacher/http_failure.hpp"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 

@@ -50,7 +50,7 @@ struct Connection {
 /// How one request on one connection went.
 struct Exchange {
     error_code failure;
-    bool any_byte = false;      ///< of the response
+    bool any_byte = false;  ///< of the response
     bool too_large = false;
     bool malformed = false;
     bool reusable = false;
@@ -101,8 +101,8 @@ asio::awaitable<void> read_sized_body(Stream& stream, beast::flat_buffer& buffer
     asio::buffer_copy(asio::buffer(body.data(), present), buffer.data());
     buffer.consume(present);
     if (present < wanted) {
-        const auto read = co_await asio::async_read(
-            stream, asio::buffer(body.data() + present, wanted - present), kAwaitTuple);
+        const auto read =
+            co_await asio::async_read(stream, asio::buffer(body.data() + present, wanted - present), kAwaitTuple);
         if (std::get<0>(read)) {
             exchange.failure = std::get<0>(read);
             throw_if_aborted(exchange.failure);
@@ -443,9 +443,13 @@ void HttpPool::close() {
     implementation_->idle.clear();
 }
 
-const EndpointUrl& HttpPool::url() const noexcept { return implementation_->url; }
+const EndpointUrl& HttpPool::url() const noexcept {
+    return implementation_->url;
+}
 
-std::size_t HttpPool::idle_count() const noexcept { return implementation_->idle.size(); }
+std::size_t HttpPool::idle_count() const noexcept {
+    return implementation_->idle.size();
+}
 
 Result<std::shared_ptr<asio::ssl::context>> make_tls_client_context(const std::string& ca_file) {
     auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
@@ -454,13 +458,12 @@ Result<std::shared_ptr<asio::ssl::context>> make_tls_client_context(const std::s
     if (!ca_file.empty()) {
         context->load_verify_file(ca_file, failed);
         if (failed) {
-            return invalid_input("teacher ca_file '" + ca_file + "' cannot be read as PEM certificates: " +
-                                 failed.message());
+            return invalid_input("teacher ca_file '" + ca_file +
+                                 "' cannot be read as PEM certificates: " + failed.message());
         }
     }
     context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
-                         asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
-                         asio::ssl::context::no_tlsv1_1);
+                         asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1);
     context->set_verify_mode(asio::ssl::verify_peer);
     return context;
 }

@@ -46,9 +46,9 @@ struct TrafficCounters {
 
 struct HttpPoolOptions {
     std::string user_agent;
-    std::string bearer;                            ///< API key; never part of a message
-    std::chrono::milliseconds idle_limit{2500};    ///< servers close idle connections after 5 s
-    std::chrono::milliseconds connect_limit{5000}; ///< of one address, when there are several
+    std::string bearer;                             ///< API key; never part of a message
+    std::chrono::milliseconds idle_limit{2500};     ///< servers close idle connections after 5 s
+    std::chrono::milliseconds connect_limit{5000};  ///< of one address, when there are several
     std::size_t max_idle = 256;
 };
 

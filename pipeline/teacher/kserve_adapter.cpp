@@ -17,10 +17,12 @@ constexpr std::uint64_t kMessageBytes = 64U << 10U;
 
 /// Inputs that we know how to fill. The first two are our own teacher's, the next three TensorRT-LLM's, the last two
 /// are how some models take k.
-constexpr std::string_view kKnownInputs[] = {"input_ids", "seq_lens", "input_lengths", "request_output_len",
-                                             "return_context_logits", "top_k", "k"};
+constexpr std::string_view kKnownInputs[] = {
+    "input_ids", "seq_lens", "input_lengths", "request_output_len", "return_context_logits", "top_k", "k"};
 
-Error teacher_error(std::string message) { return Error{ErrorKind::teacher, std::move(message)}; }
+Error teacher_error(std::string message) {
+    return Error{ErrorKind::teacher, std::move(message)};
+}
 
 /// How the batch's rank-1 values are shaped: metadata says [B] or [B, 1].
 std::vector<std::int64_t> per_sequence_shape(const kserve::TensorSpec& spec, std::uint32_t rows) {
@@ -150,8 +152,8 @@ class KserveAdapter final : public TeacherAdapter {
         kserve::MessageLimits limits;
         limits.max_json_bytes = response.body->size();
         limits.max_tensor_bytes = std::max<std::uint64_t>(std::uint64_t{response.body->size()} * 4, 1024);
-        const auto message = kserve::parse_infer_response(response.body->bytes(), header_length, limits,
-                                                          response.body, BodyBuffer::kPadding);
+        const auto message = kserve::parse_infer_response(response.body->bytes(), header_length, limits, response.body,
+                                                          BodyBuffer::kPadding);
         if (!message) {
             return message.error();
         }
@@ -160,8 +162,8 @@ class KserveAdapter final : public TeacherAdapter {
         // Converted arrays must not move once a view points at them.
         holder->floats.reserve(3);
         holder->integers.reserve(1);
-        auto targets = logits_output_.empty() ? topk_of(*message, tokens, *holder)
-                                              : logits_of(*message, tokens, *holder);
+        auto targets =
+            logits_output_.empty() ? topk_of(*message, tokens, *holder) : logits_of(*message, tokens, *holder);
         if (!targets) {
             return targets;
         }
@@ -283,8 +285,7 @@ class KserveAdapter final : public TeacherAdapter {
                                       : positions * (2 * k + 1) * kJsonNumberBytes + kMessageBytes;
     }
 
-    [[nodiscard]] Result<const InferTensor*> output(const kserve::InferResponse& message,
-                                                    std::string_view name) const {
+    [[nodiscard]] Result<const InferTensor*> output(const kserve::InferResponse& message, std::string_view name) const {
         const InferTensor* tensor = message.find(name);
         if (tensor == nullptr) {
             return teacher_error("the answer has no output '" + std::string(name) + "'");
@@ -447,11 +448,10 @@ Result<std::unique_ptr<TeacherAdapter>> make_kserve_adapter(const EndpointUrl& u
             }
         }
         if (logits_output.empty()) {
-            return teacher_error(has_topk
-                                     ? std::string("the model answers with top-k only: set top_k above 0")
-                                     : "the model has none of the outputs topk_ids with topk_logprobs, logits, "
-                                       "context_logits (its outputs: " +
-                                           names_of(metadata.outputs) + ")");
+            return teacher_error(has_topk ? std::string("the model answers with top-k only: set top_k above 0")
+                                          : "the model has none of the outputs topk_ids with topk_logprobs, logits, "
+                                            "context_logits (its outputs: " +
+                                                names_of(metadata.outputs) + ")");
         }
     }
     return std::unique_ptr<TeacherAdapter>(

@@ -88,12 +88,10 @@ bool write_data(JsonWriter& json, const InferTensor& tensor) {
         write_elements<std::uint16_t>(json, tensor.bytes,
                                       [&](std::uint16_t bits) { real(half_to_float(bits), 65504.0F); });
     } else if (type == "BF16") {
-        write_elements<std::uint16_t>(json, tensor.bytes, [&](std::uint16_t bits) {
-            real(bfloat16_to_float(bits), bfloat16_to_float(0x7F7FU));
-        });
+        write_elements<std::uint16_t>(
+            json, tensor.bytes, [&](std::uint16_t bits) { real(bfloat16_to_float(bits), bfloat16_to_float(0x7F7FU)); });
     } else if (type == "FP32") {
-        write_elements<float>(json, tensor.bytes,
-                              [&](float value) { real(value, std::numeric_limits<float>::max()); });
+        write_elements<float>(json, tensor.bytes, [&](float value) { real(value, std::numeric_limits<float>::max()); });
     } else if (type == "FP64") {
         write_elements<double>(json, tensor.bytes,
                                [&](double value) { real(value, std::numeric_limits<double>::max()); });
@@ -152,8 +150,7 @@ Result<void> check_tensor(const InferTensor& tensor) {
         return invalid_input("tensor '" + tensor.name + "': datatype '" + tensor.datatype + "' is not supported");
     }
     const auto count = element_count(tensor.shape);
-    if (!count || *count > std::numeric_limits<std::size_t>::max() / *width ||
-        *count * *width != tensor.bytes.size()) {
+    if (!count || *count > std::numeric_limits<std::size_t>::max() / *width || *count * *width != tensor.bytes.size()) {
         return invalid_input("tensor '" + tensor.name + "': " + std::to_string(tensor.bytes.size()) +
                              " bytes do not fit its shape");
     }

@@ -64,7 +64,9 @@ const TensorSpec* find_spec(const std::vector<TensorSpec>& specs, std::string_vi
 
 }  // namespace
 
-const TensorSpec* ModelMetadata::find_input(std::string_view input) const noexcept { return find_spec(inputs, input); }
+const TensorSpec* ModelMetadata::find_input(std::string_view input) const noexcept {
+    return find_spec(inputs, input);
+}
 
 const TensorSpec* ModelMetadata::find_output(std::string_view output) const noexcept {
     return find_spec(outputs, output);

@@ -89,8 +89,8 @@ struct RequestedOutput {
 };
 
 struct InferRequest {
-    std::string id;                        ///< empty = none
-    Parameters parameters;                 ///< without binary_data_output, which has its own field
+    std::string id;         ///< empty = none
+    Parameters parameters;  ///< without binary_data_output, which has its own field
     std::vector<InferTensor> inputs;
     std::vector<RequestedOutput> outputs;  ///< empty = all
     std::optional<bool> binary_data_output;
@@ -120,8 +120,8 @@ struct EncodedMessage {
 
 /// Limits on what a parser accepts; checked before anything is allocated.
 struct MessageLimits {
-    std::size_t max_json_bytes = 64U << 20U;           ///< the JSON part
-    std::uint64_t max_tensor_bytes = 1ULL << 32U;      ///< all tensors together, decoded
+    std::size_t max_json_bytes = 64U << 20U;       ///< the JSON part
+    std::uint64_t max_tensor_bytes = 1ULL << 32U;  ///< all tensors together, decoded
     std::size_t max_tensors = 64;
     std::size_t max_rank = 8;
 };
@@ -142,8 +142,8 @@ struct MessageLimits {
                                                        std::size_t padding = 0);
 [[nodiscard]] Result<InferResponse> parse_infer_response(std::span<const std::byte> body,
                                                          std::optional<std::size_t> header_length,
-                                                         const MessageLimits& limits,
-                                                         std::shared_ptr<const void> owner, std::size_t padding = 0);
+                                                         const MessageLimits& limits, std::shared_ptr<const void> owner,
+                                                         std::size_t padding = 0);
 
 /// The same over a string that the result keeps alive.
 [[nodiscard]] Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body,

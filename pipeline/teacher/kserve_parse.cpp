@@ -10,9 +10,13 @@ namespace {
 
 namespace od = simdjson::ondemand;
 
-[[noreturn]] void fail(std::string message) { throw ErrorException(invalid_input(std::move(message))); }
+[[noreturn]] void fail(std::string message) {
+    throw ErrorException(invalid_input(std::move(message)));
+}
 
-std::string tensor_label(std::string_view name) { return "tensor '" + std::string(name) + "'"; }
+std::string tensor_label(std::string_view name) {
+    return "tensor '" + std::string(name) + "'";
+}
 
 /// The field, unless it is absent or null.
 std::optional<od::value> optional_field(od::object& object, std::string_view name) {
@@ -44,8 +48,10 @@ std::string string_field(od::object& object, std::string_view name, std::string_
 
 std::optional<Parameter> parameter_of(od::value value) {
     switch (value.type().value()) {
-        case od::json_type::boolean: return Parameter(value.get_bool().value());
-        case od::json_type::string: return Parameter(std::string(value.get_string().value()));
+        case od::json_type::boolean:
+            return Parameter(value.get_bool().value());
+        case od::json_type::string:
+            return Parameter(std::string(value.get_string().value()));
         case od::json_type::number: {
             const od::number number = value.get_number().value();
             if (number.is_int64()) {
@@ -53,7 +59,8 @@ std::optional<Parameter> parameter_of(od::value value) {
             }
             return Parameter(number.as_double());
         }
-        default: return std::nullopt;  // null, or a structure that some extension of a server adds: not ours to read
+        default:
+            return std::nullopt;  // null, or a structure that some extension of a server adds: not ours to read
     }
 }
 
@@ -90,8 +97,7 @@ std::optional<bool> take_flag(Parameters& parameters, const std::string& name, s
     return value;
 }
 
-std::vector<std::int64_t> shape_of(od::object& object, const std::string& where, std::size_t max_rank,
-                                   bool wildcards) {
+std::vector<std::int64_t> shape_of(od::object& object, const std::string& where, std::size_t max_rank, bool wildcards) {
     auto field = optional_field(object, "shape");
     od::array dimensions;
     if (!field || field->get_array().get(dimensions) != simdjson::SUCCESS) {
@@ -121,8 +127,8 @@ class DataReader {
         const bool nested = level(array, 0);
         (void)nested;
         if (filled_ != count_) {
-            fail(tensor_label(tensor_.name) + ": 'data' holds " + std::to_string(filled_) + " values, the shape needs " +
-                 std::to_string(count_));
+            fail(tensor_label(tensor_.name) + ": 'data' holds " + std::to_string(filled_) +
+                 " values, the shape needs " + std::to_string(count_));
         }
     }
 
@@ -162,8 +168,8 @@ class DataReader {
 
     void put(od::value& value) {
         if (filled_ == count_) {
-            fail(tensor_label(tensor_.name) + ": 'data' holds more values than the shape needs (" + std::to_string(count_) +
-                 ")");
+            fail(tensor_label(tensor_.name) + ": 'data' holds more values than the shape needs (" +
+                 std::to_string(count_) + ")");
         }
         std::byte* out = out_ + filled_ * width_;
         ++filled_;
@@ -378,8 +384,8 @@ Result<T> parse(std::span<const std::byte> body, std::optional<std::size_t> head
         if (document.get_object().get(object) != simdjson::SUCCESS) {
             fail("the body is not a JSON object");
         }
-        BodyReader reader{body.subspan(json_length), 0, header_length.has_value(), std::move(owner), limits, 0,
-                          json_length};
+        BodyReader reader{
+            body.subspan(json_length), 0, header_length.has_value(), std::move(owner), limits, 0, json_length};
         T result = read(object, reader);
         reader.check_all_taken();
         return result;

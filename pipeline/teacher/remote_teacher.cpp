@@ -87,14 +87,18 @@ std::optional<std::string> normalisation_defect(const TeacherTargets& targets) {
     return std::nullopt;
 }
 
-bool is_success(const HttpResponse& response) { return response.status >= 200 && response.status < 300; }
+bool is_success(const HttpResponse& response) {
+    return response.status >= 200 && response.status < 300;
+}
 
 bool worth_waiting(const FetchError& failure) {
     return failure.kind == FailureKind::connection || failure.kind == FailureKind::timeout ||
            failure.kind == FailureKind::overloaded;
 }
 
-Error teacher_error(std::string message) { return Error{ErrorKind::teacher, std::move(message)}; }
+Error teacher_error(std::string message) {
+    return Error{ErrorKind::teacher, std::move(message)};
+}
 
 class RemoteTeacher final : public TeacherSource {
   public:
@@ -151,8 +155,7 @@ class RemoteTeacher final : public TeacherSource {
                     return paths.error();
                 }
             }
-            auto endpoint =
-                std::make_unique<Endpoint>(io_, url, tls, buffers_, options_.traffic, pool_options);
+            auto endpoint = std::make_unique<Endpoint>(io_, url, tls, buffers_, options_.traffic, pool_options);
             // Before a probe our own teacher is assumed.
             auto adapter = make_adapter(url, KserveDialect{.metadata = own_teacher_metadata(spec_.model)}, false);
             if (!adapter) {
@@ -401,8 +404,8 @@ class RemoteTeacher final : public TeacherSource {
         const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         auto metadata = kserve::parse_model_metadata(text);
         if (!metadata) {
-            co_return teacher_error(endpoint.name + ": the model's metadata cannot be read: " +
-                                    metadata.error().message);
+            co_return teacher_error(endpoint.name +
+                                    ": the model's metadata cannot be read: " + metadata.error().message);
         }
         KserveDialect dialect;
         dialect.metadata = std::move(*metadata);
@@ -503,8 +506,7 @@ class RemoteTeacher final : public TeacherSource {
 
 Result<std::unique_ptr<TeacherSource>> make_remote_teacher(asio::any_io_executor io, asio::any_io_executor decode,
                                                            const TeacherSpec& spec, RemoteTeacherOptions options) {
-    auto teacher =
-        std::make_unique<RemoteTeacher>(std::move(io), std::move(decode), spec, std::move(options));
+    auto teacher = std::make_unique<RemoteTeacher>(std::move(io), std::move(decode), spec, std::move(options));
     if (auto ready = teacher->set_up(); !ready) {
         return ready.error();
     }

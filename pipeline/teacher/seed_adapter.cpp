@@ -168,8 +168,7 @@ TeacherTargets read_logits(od::document& document, const TokenBatch& tokens, Row
         ++row;
     }
     if (row != tokens.rows) {
-        fail("'logits' has " + std::to_string(row) + " sequences, " + std::to_string(tokens.rows) +
-             " were asked for");
+        fail("'logits' has " + std::to_string(row) + " sequences, " + std::to_string(tokens.rows) + " were asked for");
     }
     return sink.finish();
 }

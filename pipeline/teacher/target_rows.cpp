@@ -62,9 +62,12 @@ std::string position_text(std::size_t row, std::uint32_t columns) {
 
 float element_as_float(const ArrayView& array, std::size_t index) {
     switch (array.type) {
-        case ElementType::f16: return kserve::half_to_float(load<std::uint16_t>(array.bytes, index));
-        case ElementType::bf16: return kserve::bfloat16_to_float(load<std::uint16_t>(array.bytes, index));
-        default: return load<float>(array.bytes, index);
+        case ElementType::f16:
+            return kserve::half_to_float(load<std::uint16_t>(array.bytes, index));
+        case ElementType::bf16:
+            return kserve::bfloat16_to_float(load<std::uint16_t>(array.bytes, index));
+        default:
+            return load<float>(array.bytes, index);
     }
 }
 

@@ -45,7 +45,7 @@ struct TargetsWanted {
 struct KserveDialect {
     kserve::ModelMetadata metadata;
     bool binary_input = true;
-    bool binary_output = true;   ///< false = the server answers with JSON: larger bodies are expected
+    bool binary_output = true;     ///< false = the server answers with JSON: larger bodies are expected
     std::uint32_t honoured_k = 0;  ///< width of top-k rows; 0 = not known yet
 };
 

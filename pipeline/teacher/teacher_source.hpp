@@ -16,7 +16,7 @@ namespace distilld {
 /// Why one request failed.
 struct FetchError {
     FailureKind kind = FailureKind::connection;
-    std::string message;                                ///< names the endpoint
+    std::string message;                                   ///< names the endpoint
     std::optional<std::chrono::milliseconds> retry_after;  ///< what the server asked for
 };
 

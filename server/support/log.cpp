@@ -11,10 +11,14 @@ namespace {
 
 spdlog::level::level_enum to_spdlog(Level level) {
     switch (level) {
-        case Level::debug: return spdlog::level::debug;
-        case Level::info: return spdlog::level::info;
-        case Level::warn: return spdlog::level::warn;
-        case Level::error: return spdlog::level::err;
+        case Level::debug:
+            return spdlog::level::debug;
+        case Level::info:
+            return spdlog::level::info;
+        case Level::warn:
+            return spdlog::level::warn;
+        case Level::error:
+            return spdlog::level::err;
     }
     return spdlog::level::info;
 }
@@ -22,7 +26,8 @@ spdlog::level::level_enum to_spdlog(Level level) {
 // One logger a process, made at first use: what it writes to (stderr) is one a process, too.
 spdlog::logger& logger() {
     static const std::shared_ptr<spdlog::logger> instance = [] {
-        auto made = std::make_shared<spdlog::logger>("distilld", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+        auto made =
+            std::make_shared<spdlog::logger>("distilld", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
         made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
         made->flush_on(spdlog::level::info);
         return made;

@@ -14,9 +14,17 @@ void configure(Level least, bool json = false);
 
 void write(Level level, std::string_view component, std::string_view message);
 
-inline void debug(std::string_view component, std::string_view message) { write(Level::debug, component, message); }
-inline void info(std::string_view component, std::string_view message) { write(Level::info, component, message); }
-inline void warn(std::string_view component, std::string_view message) { write(Level::warn, component, message); }
-inline void error(std::string_view component, std::string_view message) { write(Level::error, component, message); }
+inline void debug(std::string_view component, std::string_view message) {
+    write(Level::debug, component, message);
+}
+inline void info(std::string_view component, std::string_view message) {
+    write(Level::info, component, message);
+}
+inline void warn(std::string_view component, std::string_view message) {
+    write(Level::warn, component, message);
+}
+inline void error(std::string_view component, std::string_view message) {
+    write(Level::error, component, message);
+}
 
 }  // namespace distilld::log

@@ -35,7 +35,9 @@ std::uint64_t number_in(const char* file) {
     return in >> value ? value : std::numeric_limits<std::uint64_t>::max();
 }
 
-void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+void reset_peak() {
+    std::ofstream("/proc/self/clear_refs") << "5";
+}
 
 MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, std::uint32_t vocabulary) {
     const std::uint32_t columns = options.sequence_length;
@@ -62,7 +64,8 @@ MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, 
         auto ids = std::make_shared<std::vector<std::int32_t>>();
         if (topk) {
             ids->resize(entries);
-            for (std::size_t i = 0; i < entries; ++i) (*ids)[i] = static_cast<std::int32_t>(i % targets.width);
+            for (std::size_t i = 0; i < entries; ++i)
+                (*ids)[i] = static_cast<std::int32_t>(i % targets.width);
             targets.ids = {ElementType::i32, std::as_bytes(std::span(*ids))};
         }
         targets.owner = std::make_shared<std::pair<decltype(values), decltype(ids)>>(values, ids);
@@ -73,8 +76,7 @@ MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, 
 }
 
 std::uint64_t peak_of(Student& student, std::uint32_t rows, const MemoryProbeOptions& options) {
-    const std::unique_ptr<StagedBatch> staged =
-        student.stage(made_up_batch(rows, options, student.vocabulary_size()));
+    const std::unique_ptr<StagedBatch> staged = student.stage(made_up_batch(rows, options, student.vocabulary_size()));
     reset_peak();
     student.train(*staged);
     const std::uint64_t peak = proc_field("/proc/self/status", "VmHWM:");
@@ -82,7 +84,9 @@ std::uint64_t peak_of(Student& student, std::uint32_t rows, const MemoryProbeOpt
     return peak;
 }
 
-std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes / 1'000'000) + " MB"; }
+std::string megabytes(std::uint64_t bytes) {
+    return std::to_string(bytes / 1'000'000) + " MB";
+}
 
 }  // namespace
 
@@ -91,7 +95,8 @@ std::uint64_t available_memory_bytes() {
     // Control groups, version 2; no file means no limit ("max" is no number either).
     const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
     const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
-    if (limit != std::numeric_limits<std::uint64_t>::max() && used <= limit) available = std::min(available, limit - used);
+    if (limit != std::numeric_limits<std::uint64_t>::max() && used <= limit)
+        available = std::min(available, limit - used);
     return available;
 }
 
@@ -100,8 +105,10 @@ Result<BatchAdvice> advise_batch_size(Student& student, const MemoryProbeOptions
     peak_of(student, kSmallProbe, options);  // allocates what stays: gradients, thread pools
     const std::uint64_t small = peak_of(student, kSmallProbe, options);
     const std::uint64_t large = peak_of(student, kLargeProbe, options);
-    if (small == 0 || large == 0) return io_error("/proc/self/status: VmHWM cannot be read, so batch_size cannot be auto");
-    advice.bytes_per_sequence = std::max<std::uint64_t>(1, (large - std::min(large, small)) / (kLargeProbe - kSmallProbe));
+    if (small == 0 || large == 0)
+        return io_error("/proc/self/status: VmHWM cannot be read, so batch_size cannot be auto");
+    advice.bytes_per_sequence =
+        std::max<std::uint64_t>(1, (large - std::min(large, small)) / (kLargeProbe - kSmallProbe));
     advice.base_bytes = small - std::min(small, advice.bytes_per_sequence);
     advice.available_bytes = available_memory_bytes();
     const auto share = static_cast<std::uint64_t>(kShareOfAvailable * static_cast<double>(advice.available_bytes));
@@ -109,7 +116,8 @@ Result<BatchAdvice> advise_batch_size(Student& student, const MemoryProbeOptions
     const std::uint64_t fits = std::max<std::uint64_t>(1, budget / advice.bytes_per_sequence);
     const std::uint64_t by_positions = std::max<std::uint64_t>(1, options.largest_positions / options.sequence_length);
     const std::uint64_t most = std::min({fits, by_positions, static_cast<std::uint64_t>(options.largest_batch)});
-    while (2ULL * advice.batch_size <= most) advice.batch_size *= 2;
+    while (2ULL * advice.batch_size <= most)
+        advice.batch_size *= 2;
     advice.description = "batch_size auto: " + std::to_string(advice.batch_size) + " (" +
                          megabytes(advice.bytes_per_sequence) + " a sequence, " + megabytes(advice.available_bytes) +
                          " available, memory for " + std::to_string(fits) + "); a step of " +

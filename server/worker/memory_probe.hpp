@@ -10,7 +10,7 @@ namespace distilld {
 
 struct MemoryProbeOptions {
     std::uint32_t sequence_length = 0;
-    std::uint32_t top_k = 0;         ///< of the teacher's answers; ignored without a teacher
+    std::uint32_t top_k = 0;  ///< of the teacher's answers; ignored without a teacher
     bool with_teacher = false;
     std::uint64_t window_bytes = 0;  ///< set aside for prefetched answers
     std::uint32_t largest_batch = 64;

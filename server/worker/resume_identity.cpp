@@ -14,10 +14,10 @@ namespace {
 
 // Fields on which weights depend. total steps are left out: a run may be prolonged.
 constexpr const char* kDeciding[] = {
-    "/student/dtype",           "/dataset/sequence_length", "/dataset/packing",      "/training/batch_size",
-    "/training/micro_batches",  "/training/learning_rate",  "/training/warmup_steps", "/training/lr_scheduler_type",
-    "/training/weight_decay",   "/training/max_grad_norm",  "/training/adam_beta1",   "/training/adam_beta2",
-    "/training/adam_epsilon",   "/training/temperature",    "/training/kd_ratio",     "/training/seed",
+    "/student/dtype",          "/dataset/sequence_length", "/dataset/packing",       "/training/batch_size",
+    "/training/micro_batches", "/training/learning_rate",  "/training/warmup_steps", "/training/lr_scheduler_type",
+    "/training/weight_decay",  "/training/max_grad_norm",  "/training/adam_beta1",   "/training/adam_beta2",
+    "/training/adam_epsilon",  "/training/temperature",    "/training/kd_ratio",     "/training/seed",
     "/teacher/top_k",
 };
 
@@ -44,8 +44,9 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     }
     const std::string hash_then = text_at(then, "/dataset_sha256");
     if (hash_then != "\"" + dataset_hash + "\"") {
-        return invalid_input("/dataset/train: not the dataset that the checkpoint was trained on (SHA-256 of its rows " +
-                             dataset_hash + ", in the checkpoint " + hash_then + ")");
+        return invalid_input(
+            "/dataset/train: not the dataset that the checkpoint was trained on (SHA-256 of its rows " + dataset_hash +
+            ", in the checkpoint " + hash_then + ")");
     }
     const json::value now = api::to_json_object(spec);
     const json::value& spec_then = then.as_object().at("spec");

@@ -47,11 +47,16 @@ constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
 
 const char* to_text(ErrorKind kind) {
     switch (kind) {
-        case ErrorKind::invalid_input: return "invalid_input";
-        case ErrorKind::io: return "io";
-        case ErrorKind::teacher: return "teacher";
-        case ErrorKind::cancelled: return "cancelled";
-        case ErrorKind::internal: return "internal";
+        case ErrorKind::invalid_input:
+            return "invalid_input";
+        case ErrorKind::io:
+            return "io";
+        case ErrorKind::teacher:
+            return "teacher";
+        case ErrorKind::cancelled:
+            return "cancelled";
+        case ErrorKind::internal:
+            return "internal";
     }
     return "internal";
 }
@@ -167,9 +172,11 @@ class TrainWorker {
 
     asio::awaitable<int> prepare_and_train(const WorkerStart& start) {
         // Everything that can be refused is refused before the first step.
-        auto loading_student = run_on(compute_.get_executor(), std::function<Result<void>()>([this] { return load_student(); }));
+        auto loading_student =
+            run_on(compute_.get_executor(), std::function<Result<void>()>([this] { return load_student(); }));
         if (Result<void> loaded = co_await std::move(loading_student); !loaded) co_return fail(loaded.error());
-        auto loading_data = run_on(staging_.get_executor(), std::function<Result<void>()>([this] { return load_data(); }));
+        auto loading_data =
+            run_on(staging_.get_executor(), std::function<Result<void>()>([this] { return load_data(); }));
         if (Result<void> loaded = co_await std::move(loading_data); !loaded) co_return fail(loaded.error());
         if (cancelled_) co_return stopped(0, "");
 
@@ -180,8 +187,8 @@ class TrainWorker {
         models::CheckpointStore store(checkpoint_folder(), spec_.checkpoint.keep);
         RunState resumed;
         auto resuming = run_on(compute_.get_executor(), std::function<Result<RunState>()>([this, &store, &start] {
-            return start.resume ? resume(store) : Result<RunState>(RunState{});
-        }));
+                                   return start.resume ? resume(store) : Result<RunState>(RunState{});
+                               }));
         Result<RunState> state = co_await std::move(resuming);
         if (!state) co_return fail(state.error());
         resumed = std::move(*state);
@@ -241,12 +248,14 @@ class TrainWorker {
         // Text that was read byte by byte needs the byte tokenizer's files beside the weights.
         const bool write_tokenizer = own_tokenizer_ && student_->vocabulary_size() >= kByteVocabulary;
         auto writing = run_on(disk_.get_executor(), std::function<Result<std::string>()>([&]() -> Result<std::string> {
-            if (Result<void> written = outcome.final_snapshot->write_model(output); !written) return written.error();
-            if (write_tokenizer) {
-                if (Result<void> written = write_byte_tokenizer(output); !written) return written.error();
-            }
-            return models::sha256_file(output / "model.safetensors");
-        }));
+                                  if (Result<void> written = outcome.final_snapshot->write_model(output); !written)
+                                      return written.error();
+                                  if (write_tokenizer) {
+                                      if (Result<void> written = write_byte_tokenizer(output); !written)
+                                          return written.error();
+                                  }
+                                  return models::sha256_file(output / "model.safetensors");
+                              }));
         Result<std::string> hash = co_await std::move(writing);
         if (!hash) co_return fail(hash.error());
         send(FinishedEvent{outcome.last, output.string(), outcome.eval_loss, *hash});
@@ -372,7 +381,8 @@ class TrainWorker {
         const std::uint64_t rows = std::min(eval_->row_count(), kLargestEvalRows);
         for (std::uint64_t row = 0; row < rows;) {
             std::vector<std::uint64_t> indices;
-            for (; row < rows && indices.size() < spec_.training.batch_size; ++row) indices.push_back(row);
+            for (; row < rows && indices.size() < spec_.training.batch_size; ++row)
+                indices.push_back(row);
             batches.push_back(eval_->batch(batches.size(), indices));
         }
         return batches;
@@ -397,8 +407,7 @@ class TrainWorker {
             scheduler.expected_bytes = expected_answer_bytes(teacher);
             scheduler.retry.max_retries = teacher.max_retries;
             scheduler.hedge.enabled = teacher.hedge;
-            options.teacher.deadline =
-                std::chrono::nanoseconds(static_cast<std::int64_t>(teacher.timeout_secs * 1e9));
+            options.teacher.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(teacher.timeout_secs * 1e9));
         }
         return options;
     }

@@ -30,8 +30,8 @@ def test_chaos_costs_time_and_nothing_else(distilld, teacher, teacher_folder, te
     twin = distilld.teacher(teacher_folder, "--dtype", "fp32")
     service = distilld.service(tmp_path / "service")
     rest = Rest(service.url)
-    with (ChaosProxy(teacher.url, chaos(11, deaths=((60, 1.5), (200, 1.0)))) as one,
-          ChaosProxy(twin.url, chaos(12, deaths=((120, 1.5),))) as two):
+    with (ChaosProxy(teacher.url, chaos(11, deaths=((40, 1.5), (120, 1.0)))) as one,
+          ChaosProxy(twin.url, chaos(12, deaths=((80, 1.5),))) as two):
         job = rest.wait_job(rest.submit(spec_of(text_data, tmp_path / "chaos", [one.url, two.url])))
         counts = one.counts + two.counts
     fetch = job["progress"]["fetch"] if job["progress"] else {}

@@ -36,7 +36,8 @@ SHAPES = {
 
 
 def run_program(*arguments, stdin=""):
-    result = subprocess.run([str(PROGRAM), *map(str, arguments)], input=stdin.encode(), capture_output=True, timeout=120)
+    command = [str(PROGRAM), *map(str, arguments)]
+    result = subprocess.run(command, input=stdin.encode(), capture_output=True, timeout=120)
     assert result.returncode == 0, result.stderr.decode()
     return result.stdout
 

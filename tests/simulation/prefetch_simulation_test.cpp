@@ -25,7 +25,9 @@ VirtualTeacher from_list(const std::vector<Nanos>& latencies) {
     };
 }
 
-double ratio(Nanos a, Nanos b) { return static_cast<double>(a) / static_cast<double>(b); }
+double ratio(Nanos a, Nanos b) {
+    return static_cast<double>(a) / static_cast<double>(b);
+}
 
 TEST(PrefetchSimulation, ReachesTheOracleOverLatencyAndConcurrency) {
     constexpr std::uint64_t kBatches = 400;
@@ -102,9 +104,9 @@ TEST(PrefetchSimulation, HedgingHidesStallingRequests) {
 }
 
 struct Tuned {
-    std::uint32_t best = 0;       // smallest fixed C within 1% of the best makespan
-    double reached = 0;           // rate of batches 50… under the adaptive limit, as a share of the best fixed rate
-    std::uint32_t highest = 0;    // largest limit it ever set
+    std::uint32_t best = 0;     // smallest fixed C within 1% of the best makespan
+    double reached = 0;         // rate of batches 50… under the adaptive limit, as a share of the best fixed rate
+    std::uint32_t highest = 0;  // largest limit it ever set
 };
 
 Tuned tune(double latency_ratio, double sigma) {
@@ -119,7 +121,8 @@ Tuned tune(double latency_ratio, double sigma) {
         spans.push_back(late_span(run_virtual(fixed(c, kBatches), kStudent, from_list(latencies))));
     }
     const Nanos best = *std::min_element(spans.begin(), spans.end());
-    while (ratio(best, spans[tuned.best]) < 0.99) ++tuned.best;
+    while (ratio(best, spans[tuned.best]) < 0.99)
+        ++tuned.best;
     ++tuned.best;
     SchedulerOptions options = fixed(64, kBatches);
     options.limit.adaptive = true;
@@ -160,7 +163,9 @@ TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
     SchedulerOptions options = fixed(8, kBatches);
     options.endpoints = 4;
     options.hedge.enabled = true;
-    const VirtualTeacher even = [](const IssueAction&, std::uint32_t, Nanos) { return VirtualAnswer{kLatency, {}, {}}; };
+    const VirtualTeacher even = [](const IssueAction&, std::uint32_t, Nanos) {
+        return VirtualAnswer{kLatency, {}, {}};
+    };
     const VirtualTeacher uneven = [](const IssueAction& request, std::uint32_t, Nanos) {
         return VirtualAnswer{request.endpoint == 2 ? 10 * kLatency : kLatency, {}, {}};
     };

@@ -92,7 +92,8 @@ TEST(SchedulerFaults, LimitRecoversAfterOverloadWhileTheStudentWaits) {
     EXPECT_EQ(refused, 3);
     EXPECT_EQ(run.taken.size(), 600U);
     std::uint32_t lowest = 8;
-    for (const std::uint32_t limit : run.limit) lowest = std::min(lowest, limit);
+    for (const std::uint32_t limit : run.limit)
+        lowest = std::min(lowest, limit);
     EXPECT_LT(lowest, 8U);
     EXPECT_GE(run.limit.back(), 7U) << "8 is what hides the teacher";
 }

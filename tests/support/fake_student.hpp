@@ -77,7 +77,8 @@ class FakeStudent final : public Student {
         std::uint64_t value = 1469598103934665603ULL;
         for (const std::string& line : log) {
             if (line.rfind("train", 0) != 0 && line != "step") continue;
-            for (const char c : line) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+            for (const char c : line)
+                value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
         }
         return value;
     }

@@ -5,6 +5,7 @@
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -15,7 +16,6 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <algorithm>
 #include <cctype>
 #include <condition_variable>
 #include <mutex>
@@ -237,7 +237,9 @@ ScriptedHttpServer::ScriptedHttpServer(Handler handler, std::optional<TlsIdentit
 
 ScriptedHttpServer::~ScriptedHttpServer() = default;
 
-std::uint16_t ScriptedHttpServer::port() const { return implementation_->acceptor.local_endpoint().port(); }
+std::uint16_t ScriptedHttpServer::port() const {
+    return implementation_->acceptor.local_endpoint().port();
+}
 
 std::string ScriptedHttpServer::url(const std::string& path) const {
     return (implementation_->tls ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port()) + path;

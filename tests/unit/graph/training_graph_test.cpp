@@ -84,20 +84,22 @@ class TrainingGraphTest : public ::testing::Test {
                                                      options_.training.micro_batches);
         const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
                                        disk.get_executor()};
-        auto graph = make_training_graph(executors, student_, source, batches, std::move(eval), options_, hooks, nullptr);
+        auto graph =
+            make_training_graph(executors, student_, source, batches, std::move(eval), options_, hooks, nullptr);
         graph_ = graph.get();
         io_ = &io;
-        boost::asio::co_spawn(io, graph->run(), [&result](const std::exception_ptr& thrown, Result<GraphOutcome> outcome) {
-            if (!thrown) {
-                result.outcome = std::move(outcome);
-                return;
-            }
-            try {
-                std::rethrow_exception(thrown);
-            } catch (const std::exception& error) {
-                result.thrown = error.what();
-            }
-        });
+        boost::asio::co_spawn(io, graph->run(),
+                              [&result](const std::exception_ptr& thrown, Result<GraphOutcome> outcome) {
+                                  if (!thrown) {
+                                      result.outcome = std::move(outcome);
+                                      return;
+                                  }
+                                  try {
+                                      std::rethrow_exception(thrown);
+                                  } catch (const std::exception& error) {
+                                      result.thrown = error.what();
+                                  }
+                              });
         io.run();
         compute.join();
         staging.join();
@@ -109,7 +111,8 @@ class TrainingGraphTest : public ::testing::Test {
     static std::vector<std::string> expected_log(std::uint64_t first_step, std::uint64_t steps, std::uint64_t m) {
         std::vector<std::string> log;
         for (std::uint64_t step = first_step; step < steps; ++step) {
-            for (std::uint64_t i = 0; i < m; ++i) log.push_back("train " + std::to_string(step * m + i));
+            for (std::uint64_t i = 0; i < m; ++i)
+                log.push_back("train " + std::to_string(step * m + i));
             log.emplace_back("step");
         }
         return log;
@@ -132,7 +135,9 @@ class TrainingGraphTest : public ::testing::Test {
 };
 
 TEST_F(TrainingGraphTest, TrainsInOrderWhateverTheOrderOfAnswers) {
-    teacher_.decide = [](std::uint64_t n, std::size_t) { return FakeTeacher::Fate{std::chrono::microseconds((n * 7919) % 5000), {}}; };
+    teacher_.decide = [](std::uint64_t n, std::size_t) {
+        return FakeTeacher::Fate{std::chrono::microseconds((n * 7919) % 5000), {}};
+    };
     const Outcome run = this->run(&teacher_);
     ASSERT_TRUE(run.outcome.has_value()) << run.thrown;
     ASSERT_TRUE(run.outcome->has_value());
@@ -239,7 +244,8 @@ TEST_F(TrainingGraphTest, PlainTrainingNeedsNoTeacher) {
     const Outcome run = this->run(nullptr);
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_EQ(training_log(), expected_log(0, 5, 3));
-    for (const StageTimes& stage : (*run.outcome)->last.stages) EXPECT_NE(stage.stage, "teacher");
+    for (const StageTimes& stage : (*run.outcome)->last.stages)
+        EXPECT_NE(stage.stage, "teacher");
 }
 
 TEST_F(TrainingGraphTest, EvaluationRunsAtItsStepsAndAtTheEnd) {

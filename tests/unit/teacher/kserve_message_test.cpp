@@ -21,7 +21,8 @@ InferResponse sample_response(bool binary) {
     response.id = "r \"1\"";
     response.parameters["vocab_size"] = std::int64_t{512};
     response.parameters["temperature"] = 0.5;
-    response.outputs.push_back(make_tensor("ids", "UINT32", {1, 2, 2}, std::vector<std::uint32_t>{1, 2, 3, 511}, binary));
+    response.outputs.push_back(
+        make_tensor("ids", "UINT32", {1, 2, 2}, std::vector<std::uint32_t>{1, 2, 3, 511}, binary));
     response.outputs.push_back(make_tensor("half", "FP16", {2}, std::vector<std::uint16_t>{0x3C00, 0xC000}, binary));
     response.outputs.push_back(make_tensor("wide", "FP64", {1}, std::vector<double>{-0.1}, binary));
     response.outputs.push_back(make_tensor("flag", "BOOL", {2}, std::vector<std::uint8_t>{0, 1}, binary));
@@ -161,7 +162,9 @@ TEST(KserveMessage, ErrorsNameTheTensor) {
 TEST(KserveMessage, SizesAreCheckedBeforeMemoryIsTaken) {
     // Products that overflow, or promise more than the body could hold.
     EXPECT_NE(input_error(R"({"name":"x","shape":[4294967296,4294967296],"datatype":"FP64","data":[1]})"), "");
-    EXPECT_NE(input_error(R"({"name":"x","shape":[9223372036854775807,9223372036854775807,0],"datatype":"FP64","data":[1]})"), "");
+    EXPECT_NE(
+        input_error(R"({"name":"x","shape":[9223372036854775807,9223372036854775807,0],"datatype":"FP64","data":[1]})"),
+        "");
     EXPECT_NE(input_error(R"({"name":"x","shape":[1000000000],"datatype":"INT8","data":[1]})").find("cannot hold"),
               std::string::npos);
     MessageLimits small;
@@ -219,7 +222,7 @@ TEST(HalfFloat, AllHalvesSurviveTheRoundTrip) {
 }
 
 TEST(HalfFloat, RoundsToNearestEven) {
-    EXPECT_EQ(float_to_half(1.0F + 0x1p-11F), 0x3C00);            // half way: even
+    EXPECT_EQ(float_to_half(1.0F + 0x1p-11F), 0x3C00);  // half way: even
     EXPECT_EQ(float_to_half(1.0F + 3 * 0x1p-11F), 0x3C02);
     EXPECT_EQ(float_to_half(1.0F + 0x1.002p-11F), 0x3C01);
     EXPECT_EQ(float_to_half(65519.0F), 0x7BFF);

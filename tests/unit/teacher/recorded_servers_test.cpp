@@ -29,8 +29,7 @@ const std::vector<float> kReferenceLogProbs{-1.64068F, -1.72860F, -2.63888F, -2.
 /// The first `columns` positions of every output of a recorded [1, 10, …] answer.
 ScriptedReply cut(const std::string& body, std::optional<std::size_t> header_length, std::int64_t columns,
                   bool chunked) {
-    auto message =
-        kserve::parse_infer_response(std::make_shared<const std::string>(body), header_length).value();
+    auto message = kserve::parse_infer_response(std::make_shared<const std::string>(body), header_length).value();
     for (InferTensor& output : message.outputs) {
         output.bytes = output.bytes.first(output.bytes.size() / 10 * static_cast<std::size_t>(columns));
         output.shape[1] = columns;
@@ -98,8 +97,7 @@ void expect_reference(const TeacherTargets& targets, float tolerance) {
 TEST(RecordedServers, TritonWithContextLogits) {
     ScriptedHttpServer server(replay({"triton-model-meta.json", "triton-infer-binary.bin", 174}));
     Loop loop;
-    const auto teacher =
-        loop.teacher(testing::kserve_spec(server.url(), 0, "tensorrt_llm")).value();
+    const auto teacher = loop.teacher(testing::kserve_spec(server.url(), 0, "tensorrt_llm")).value();
     const auto info = loop.run(teacher->probe(512)).value();
     EXPECT_EQ(info.vocabulary_size, 512U);
     EXPECT_EQ(info.top_k, 0U);
@@ -130,8 +128,8 @@ TEST(RecordedServers, TritonWithContextLogits) {
 TEST(RecordedServers, TritonReducedToTopK) {
     for (const char* answer : {"triton-infer-binary.bin", "triton-infer-json.json"}) {
         const bool binary = std::string(answer).ends_with(".bin");
-        ScriptedHttpServer server(replay(
-            {"triton-model-meta.json", answer, binary ? std::optional<std::size_t>(174) : std::nullopt}));
+        ScriptedHttpServer server(
+            replay({"triton-model-meta.json", answer, binary ? std::optional<std::size_t>(174) : std::nullopt}));
         Loop loop;
         const auto teacher = loop.teacher(testing::kserve_spec(server.url(), 5, "tensorrt_llm")).value();
         const auto info = loop.run(teacher->probe(512)).value();

@@ -251,12 +251,12 @@ TEST(RemoteTeacher, ACancelledFetchEndsAndClosesItsConnection) {
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
     asio::cancellation_signal signal;
     std::optional<FetchResult<TeacherTargets>> result;
-    asio::co_spawn(loop.io, teacher->fetch(0, make_batch(1, 3), 20min),
-                   asio::bind_cancellation_slot(signal.slot(),
-                                                [&](std::exception_ptr error, FetchResult<TeacherTargets> outcome) {
-                                                    EXPECT_FALSE(error);
-                                                    result = std::move(outcome);
-                                                }));
+    asio::co_spawn(
+        loop.io, teacher->fetch(0, make_batch(1, 3), 20min),
+        asio::bind_cancellation_slot(signal.slot(), [&](std::exception_ptr error, FetchResult<TeacherTargets> outcome) {
+            EXPECT_FALSE(error);
+            result = std::move(outcome);
+        }));
     asio::steady_timer timer(loop.io);
     std::function<void(boost::system::error_code)> poll = [&](boost::system::error_code) {
         if (arrived == 0) {

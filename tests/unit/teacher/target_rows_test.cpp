@@ -44,8 +44,8 @@ TEST(TopKReducer, KeepsATinyTailAndAnEmptyOne) {
 }
 
 TEST(TopKReducer, RefusesRowsThatAreNoDistribution) {
-    for (const auto& row : {std::vector<float>{0, NAN}, std::vector<float>{0, kInfinity},
-                            std::vector<float>{-kInfinity, -kInfinity}}) {
+    for (const auto& row :
+         {std::vector<float>{0, NAN}, std::vector<float>{0, kInfinity}, std::vector<float>{-kInfinity, -kInfinity}}) {
         TopKReducer reducer(1, 1, 2, 1);
         EXPECT_FALSE(reducer.add_row(row));
     }

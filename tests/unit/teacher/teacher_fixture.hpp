@@ -23,7 +23,8 @@ namespace distilld::testing {
 /// The prompt that the recordings answer: one sequence of ten tokens.
 [[nodiscard]] std::shared_ptr<const TokenBatch> recorded_batch();
 
-[[nodiscard]] TeacherSpec kserve_spec(const std::string& url, std::uint32_t top_k, const std::string& model = "teacher");
+[[nodiscard]] TeacherSpec kserve_spec(const std::string& url, std::uint32_t top_k,
+                                      const std::string& model = "teacher");
 
 /// The answer of our own kind of teacher to a recorded request: k entries with log-probability −log(k + 1) each, ids
 /// from input id on, the rest in the tail.

@@ -226,8 +226,8 @@ TEST(DistillLoss, Bf16MatricesKeepTheSumsInSinglePrecision) {
     const DistillTargets targets = make_targets(problem, Teacher::topk, 1.0);
     const Reference wanted = reference(problem, Teacher::topk, 1.0, 1.0, 1.0);
     DistillLossGradients gradients;
-    const DistillLossSums sums = distill_loss(problem.hidden.to(torch::kBFloat16), problem.head.to(torch::kBFloat16),
-                                              targets, {}, &gradients);
+    const DistillLossSums sums =
+        distill_loss(problem.hidden.to(torch::kBFloat16), problem.head.to(torch::kBFloat16), targets, {}, &gradients);
     EXPECT_NEAR(sums.kd, wanted.kd, 0.03 * wanted.kd);
     EXPECT_EQ(gradients.hidden.scalar_type(), torch::kBFloat16);
     EXPECT_EQ(gradients.head.scalar_type(), torch::kFloat);

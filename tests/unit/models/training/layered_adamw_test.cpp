@@ -66,9 +66,9 @@ TEST(LayeredAdamW, FollowsTorchsAdamW) {
         chosen->betas({0.9, 0.95}).eps(1e-7).weight_decay(decay);
         return chosen;
     };
-    torch::optim::AdamW reference({torch::optim::OptimizerParamGroup(matrices, adamw(0.1)),
-                                   torch::optim::OptimizerParamGroup(norms, adamw(0.0))},
-                                  torch::optim::AdamWOptions(1e-2));
+    torch::optim::AdamW reference(
+        {torch::optim::OptimizerParamGroup(matrices, adamw(0.1)), torch::optim::OptimizerParamGroup(norms, adamw(0.0))},
+        torch::optim::AdamWOptions(1e-2));
     for (int step = 0; step < 20; ++step) {
         set_gradients(ours, step);
         set_gradients(theirs, step);

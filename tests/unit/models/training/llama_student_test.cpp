@@ -101,7 +101,8 @@ TeacherTargets teacher_targets(const TokenBatch& tokens, std::uint64_t first_row
     return targets;
 }
 
-MicroBatch micro_batch(std::uint64_t first_row, std::uint32_t rows, Teacher kind, std::uint64_t step_target_tokens = 0) {
+MicroBatch micro_batch(std::uint64_t first_row, std::uint32_t rows, Teacher kind,
+                       std::uint64_t step_target_tokens = 0) {
     const auto tokens = token_batch(first_row, rows);
     MicroBatch batch;
     batch.tokens = tokens;
@@ -204,7 +205,8 @@ TEST(LlamaStudent, GradientsAgreeWithAutogradThroughTheWholeNetwork) {
             for (std::size_t i = 0; i < ours.groups()[g].parameters.size(); ++i) {
                 const auto& [name, parameter] = ours.groups()[g].parameters[i];
                 const Tensor wanted = theirs.groups()[g].parameters[i].second.grad();
-                EXPECT_LT((parameter.grad() - wanted).norm().item<double>(), 2e-6 * wanted.norm().item<double>()) << name;
+                EXPECT_LT((parameter.grad() - wanted).norm().item<double>(), 2e-6 * wanted.norm().item<double>())
+                    << name;
             }
         }
     }
@@ -263,7 +265,8 @@ TEST(LlamaStudent, TheLossFalls) {
                 last = mean;
                 EXPECT_TRUE(student->finish_step(1e-2).finite);
             }
-            EXPECT_LT(last, 0.6 * first) << "dtype " << static_cast<int>(dtype) << " teacher " << static_cast<int>(kind);
+            EXPECT_LT(last, 0.6 * first) << "dtype " << static_cast<int>(dtype) << " teacher "
+                                         << static_cast<int>(kind);
         }
     }
 }

@@ -206,9 +206,7 @@ TEST(Staging, RefusesWhatDoesNotFitAndSaysWhat) {
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets.reset(); }), HasSubstr("micro-batch 17: there are no"));
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->rows = 1; }), HasSubstr("[1, 3]"));
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->width = 3; }), HasSubstr("top-k ids"));
-    EXPECT_THAT(refused([](MicroBatch& batch) {
-                    batch.targets->values.bytes = batch.targets->values.bytes.first(22);
-                }),
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->values.bytes = batch.targets->values.bytes.first(22); }),
                 HasSubstr("top-k log-probabilities"));
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->values.type = ElementType::i32; }),
                 HasSubstr("top-k log-probabilities"));
