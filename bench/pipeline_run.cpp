@@ -40,6 +40,7 @@ class NumberedDataset final : public Dataset {
         made.target_tokens = rows.size() * columns_;
         return made;
     }
+    std::uint64_t target_tokens(std::uint64_t) const override { return columns_; }
     std::int32_t largest_id() const override { return 127; }
 
   private:

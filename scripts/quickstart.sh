@@ -13,24 +13,21 @@ work=$root/.quickstart
 bin=$root/build/release/bin
 
 # Sizes. Teacher and student get a core each, so the teacher's time for a micro-batch should be a little below the
-# student's: then all of it can be hidden.
+# student's: then all of it can be hidden. The student sees every token once and so does the teacher.
 text_megabytes=5
-eval_kilobytes=64
-sequence_length=256
-teacher_model='{"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 5, "num_attention_heads": 4,
+eval_kilobytes=48
+sequence_length=128
+batch_size=4
+teacher_model='{"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2}'
-teacher_steps=150
-teacher_batch=16
-student_model='{"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 3, "num_attention_heads": 4,
+teacher_steps=700
+student_model='{"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2}'
-student_steps=100
-student_batch=4
-student_micro_batches=2
-sequential_steps=30
+student_steps=600
+sequential_steps=100
+learning_rate=1e-3
 temperature=1.0
-kd_ratio=0.9
-student_learning_rate=2e-3
-teacher_learning_rate=2e-3
+kd_ratio=0.8
 
 keep=0
 report=
@@ -119,11 +116,11 @@ stop_kept() {
     rm -f "$work/pids"
 }
 
-# spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE -> the job as JSON. MODEL is a folder or a config.
+# spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE THREADS -> the job as JSON. MODEL is a folder or a config.
 spec() {
-    NAME=$1 MODEL=$2 STEPS=$3 TEACHER=$4 PARALLEL=$5 RATE=$6 WORK=$work TEACHER_URL=${teacher_url:-} \
-        LENGTH=$sequence_length BATCH=$student_batch MICRO=$student_micro_batches TEMPERATURE=$temperature \
-        KD=$kd_ratio THREADS=${THREADS:-1} python3 -c '
+    NAME=$1 MODEL=$2 STEPS=$3 TEACHER=$4 PARALLEL=$5 RATE=$6 THREADS=$7 WORK=$work \
+        TEACHER_URL=${teacher_url:-} LENGTH=$sequence_length BATCH=$batch_size TEMPERATURE=$temperature KD=$kd_ratio \
+        python3 -c '
 import json, os
 e = os.environ
 if e["MODEL"].startswith("{"):
@@ -137,10 +134,10 @@ job = {
     "student": student,
     "dataset": {"train": e["WORK"] + "/data/train.jsonl", "eval": e["WORK"] + "/data/eval.jsonl",
                 "sequence_length": int(e["LENGTH"])},
-    "training": {"parallel": e["PARALLEL"] == "true", "batch_size": int(e["BATCH"]), "micro_batches": int(e["MICRO"]),
+    "training": {"parallel": e["PARALLEL"] == "true", "batch_size": int(e["BATCH"]), "micro_batches": 1,
                  "max_steps": int(e["STEPS"]), "learning_rate": float(e["RATE"]), "lr_scheduler_type": "cosine",
-                 "warmup_steps": int(e["STEPS"]) // 20, "weight_decay": 0.01, "seed": 1, "threads": int(e["THREADS"]),
-                 "logging_steps": 5},
+                 "warmup_steps": int(e["STEPS"]) // 20, "weight_decay": 0.01, "adam_beta2": 0.95, "seed": 1,
+                 "threads": int(e["THREADS"]), "logging_steps": 20},
     "output": e["WORK"] + "/" + e["NAME"],
 }
 if e["TEACHER"] == "yes":
@@ -206,8 +203,7 @@ python3 "$root/scripts/quickstart_data.py" "$work/data" --megabytes "$text_megab
     --eval-kilobytes "$eval_kilobytes" "${text_options[@]}"
 
 say "Teacher: trained from scratch with 'distilld run', on all cores"
-THREADS=0 student_batch=$teacher_batch student_micro_batches=1 \
-    spec teacher "$teacher_model" "$teacher_steps" no true "$teacher_learning_rate" >"$work/teacher.json"
+spec teacher "$teacher_model" "$teacher_steps" no true "$learning_rate" 0 >"$work/teacher.json"
 "$bin/distilld" run "$work/teacher.json" 8>&-
 
 say "Teacher served, service started"
@@ -225,19 +221,19 @@ wait_ready "$service_url/readyz" "$service_pid" "$work/service.log" "the service
 echo "   teacher $teacher_url   service $service_url"
 
 say "Held-out loss of the teacher (a job that learns nothing: learning_rate 0)"
-spec teacher-check "$work/teacher" 1 no true 0 >"$work/teacher-check.json"
+spec teacher-check "$work/teacher" 1 no true 0 0 >"$work/teacher-check.json"
 run_job teacher-check
 
 say "Student distilled from the teacher, parallel: true"
-spec distilled "$student_model" "$student_steps" yes true "$student_learning_rate" >"$work/distilled.json"
+spec distilled "$student_model" "$student_steps" yes true "$learning_rate" 1 >"$work/distilled.json"
 run_job distilled
 
 say "The same with parallel: false, for $sequential_steps steps"
-spec sequential "$student_model" "$sequential_steps" yes false "$student_learning_rate" >"$work/sequential.json"
+spec sequential "$student_model" "$sequential_steps" yes false "$learning_rate" 1 >"$work/sequential.json"
 run_job sequential
 
 say "Student trained alone for the same steps"
-spec alone "$student_model" "$student_steps" no true "$student_learning_rate" >"$work/alone.json"
+spec alone "$student_model" "$student_steps" no true "$learning_rate" 0 >"$work/alone.json"
 run_job alone
 
 say "Result after $((SECONDS - started)) s"

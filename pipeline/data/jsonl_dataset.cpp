@@ -124,6 +124,14 @@ class MemoryDataset final : public Dataset {
         return batch;
     }
 
+    std::uint64_t target_tokens(std::uint64_t row) const override {
+        const Row& found = rows_.at(row);
+        const auto targets = tokens_.targets();
+        const auto first = targets.begin() + static_cast<std::ptrdiff_t>(found.begin + 1);
+        const auto masked = std::count(first, first + static_cast<std::ptrdiff_t>(found.length), kIgnoredLabel);
+        return found.length - static_cast<std::uint64_t>(masked);
+    }
+
   private:
     Tokens tokens_;
     std::vector<Row> rows_;

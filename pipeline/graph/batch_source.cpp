@@ -6,7 +6,7 @@ namespace distilld {
 
 namespace {
 
-constexpr std::size_t kCachedSteps = 64;
+constexpr std::size_t kRememberedSteps = 64;
 
 }  // namespace
 
@@ -15,27 +15,25 @@ BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan,
 
 PlannedBatch BatchSource::batch(std::uint64_t number) {
     const std::uint64_t step = number / micro_batches_;
-    auto found = steps_.find(step);
-    if (found == steps_.end()) {
-        // The loss divides by the step's tokens, so the whole step is made with its first micro-batch.
-        Step made;
-        for (std::uint64_t n = step * micro_batches_; n < (step + 1) * micro_batches_; ++n) {
-            auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(n, plan_.rows_of(n)));
-            made.target_tokens += tokens->target_tokens;
-            made.batches.emplace(n, std::move(tokens));
-        }
-        found = steps_.emplace(step, std::move(made)).first;
-        if (steps_.size() > kCachedSteps && steps_.begin() != found) steps_.erase(steps_.begin());
+    auto found = step_target_tokens_.find(step);
+    if (found == step_target_tokens_.end()) {
+        found = step_target_tokens_.emplace(step, count_targets(step)).first;
+        const auto oldest = step_target_tokens_.begin();
+        if (step_target_tokens_.size() > kRememberedSteps && oldest != found) step_target_tokens_.erase(oldest);
     }
-    Step& cached = found->second;
-    const auto kept = cached.batches.find(number);
-    if (kept == cached.batches.end()) {
-        return {std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number))),
-                cached.target_tokens};
+    auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number)));
+    return {std::move(tokens), found->second};
+}
+
+// The loss divides by the tokens of the whole step, so they are counted before its first micro-batch trains; the
+// batches themselves are made one by one, so memory does not grow with their number.
+std::uint64_t BatchSource::count_targets(std::uint64_t step) const {
+    std::uint64_t tokens = 0;
+    for (std::uint64_t n = step * micro_batches_; n < (step + 1) * micro_batches_; ++n) {
+        for (const std::uint64_t row : plan_.rows_of(n))
+            tokens += dataset_->target_tokens(row);
     }
-    PlannedBatch planned{kept->second, cached.target_tokens};
-    cached.batches.erase(kept);
-    return planned;
+    return tokens;
 }
 
 }  // namespace distilld

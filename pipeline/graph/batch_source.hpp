@@ -24,15 +24,12 @@ class BatchSource {
     [[nodiscard]] PlannedBatch batch(std::uint64_t number);
 
   private:
-    struct Step {
-        std::uint64_t target_tokens = 0;
-        std::map<std::uint64_t, std::shared_ptr<const TokenBatch>> batches;  // made with the step, not yet handed out
-    };
+    [[nodiscard]] std::uint64_t count_targets(std::uint64_t step) const;
 
     std::shared_ptr<const Dataset> dataset_;
     BatchPlan plan_;
     std::uint32_t micro_batches_;
-    std::map<std::uint64_t, Step> steps_;
+    std::map<std::uint64_t, std::uint64_t> step_target_tokens_;  // of the last steps asked for
 };
 
 }  // namespace distilld

@@ -18,7 +18,7 @@ constexpr const char* kDeciding[] = {
     "/training/micro_batches", "/training/learning_rate",  "/training/warmup_steps", "/training/lr_scheduler_type",
     "/training/weight_decay",  "/training/max_grad_norm",  "/training/adam_beta1",   "/training/adam_beta2",
     "/training/adam_epsilon",  "/training/temperature",    "/training/kd_ratio",     "/training/seed",
-    "/teacher/top_k",
+    "/teacher/protocol",       "/teacher/top_k",
 };
 
 std::string text_at(const json::value& document, const char* pointer) {

@@ -39,6 +39,7 @@ class SmallDataset final : public Dataset {
         made.target_tokens = rows.size() * 4;
         return made;
     }
+    std::uint64_t target_tokens(std::uint64_t) const override { return 4; }
     std::int32_t largest_id() const override { return 10; }
 
   private:
