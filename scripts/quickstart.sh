@@ -116,7 +116,7 @@ stop_kept() {
     rm -f "$work/pids"
 }
 
-# spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE THREADS -> the job as JSON. MODEL is a folder or a config.
+# spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE THREADS: the job as JSON. MODEL is a folder or a config.
 spec() {
     NAME=$1 MODEL=$2 STEPS=$3 TEACHER=$4 PARALLEL=$5 RATE=$6 THREADS=$7 WORK=$work \
         TEACHER_URL=${teacher_url:-} LENGTH=$sequence_length BATCH=$batch_size TEMPERATURE=$temperature KD=$kd_ratio \
