@@ -20,7 +20,7 @@ sequence_length=128
 batch_size=4
 teacher_model='{"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2}'
-teacher_steps=700
+teacher_steps=600
 student_model='{"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2}'
 student_steps=600
