@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "pipeline/core/split_mix.hpp"
+
 namespace distilld::bench {
 
 namespace {
@@ -133,13 +135,6 @@ class Simulation {
     bool training_ = false;
 };
 
-std::uint64_t split_mix(std::uint64_t& state) {
-    std::uint64_t z = (state += 0x9E3779B97F4A7C15ULL);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return z ^ (z >> 31);
-}
-
 }  // namespace
 
 VirtualRun run_virtual(const SchedulerOptions& options, Nanos student, const VirtualTeacher& teacher,
@@ -163,12 +158,12 @@ Nanos oracle_makespan(const std::vector<Nanos>& latencies, std::uint32_t concurr
 
 std::vector<Nanos> lognormal_latencies(std::uint64_t count, Nanos mean, double sigma, std::uint64_t seed) {
     std::vector<Nanos> latencies(count);
-    std::uint64_t state = seed;
+    SplitMix64 random(seed);
     const double mu = -0.5 * sigma * sigma;  // so that the mean of exp(mu + sigma·z) is 1
     for (Nanos& latency : latencies) {
         // Box–Muller; u in (0, 1].
-        const double u = static_cast<double>((split_mix(state) >> 11) + 1) * 0x1.0p-53;
-        const double v = static_cast<double>(split_mix(state) >> 11) * 0x1.0p-53;
+        const double u = static_cast<double>((random.next() >> 11) + 1) * 0x1.0p-53;
+        const double v = random.uniform();
         const double z = std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
         latency = std::max<Nanos>(1, static_cast<Nanos>(static_cast<double>(mean) * std::exp(mu + sigma * z)));
     }

@@ -5,36 +5,9 @@
 #include <numeric>
 #include <utility>
 
+#include "pipeline/core/split_mix.hpp"
+
 namespace distilld {
-
-namespace {
-
-// SplitMix64 (Steele, Lea, Flood 2014): std::shuffle and the std distributions differ between standard libraries.
-class SplitMix64 {
-  public:
-    explicit SplitMix64(std::uint64_t state) : state_(state) {}
-
-    std::uint64_t next() {
-        std::uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-        return z ^ (z >> 31);
-    }
-
-    // Uniform in [0, bound), by rejection so that no value is favoured.
-    std::uint64_t below(std::uint64_t bound) {
-        const std::uint64_t threshold = (0 - bound) % bound;
-        for (;;) {
-            const std::uint64_t value = next();
-            if (value >= threshold) return value % bound;
-        }
-    }
-
-  private:
-    std::uint64_t state_;
-};
-
-}  // namespace
 
 BatchPlan::BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed)
     : rows_(rows), batch_size_(batch_size), seed_(seed) {}
@@ -69,8 +42,10 @@ const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) co
 std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint32_t batch_size, std::uint32_t micro_batches,
                               double epochs) {
     const double per_step = static_cast<double>(batch_size) * micro_batches;
-    return std::max<std::uint64_t>(
-        1, static_cast<std::uint64_t>(std::floor(static_cast<double>(rows) * epochs / per_step)));
+    // 0.29 epochs of 100 rows are 29 steps, although 100 · 0.29 is a little less in floating point.
+    constexpr double kRounding = 1 + 1e-12;
+    const double steps = std::floor(static_cast<double>(rows) * epochs / per_step * kRounding);
+    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(steps));
 }
 
 }  // namespace distilld

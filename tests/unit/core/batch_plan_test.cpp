@@ -122,6 +122,7 @@ TEST(StepsOfEpochs, CountsWholeSteps) {
     EXPECT_EQ(steps_of_epochs(109, 5, 2, 1.0), 10U);
     EXPECT_EQ(steps_of_epochs(100, 5, 2, 2.5), 25U);
     EXPECT_EQ(steps_of_epochs(100, 5, 2, 0.5), 5U);
+    EXPECT_EQ(steps_of_epochs(100, 1, 1, 0.29), 29U);
     EXPECT_EQ(steps_of_epochs(3, 8, 8, 1.0), 1U) << "at least one";
     EXPECT_EQ(steps_of_epochs(3, 8, 8, 64.0), 3U);
 }
