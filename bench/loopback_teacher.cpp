@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "pipeline/core/split_mix.hpp"
 #include "pipeline/teacher/kserve_message.hpp"
 #include "server/http/http_server.hpp"
 
@@ -27,12 +28,6 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::uint64_t kIdBase = 128;
-
-std::uint64_t mix(std::uint64_t value) {
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-    return value ^ (value >> 31);
-}
 
 api::Response error_response(unsigned status, const std::string& message) {
     api::Response response;
@@ -46,30 +41,36 @@ class LatencyTeacher final : public LoopbackTeacher {
     explicit LatencyTeacher(LoopbackTeacherOptions options) : options_(std::move(options)) {
         http::ServerOptions server;
         server.body_limit = 64U << 20U;
-        Result<std::unique_ptr<http::Server>> made = http::make_server(io_.get_executor(), server, routes());
-        server_ = std::move(made.value());
-        url_ = "http://" + server_->address();
-        asio::co_spawn(io_, server_->run(), [](const std::exception_ptr&) {});
+        for (std::uint32_t i = 0; i < options_.endpoints; ++i) {
+            const bool slow = i + 1 == options_.endpoints;
+            servers_.push_back(
+                http::make_server(io_.get_executor(), server, routes(slow ? options_.slow_factor : 1.0)).value());
+            urls_.push_back("http://" + servers_.back()->address());
+            asio::co_spawn(io_, servers_.back()->run(), [](const std::exception_ptr&) {});
+        }
         thread_ = std::thread([this] { io_.run(); });
     }
 
     ~LatencyTeacher() override {
-        asio::post(io_, [this] { server_->stop(std::chrono::seconds(0)); });
+        asio::post(io_, [this] {
+            for (const auto& server : servers_)
+                server->stop(std::chrono::seconds(0));
+        });
         thread_.join();
     }
 
-    std::string url() const override { return url_; }
+    const std::vector<std::string>& urls() const override { return urls_; }
     std::uint64_t requests() const override { return requests_.load(); }
 
   private:
-    std::vector<http::Route> routes() {
+    std::vector<http::Route> routes(double factor) {
         std::vector<http::Route> routes;
         routes.push_back({"GET", "/v2/health/ready",
                           [](api::Request) -> asio::awaitable<api::Response> { co_return api::Response{}; }});
         routes.push_back({"GET", "/v2/models/{model}",
                           [](api::Request) -> asio::awaitable<api::Response> { co_return metadata(); }});
-        routes.push_back(
-            {"POST", "/v2/models/{model}/infer", [this](api::Request request) { return infer(std::move(request)); }});
+        routes.push_back({"POST", "/v2/models/{model}/infer",
+                          [this, factor](api::Request request) { return infer(std::move(request), factor); }});
         return routes;
     }
 
@@ -85,7 +86,7 @@ class LatencyTeacher final : public LoopbackTeacher {
         return response;
     }
 
-    asio::awaitable<api::Response> infer(api::Request request) {
+    asio::awaitable<api::Response> infer(api::Request request, double factor) {
         const std::uint64_t arrival = requests_++;
         auto body = std::make_shared<const std::string>(std::move(request.body));
         std::optional<std::size_t> header_length;
@@ -112,7 +113,7 @@ class LatencyTeacher final : public LoopbackTeacher {
         if (columns >= static_cast<std::int64_t>(kNumberIds)) {
             const std::uint64_t number = number_of_ids(kserve::copy_elements<std::int32_t>(*ids));
             const std::uint64_t attempt = attempts_[number]++;
-            const Nanos latency = latency_of(number, attempt);
+            const auto latency = static_cast<Nanos>(factor * static_cast<double>(latency_of(number, attempt)));
             asio::steady_timer timer(co_await asio::this_coro::executor);
             timer.expires_after(std::chrono::nanoseconds(latency));
             auto waiting = timer.async_wait(asio::as_tuple(asio::use_awaitable));
@@ -125,12 +126,11 @@ class LatencyTeacher final : public LoopbackTeacher {
     Nanos latency_of(std::uint64_t number, std::uint64_t attempt) const {
         const std::vector<Nanos>& list = options_.latencies;
         if (attempt == 0) return list[number % list.size()];
-        return list[mix(number * 31 + attempt) % list.size()];
+        return list[SplitMix64(number * 31 + attempt).next() % list.size()];
     }
 
     bool fails(std::uint64_t arrival) const {
-        const double draw = static_cast<double>(mix(arrival + options_.seed * 0x9E3779B97F4A7C15ULL) >> 11) * 0x1.0p-53;
-        return draw < options_.failure_rate;
+        return SplitMix64(arrival + (options_.seed << 32)).uniform() < options_.failure_rate;
     }
 
     api::Response answer(std::int64_t rows, std::int64_t columns, std::int64_t top_k) {
@@ -174,8 +174,8 @@ class LatencyTeacher final : public LoopbackTeacher {
 
     LoopbackTeacherOptions options_;
     asio::io_context io_{1};
-    std::unique_ptr<http::Server> server_;
-    std::string url_;
+    std::vector<std::unique_ptr<http::Server>> servers_;
+    std::vector<std::string> urls_;
     std::thread thread_;
     std::atomic<std::uint64_t> requests_{0};
     std::map<std::uint64_t, std::uint64_t> attempts_;  // by micro-batch; the server's thread only

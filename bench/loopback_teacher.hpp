@@ -13,16 +13,18 @@ struct LoopbackTeacherOptions {
     std::vector<Nanos> latencies;  ///< of the first request of micro-batch n; others draw from the same list
     double failure_rate = 0;       ///< share of requests answered 500 after their latency
     std::uint64_t seed = 1;
+    std::uint32_t endpoints = 1;
+    double slow_factor = 1;     ///< the last endpoint takes so many times as long as its peers
     bool json_answers = false;  ///< ignores the wish for binary outputs, as some servers do
 };
 
-/// A real HTTP server on 127.0.0.1 that speaks KServe v2 with binary tensors and answers each request after a drawn
-/// latency, without computing anything: the far teacher of an experiment. The micro-batch number stands in the first
-/// four ids of the request (ids_of_number). Own thread; stops when destroyed.
+/// A real HTTP server on 127.0.0.1 (one an endpoint) that speaks KServe v2 with binary tensors and answers each request
+/// after a drawn latency, without computing anything: the far teacher of an experiment. The micro-batch number stands
+/// in the first four ids of the request (ids_of_number). Own thread; stops when destroyed.
 class LoopbackTeacher {
   public:
     virtual ~LoopbackTeacher() = default;
-    [[nodiscard]] virtual std::string url() const = 0;
+    [[nodiscard]] virtual const std::vector<std::string>& urls() const = 0;  ///< one an endpoint
     [[nodiscard]] virtual std::uint64_t requests() const = 0;
 };
 

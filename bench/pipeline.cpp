@@ -1,10 +1,10 @@
 // distilld-bench pipeline: the whole stage graph on the wall clock, with a real HTTP teacher on loopback.
 #include <algorithm>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <iostream>
 
-#include "bench/loopback_teacher.hpp"
 #include "bench/pipeline_run.hpp"
 #include "bench/scenario.hpp"
 #include "bench/timed_student.hpp"
@@ -12,28 +12,29 @@
 
 namespace distilld::bench {
 
+namespace asio = boost::asio;
+
 int run_pipeline(const PipelineOptions& options) {
     try {
         const Scenario& scenario = options.scenario;
         const std::uint64_t count = options.steps * options.micro_batches;
-        LoopbackTeacherOptions teacher_options;
-        teacher_options.latencies = first_latencies(scenario, count);
-        teacher_options.failure_rate = scenario.failure_rate;
-        teacher_options.seed = scenario.seed;
-        teacher_options.json_answers = options.json_answers;
-        const std::vector<Nanos> latencies = teacher_options.latencies;
+        const LoopbackTeacherOptions teacher_options = loopback_options(options, count);
+        const std::vector<Nanos>& latencies = teacher_options.latencies;
         const std::uint64_t sequential_steps =
             options.sequential_steps > 0 ? options.sequential_steps : std::max<std::uint64_t>(1, options.steps / 4);
 
+        asio::thread_pool compute(1);
         TimedStudent student(std::chrono::nanoseconds(scenario.student()), options.busy_student);
         PipelineRun sequential;
         {
             const auto teacher = make_loopback_teacher(teacher_options);
-            sequential = run_graph(options, student, teacher->url(), "", false, sequential_steps);
+            sequential =
+                run_graph(options, student, compute.get_executor(), *teacher, Answers::live, false, sequential_steps);
         }
         // A fresh teacher: its latencies belong to first requests.
         const auto teacher = make_loopback_teacher(teacher_options);
-        const PipelineRun parallel = run_graph(options, student, teacher->url(), "", true, options.steps);
+        const PipelineRun parallel =
+            run_graph(options, student, compute.get_executor(), *teacher, Answers::live, true, options.steps);
 
         const Nanos oracle = oracle_makespan(latencies, scenario.concurrency, scenario.student());
         const double mean = mean_of(latencies);
@@ -50,6 +51,8 @@ int run_pipeline(const PipelineOptions& options) {
         report["student_ms"] = scenario.student_ms;
         report["student_ms_measured"] = student.mean_nanoseconds() * 1e-6;
         report["concurrency"] = scenario.concurrency;
+        report["endpoints"] = scenario.endpoints;
+        report["slow_factor"] = scenario.slow_factor;
         report["makespan_ms"] = wall * 1e-6;
         report["oracle_ms"] = static_cast<double>(oracle) * 1e-6;
         report["efficiency"] = static_cast<double>(oracle) / wall;

@@ -11,7 +11,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bench/loopback_teacher.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 
 namespace distilld::bench {
@@ -79,6 +78,7 @@ GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::u
     graph.training.logging_steps = steps;
     graph.total_steps = steps;
     SchedulerOptions& scheduler = graph.teacher.scheduler;
+    scheduler.endpoints = options.scenario.endpoints;
     scheduler.limit.ceiling = options.scenario.concurrency;
     scheduler.limit.adaptive = options.scenario.adaptive;
     scheduler.window = options.scenario.window;
@@ -88,9 +88,9 @@ GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::u
     return graph;
 }
 
-TeacherSpec teacher_spec(const PipelineOptions& options, const std::string& url) {
+TeacherSpec teacher_spec(const PipelineOptions& options, const LoopbackTeacher& teacher) {
     TeacherSpec spec;
-    spec.endpoints = {url};
+    spec.endpoints = teacher.urls();
     spec.top_k = options.top_k;
     return spec;
 }
@@ -103,16 +103,25 @@ std::uint64_t peak_resident_bytes() {
     return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024U;
 }
 
-PipelineRun run_graph(const PipelineOptions& options, Student& student, const std::string& teacher_url,
-                      const std::string& preload_url, bool parallel, std::uint64_t steps) {
+LoopbackTeacherOptions loopback_options(const PipelineOptions& options, std::uint64_t count) {
+    LoopbackTeacherOptions teacher;
+    teacher.latencies = first_latencies(options.scenario, count);
+    teacher.failure_rate = options.scenario.failure_rate;
+    teacher.seed = options.scenario.seed;
+    teacher.endpoints = options.scenario.endpoints;
+    teacher.slow_factor = options.scenario.slow_factor;
+    teacher.json_answers = options.json_answers;
+    return teacher;
+}
+
+PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::any_io_executor compute,
+                      const LoopbackTeacher& teacher, Answers answers, bool parallel, std::uint64_t steps) {
     asio::io_context io(1);
-    asio::thread_pool compute(1);
     asio::thread_pool staging(1);
     asio::thread_pool disk(1);
-    const bool live = !teacher_url.empty();
-    std::unique_ptr<TeacherSource> remote = make_remote_teacher(io.get_executor(), staging.get_executor(),
-                                                                teacher_spec(options, live ? teacher_url : preload_url))
-                                                .value();
+    const bool live = answers == Answers::live;
+    std::unique_ptr<TeacherSource> remote =
+        make_remote_teacher(io.get_executor(), staging.get_executor(), teacher_spec(options, teacher)).value();
     auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
     auto batches = std::make_shared<BatchSource>(dataset, BatchPlan(1, options.batch_size, 1), options.micro_batches);
     std::unique_ptr<TraceWriter> trace;
@@ -133,8 +142,7 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, const st
             preloaded = std::make_unique<PreloadedTeacher>(std::move(*targets));
         }
         TeacherSource* source = live ? remote.get() : static_cast<TeacherSource*>(preloaded.get());
-        const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
-                                       disk.get_executor()};
+        const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor()};
         GraphHooks hooks;
         hooks.on_event = [&run](const WorkerEvent&) { run.threads = thread_count(); };
         hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) {
@@ -147,13 +155,13 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, const st
     };
     asio::co_spawn(io, work(), [&failed](const std::exception_ptr& thrown) { failed = thrown; });
     io.run();
-    compute.join();
     staging.join();
     disk.join();
     if (failed) std::rethrow_exception(failed);
     if (!*outcome) throw std::runtime_error(outcome->error().message);
     run.outcome = std::move(**outcome);
     run.wall = static_cast<Nanos>(run.outcome.last.seconds_elapsed * 1e9);
+    run.fill = static_cast<Nanos>(run.outcome.fill_seconds * 1e9);
     return run;
 }
 

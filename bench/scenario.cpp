@@ -21,6 +21,9 @@ void add_scenario_options(CLI::App& app, Scenario& scenario) {
     app.add_flag("--adaptive", scenario.adaptive, "look for the smallest C, below --concurrency");
     app.add_option("--window", scenario.window, "W: issued and not yet consumed; 0 = 4C");
     app.add_flag("--hedge", scenario.hedge, "second request for what is late");
+    app.add_option("--endpoints", scenario.endpoints, "teacher endpoints")->check(CLI::Range(1, 64));
+    app.add_option("--slow-factor", scenario.slow_factor, "the last endpoint takes so many times as long as its peers")
+        ->check(CLI::Range(1.0, 1e6));
     app.add_option("--seed", scenario.seed, "of the drawn latencies");
     app.add_option("--latencies", scenario.latencies_file,
                    "file of milliseconds, one a line: request i's first attempt; replaces --teacher-ms and --sigma");

@@ -22,6 +22,8 @@ struct Scenario {
     bool adaptive = false;     ///< concurrency is a ceiling
     std::uint32_t window = 0;  ///< 0 = 4 × concurrency
     bool hedge = false;
+    std::uint32_t endpoints = 1;
+    double slow_factor = 1;  ///< the last endpoint takes so many times as long as its peers
     std::uint64_t seed = 1;
     std::string latencies_file;  ///< milliseconds, one a line; replaces mean and sigma
 

@@ -7,23 +7,9 @@
 
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
+#include "pipeline/core/split_mix.hpp"
 
 namespace distilld::bench {
-
-namespace {
-
-std::uint64_t mix(std::uint64_t value) {
-    value += 0x9E3779B97F4A7C15ULL;
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-    return value ^ (value >> 31);
-}
-
-double uniform(std::uint64_t value) {
-    return static_cast<double>(mix(value) >> 11) * 0x1.0p-53;
-}
-
-}  // namespace
 
 int run_simulate(const SimulateOptions& options) {
     const Scenario& scenario = options.scenario;
@@ -38,7 +24,7 @@ int run_simulate(const SimulateOptions& options) {
     const double fill = static_cast<double>(latencies.front());
     std::vector<Nanos> first = latencies;
     for (std::uint64_t n = 0; n < first.size(); ++n) {
-        const bool stalls = uniform(n * 3 + scenario.seed * 0x51ED2701) < options.stall_rate;
+        const bool stalls = SplitMix64(n * 3 + scenario.seed * 0x51ED2701).uniform() < options.stall_rate;
         if (stalls) first[n] = static_cast<Nanos>(options.stall_factor * mean);
     }
     std::uint64_t calls = 0;
@@ -46,12 +32,17 @@ int run_simulate(const SimulateOptions& options) {
         ++calls;
         const bool is_first = request.attempt == 0 && !request.hedge;
         VirtualAnswer answer;
-        answer.latency = is_first ? first[request.micro_batch] : latencies[mix(calls) % latencies.size()];
-        if (uniform(calls * 7 + scenario.seed) < scenario.failure_rate) answer.failure = FailureKind::server_error;
+        answer.latency = is_first ? first[request.micro_batch] : latencies[SplitMix64(calls).next() % latencies.size()];
+        if (request.endpoint + 1 == scenario.endpoints) {
+            answer.latency = static_cast<Nanos>(scenario.slow_factor * static_cast<double>(answer.latency));
+        }
+        if (SplitMix64(calls * 7 + scenario.seed).uniform() < scenario.failure_rate)
+            answer.failure = FailureKind::server_error;
         return answer;
     };
     SchedulerOptions scheduler;
     scheduler.end = options.batches;
+    scheduler.endpoints = scenario.endpoints;
     scheduler.limit.ceiling = scenario.concurrency;
     scheduler.limit.adaptive = scenario.adaptive;
     scheduler.window = scenario.window;
@@ -74,6 +65,8 @@ int run_simulate(const SimulateOptions& options) {
     report["teacher_ms"] = mean * 1e-6;
     report["student_ms"] = scenario.student_ms;
     report["concurrency"] = scenario.concurrency;
+    report["endpoints"] = scenario.endpoints;
+    report["slow_factor"] = scenario.slow_factor;
     report["window"] = scenario.window > 0 ? scenario.window : 4 * scenario.concurrency;
     report["makespan_ms"] = makespan * 1e-6;
     report["oracle_ms"] = static_cast<double>(oracle) * 1e-6;

@@ -1,5 +1,8 @@
 // distilld-bench pipeline --student: what a live teacher costs a real student.
 #include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_future.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -7,7 +10,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/loopback_teacher.hpp"
 #include "bench/pipeline_run.hpp"
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
@@ -15,6 +17,8 @@
 #include "server/worker/compute_threads.hpp"
 
 namespace distilld::bench {
+
+namespace asio = boost::asio;
 
 namespace {
 
@@ -52,23 +56,23 @@ boost::json::array to_array(const std::vector<double>& values) {
 
 int run_pipeline_with_student(const PipelineOptions& options) {
     try {
-        set_compute_threads(options.threads);
         const Scenario& scenario = options.scenario;
         const std::uint64_t count = options.steps * options.micro_batches;
-        LoopbackTeacherOptions teacher_options;
-        teacher_options.latencies = first_latencies(scenario, count);
-        teacher_options.failure_rate = scenario.failure_rate;
-        teacher_options.seed = scenario.seed;
-        teacher_options.json_answers = options.json_answers;
-        const std::unique_ptr<Student> student = make_student(options);
+        const LoopbackTeacherOptions teacher_options = loopback_options(options, count);
+        asio::thread_pool compute(1);
+        auto making = asio::post(compute, asio::use_future([&options] {
+                                     set_compute_threads(options.threads);
+                                     return make_student(options);
+                                 }));
+        const std::unique_ptr<Student> student = making.get();
         const auto preload = make_loopback_teacher(teacher_options);
 
-        const auto per_batch = [count](const PipelineRun& run) {
-            return static_cast<double>(run.wall) / static_cast<double>(count);
-        };
+        const auto per_batch = [count](Nanos span) { return static_cast<double>(span) / static_cast<double>(count); };
         // Once unmeasured: buffers, thread pools and pages of a first run are not what is compared.
-        run_graph(options, *student, "", preload->url(), true, std::min<std::uint64_t>(options.steps, 2));
+        run_graph(options, *student, compute.get_executor(), *preload, Answers::at_hand, true,
+                  std::min<std::uint64_t>(options.steps, 2));
         std::vector<double> ratios;
+        std::vector<double> filled_ratios;
         std::vector<double> efficiencies;
         std::vector<double> preloaded_ms;
         std::vector<double> live_ms;
@@ -76,19 +80,27 @@ int run_pipeline_with_student(const PipelineOptions& options) {
         for (std::uint32_t i = 0; i < options.repeat; ++i) {
             double live = 0;
             double at_hand = 0;
+            double live_filled = 0;
+            double at_hand_filled = 0;
             // ABBA: the order changes from pair to pair, so that a drift of the machine falls on both.
             for (const bool live_now : {i % 2 == 0, i % 2 != 0}) {
                 if (live_now) {
                     const auto teacher = make_loopback_teacher(teacher_options);
-                    last = run_graph(options, *student, teacher->url(), "", true, options.steps);
-                    live = per_batch(last);
+                    last = run_graph(options, *student, compute.get_executor(), *teacher, Answers::live, true,
+                                     options.steps);
+                    live = per_batch(last.wall);
+                    live_filled = per_batch(last.wall - last.fill);
                 } else {
-                    at_hand = per_batch(run_graph(options, *student, "", preload->url(), true, options.steps));
+                    const PipelineRun run = run_graph(options, *student, compute.get_executor(), *preload,
+                                                      Answers::at_hand, true, options.steps);
+                    at_hand = per_batch(run.wall);
+                    at_hand_filled = per_batch(run.wall - run.fill);
                 }
             }
             const Nanos oracle =
                 oracle_makespan(teacher_options.latencies, scenario.concurrency, static_cast<Nanos>(at_hand));
             ratios.push_back(live / at_hand);
+            filled_ratios.push_back(live_filled / at_hand_filled);
             efficiencies.push_back(static_cast<double>(oracle) / (live * static_cast<double>(count)));
             preloaded_ms.push_back(at_hand * 1e-6);
             live_ms.push_back(live * 1e-6);
@@ -105,6 +117,8 @@ int run_pipeline_with_student(const PipelineOptions& options) {
         report["student_ms_live"] = median(live_ms);
         report["step_time_ratio"] = median(ratios);
         report["step_time_ratios"] = to_array(ratios);
+        report["step_time_ratio_after_fill"] = median(filled_ratios);
+        report["step_time_ratios_after_fill"] = to_array(filled_ratios);
         report["efficiency"] = median(efficiencies);
         report["efficiencies"] = to_array(efficiencies);
         report["stall_fraction"] = last.outcome.last.stall_fraction;

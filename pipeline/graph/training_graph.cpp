@@ -19,6 +19,8 @@ namespace asio = boost::asio;
 
 namespace {
 
+constexpr std::size_t kStagedAhead = 1;  // micro-batches staged while one trains
+
 /// A staged micro-batch with its number; released on the staging side of the student.
 struct Staged {
     std::uint64_t number = 0;
@@ -54,7 +56,7 @@ class StagedTrainingGraph final : public TrainingGraph {
           trace_(trace),
           teacher_(make_teacher_stage(executors_.io, executors_.staging, source, std::move(batches),
                                       teacher_options(options_), trace)),
-          staged_(executors_.io, std::max<std::size_t>(1, options_.staged_ahead)),
+          staged_(executors_.io, kStagedAhead),
           want_(executors_.io),
           tasks_(executors_.io),
           recording_(executors_.io),
@@ -213,7 +215,10 @@ class StagedTrainingGraph final : public TrainingGraph {
         teacher_->on_taken(n);
         if (options_.training.parallel) teacher_->on_released(n);
         student_clock_.enter(StageClock::State::busy);
-        if (fill_seconds_ < 0) fill_seconds_ = student_clock_.times().wait_input_seconds;
+        if (!filled_) {
+            filled_ = true;
+            outcome_.fill_seconds = student_clock_.times().wait_input_seconds;
+        }
         const Nanos began = steady_now();
         auto work = [this, batch = std::shared_ptr<StagedBatch>(std::move(staged.batch))] {
             return student_.train(*batch);
@@ -279,7 +284,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         event.stages = {teacher_->plan_times(), staging_clock_.times(), student_clock_.times(),
                         optimizer_clock_.times(), recorder_clock_.times()};
         if (has_teacher_) event.stages.insert(event.stages.begin() + 1, teacher_->times());
-        event.bottleneck = ProgressMeter::bottleneck(event.stages, fill_seconds_);
+        event.bottleneck = ProgressMeter::bottleneck(event.stages, outcome_.fill_seconds);
         const double waited = student_clock_.times().wait_input_seconds;
         const double wall = to_seconds(steady_now() - start_);
         event.stall_fraction = wall > 0 ? waited / wall : 0;
@@ -382,10 +387,10 @@ class StagedTrainingGraph final : public TrainingGraph {
     std::optional<Error> error_;
     std::exception_ptr staging_thrown_;
     Nanos start_ = 0;
-    double fill_seconds_ = -1;  // wait for the first micro-batch; not known yet
     std::uint64_t tokens_seen_ = 0;
     std::uint64_t nonfinite_steps_ = 0;
     bool updates_pending_ = false;
+    bool filled_ = false;  // the first micro-batch was taken
     bool writing_ = false;
     bool cancelled_ = false;
     bool checkpoint_requested_ = false;

@@ -36,7 +36,6 @@ struct GraphOptions {
     std::uint64_t tokens_seen = 0;       ///< by the run that is resumed
     std::string spec_json;               ///< goes into each checkpoint
     TeacherStageOptions teacher;         ///< scheduler.first and .end are set by the graph
-    std::size_t staged_ahead = 1;        ///< micro-batches staged while one trains (parallel mode)
 };
 
 /// What the graph asks of its surroundings.
@@ -50,6 +49,7 @@ struct GraphOutcome {
     bool cancelled = false;
     std::uint64_t steps_done = 0;
     ProgressEvent last;
+    double fill_seconds = 0;  ///< wait for the first micro-batch, which nothing can hide
     std::optional<double> eval_loss;
     std::string checkpoint;  ///< the newest that was committed by this run
     std::shared_ptr<const StudentSnapshot> final_snapshot;
