@@ -23,6 +23,8 @@ struct Route {
     std::string method;
     std::string pattern;
     Handler handler;
+    /// The handler is cancelled (terminal) when its client closes the connection: for work that nobody else wants.
+    bool only_for_client = false;
 };
 
 /// Told of every answer, for metrics: `pattern` of the route that matched (or "unmatched").

@@ -45,6 +45,7 @@ constexpr std::uint32_t kHeaderLimit = 32U << 10;
 constexpr std::size_t kBufferLimit = 256U << 10;
 constexpr std::size_t kFirstRead = 4U << 10;
 constexpr std::size_t kRequestIdLimit = 128;
+constexpr unsigned kClientClosedRequest = 499;  // as nginx counts it; never sent
 /// A transfer may take its base time and what this rate needs for its size: a slow peer is fine, a stuck one is not.
 constexpr std::uint64_t kSlowestBytesPerSecond = 64U << 10;
 constexpr std::chrono::seconds kTransferBase{30};
@@ -296,27 +297,36 @@ asio::awaitable<bool> Session::exchange() {
         response = std::move(*early);
     } else {
         std::string label = request.method + " " + reply.pattern + " (request " + reply.request_id + ")";
-        response = co_await call_handler(match.route, std::move(request), std::move(label));
+        auto calling = call_handler(match.route, std::move(request), std::move(label));
+        std::optional<api::Response> answer = co_await std::move(calling);
+        if (!answer) {
+            observe(reply, kClientClosedRequest);
+            co_return false;
+        }
+        response = std::move(*answer);
     }
     if (context_->stopping) reply.keep_alive = false;
     if (response.stream) co_return co_await send_stream(std::move(response), std::move(reply));
     co_return co_await send(std::move(response), std::move(reply));
 }
 
-asio::awaitable<api::Response> Session::call_handler(const Route* route, api::Request request, std::string label) {
+asio::awaitable<std::optional<api::Response>> Session::call_handler(const Route* route, api::Request request,
+                                                                    std::string label) {
     const auto executor = co_await asio::this_coro::executor;
     stream_.expires_never();
     asio::steady_timer deadline(executor, context_->options.handler_timeout);
+    auto watch = route->only_for_client ? until_peer_leaves(false) : forever();
     auto group = asio::experimental::make_parallel_group(
         asio::co_spawn(executor, invoke(route, std::move(request)), asio::deferred),
-        deadline.async_wait(asio::deferred));
+        deadline.async_wait(asio::deferred), asio::co_spawn(executor, std::move(watch), asio::deferred));
     auto outcome = co_await group.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
     const auto state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) {
         throw boost::system::system_error(asio::error::operation_aborted);
     }
-    auto& [order, failure, response, timer_error] = outcome;
-    if (order[0] != 0) {
+    auto& [order, failure, response, timer_error, watch_failure] = outcome;
+    if (order[0] == 2) co_return std::nullopt;
+    if (order[0] == 1) {
         log::warn("http",
                   label + ": no answer within " + std::to_string(context_->options.handler_timeout.count()) + " s");
         api::Response late = make_problem(503, "the request took longer than the server allows");
@@ -383,7 +393,7 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
         phase_ = Phase::streaming;
         auto group =
             asio::experimental::make_parallel_group(asio::co_spawn(executor, body->next(), asio::deferred),
-                                                    asio::co_spawn(executor, until_peer_leaves(), asio::deferred));
+                                                    asio::co_spawn(executor, until_peer_leaves(true), asio::deferred));
         auto outcome = co_await group.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
         auto& [order, failure, piece, watch_failure] = outcome;
         if (order[0] != 0) co_return false;
@@ -419,9 +429,15 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
     }
 }
 
-/// Returns when the peer has closed its end, or the server stops and the streams' time is over. A peer that sends on
-/// (pipelining) is there: its bytes stay in the socket, and from then on only a failed write tells that it left.
-asio::awaitable<void> Session::until_peer_leaves() {
+asio::awaitable<void> Session::forever() {
+    forever_.expires_at(Clock::time_point::max());
+    co_await forever_.async_wait(kTuple);
+}
+
+/// Returns when the peer has closed its end or, streaming, the server stops and the streams' time is over. A peer that
+/// sends on (pipelining) is there: its bytes stay in the socket, and from then on only a failed write tells that it
+/// left.
+asio::awaitable<void> Session::until_peer_leaves(bool streaming) {
     if (buffer_.size() == 0 && !context_->stopping) {
         const auto waited = co_await stream_.socket().async_wait(asio::ip::tcp::socket::wait_read, kTuple);
         if (std::get<0>(waited) && !context_->stopping) co_return;
@@ -429,11 +445,8 @@ asio::awaitable<void> Session::until_peer_leaves() {
         const ssize_t got = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) co_return;
     }
-    if (!context_->stopping) {
-        forever_.expires_at(Clock::time_point::max());
-        co_await forever_.async_wait(kTuple);
-    }
-    if (context_->stopping) {
+    if (!streaming || !context_->stopping) co_await forever();
+    if (streaming && context_->stopping) {
         forever_.expires_at(context_->streams_end);
         co_await forever_.async_wait(kTuple);
     }

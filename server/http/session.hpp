@@ -8,6 +8,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/http/http_server.hpp"
@@ -58,10 +59,13 @@ class Session {
     };
 
     boost::asio::awaitable<bool> exchange();
-    boost::asio::awaitable<api::Response> call_handler(const Route* route, api::Request request, std::string label);
+    /// Nothing when the client has gone and the route is only for it.
+    boost::asio::awaitable<std::optional<api::Response>> call_handler(const Route* route, api::Request request,
+                                                                      std::string label);
     boost::asio::awaitable<bool> send(api::Response response, Reply reply);
     boost::asio::awaitable<bool> send_stream(api::Response response, Reply reply);
-    boost::asio::awaitable<void> until_peer_leaves();
+    boost::asio::awaitable<void> forever();
+    boost::asio::awaitable<void> until_peer_leaves(bool streaming);
     boost::asio::awaitable<void> close(bool linger);
     [[nodiscard]] std::string next_request_id();
     void observe(const Reply& reply, unsigned status) const;

@@ -102,8 +102,9 @@ std::vector<http::Route> TeacherService::routes() {
         {"GET", "/v2/health/ready", plain(&TeacherService::ready)},
         {"GET", "/v2/models/{model}", about_model(&TeacherService::model_metadata)},
         {"GET", "/v2/models/{model}/ready", about_model(&TeacherService::model_ready)},
-        {"POST", kInferPattern, std::move(infer_handler)},
-        {"POST", kCompletionsPattern, std::move(completions_handler)},
+        // A client that hung up (a hedge that lost, a timeout) wants no answer: its place in the queue is free.
+        {"POST", kInferPattern, std::move(infer_handler), true},
+        {"POST", kCompletionsPattern, std::move(completions_handler), true},
         {"GET", "/v1/models", plain(&TeacherService::model_list)},
         {"GET", "/metrics", plain(&TeacherService::metrics_text)},
     };

@@ -6,11 +6,13 @@ import json
 import re
 import select
 import signal
+import socket
 import subprocess
 
 import numpy as np
 import pytest
 import torch
+from support.processes import wait_until
 from transformers import LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 203
@@ -126,6 +128,24 @@ def reference(folder):
 
 def random_ids(rows, columns, seed=0):
     return np.random.default_rng(seed).integers(0, VOCABULARY, (rows, columns))
+
+
+def test_requests_whose_clients_left_are_not_computed(teacher):
+    def dropped():
+        text = teacher.ask("GET", "/metrics")[2].decode()
+        return int(re.search(r"^distilld_teacher_dropped_requests_total (\d+)", text, re.MULTILINE).group(1))
+
+    before = dropped()
+    body = json.dumps({"input_ids": random_ids(8, POSITIONS).tolist(), "return_logits": True}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    clients = [socket.create_connection(("127.0.0.1", teacher.port)) for _ in range(32)]
+    for client in clients:
+        client.sendall(head + body)
+    for client in clients:
+        client.close()
+    wait_until(lambda: dropped() > before, "the requests to be dropped")
+    status, _, _ = teacher.post("/v1/completions", {"input_ids": [[1, 2, 3]], "return_logits": True})
+    assert status == 200
 
 
 def test_seed_logits_agree_with_transformers(teacher, reference):

@@ -245,6 +245,21 @@ class HttpServer : public ::testing::Test {
                              }
                              co_return api::Response{};
                          }});
+        table.push_back({"GET", "/for-client/{ms}",
+                         [log](api::Request request) -> asio::awaitable<api::Response> {
+                             log->add("for client begins");
+                             try {
+                                 const int ms = std::stoi(request.path_parameters.at(0).second);
+                                 co_await sleep_for(std::chrono::milliseconds(ms));
+                             } catch (const boost::system::system_error&) {
+                                 log->add("for client cancelled");
+                                 throw;
+                             }
+                             api::Response response;
+                             response.body = "for client";
+                             co_return response;
+                         },
+                         true});
         table.push_back({"GET", "/ticks", [log](api::Request) -> asio::awaitable<api::Response> {
                              api::Response response;
                              response.content_type = "text/event-stream";
@@ -544,6 +559,35 @@ TEST_F(HttpServer, CancelsThePullWhenTheClientLeaves) {
     client.close();
     EXPECT_TRUE(noted("pull cancelled"));
     EXPECT_TRUE(noted("stream destroyed"));
+}
+
+TEST_F(HttpServer, CancelsAHandlerThatIsOnlyForTheClientThatLeft) {
+    start();
+    RawClient client(server_->address());
+    client.write(get("/for-client/3600000"));
+    EXPECT_TRUE(noted("for client begins"));
+    client.close();
+    EXPECT_TRUE(noted("for client cancelled"));
+    EXPECT_TRUE(noted("GET /for-client/{ms} 499"));
+}
+
+TEST_F(HttpServer, LetsOtherHandlersFinishWhenTheClientLeaves) {
+    start();
+    RawClient client(server_->address());
+    client.write(get("/slow"));
+    EXPECT_TRUE(noted("slow begins"));
+    client.close();
+    EXPECT_TRUE(noted("slow ends"));
+}
+
+TEST_F(HttpServer, AClientThatSendsOnHasNotLeft) {
+    start();
+    RawClient client(server_->address());
+    client.write(get("/for-client/100"));
+    EXPECT_TRUE(noted("for client begins"));
+    client.write(get("/hello"));
+    EXPECT_THAT(client.read_response(), HasSubstr("for client"));
+    EXPECT_THAT(client.read_response(), HasSubstr("hello"));
 }
 
 TEST_F(HttpServer, StopEndsStreamsAndIdleConnections) {
