@@ -50,7 +50,7 @@ const char* name_of(const std::array<EnumName<Enum>, N>& names, Enum value) noex
 }
 
 /// Every field, for suggestions when somebody writes one into the wrong object.
-constexpr std::array<std::pair<const char*, const char*>, 51> kFields{{
+constexpr std::array<std::pair<const char*, const char*>, 52> kFields{{
     {"", "name"},
     {"", "student"},
     {"", "teacher"},
@@ -69,6 +69,7 @@ constexpr std::array<std::pair<const char*, const char*>, 51> kFields{{
     {"teacher", "window"},
     {"teacher", "window_bytes"},
     {"teacher", "timeout_secs"},
+    {"teacher", "startup_timeout_secs"},
     {"teacher", "top_k"},
     {"teacher", "api_key_env"},
     {"teacher", "ca_file"},
@@ -235,6 +236,13 @@ class ObjectReader {
         return &value->get_object();
     }
 
+    /// The object under `name`, or nothing (with a violation that says what it should be).
+    const json::object* required_object(const char* name, std::string_view what) {
+        if (find(name) != nullptr) return object(name);
+        required(name, what);
+        return nullptr;
+    }
+
     /// True when the field is there and a boolean.
     bool boolean(const char* name, bool& target) {
         const auto* value = find(name);
@@ -389,12 +397,7 @@ void read_name(ObjectReader& root, JobSpec& spec) {
 }
 
 void read_student(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out) {
-    const bool there = root.find("student") != nullptr;
-    if (!there) {
-        root.required("student", "an object with model (a Hugging Face folder)");
-        return;
-    }
-    const auto* object = root.object("student");
+    const auto* object = root.required_object("student", "an object with model (a Hugging Face folder)");
     if (object == nullptr) return;
     ObjectReader reader(*object, "/student", out);
     auto& student = spec.student;
@@ -496,6 +499,7 @@ void read_teacher(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out
     reader.integer("window", teacher.window, 0, 1U << 20);
     reader.integer("window_bytes", teacher.window_bytes, 1, 1ULL << 50);
     reader.number("timeout_secs", teacher.timeout_secs, 0, 86400, Ends::open_low);
+    reader.number("startup_timeout_secs", teacher.startup_timeout_secs, 0, 86400);
     reader.integer("top_k", teacher.top_k, 0, 65536);
     if (reader.text("api_key_env", teacher.api_key_env, 256, true) && !teacher.api_key_env.empty()) {
         const auto& name = teacher.api_key_env;
@@ -513,11 +517,7 @@ void read_teacher(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out
 }
 
 void read_dataset(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out) {
-    if (root.find("dataset") == nullptr) {
-        root.required("dataset", "an object with train (a JSONL file) and sequence_length");
-        return;
-    }
-    const auto* object = root.object("dataset");
+    const auto* object = root.required_object("dataset", "an object with train (a JSONL file) and sequence_length");
     if (object == nullptr) return;
     ObjectReader reader(*object, "/dataset", out);
     auto& dataset = spec.dataset;
@@ -562,11 +562,7 @@ void read_length(ObjectReader& reader, TrainingSpec& training) {
 }
 
 void read_training(ObjectReader& root, JobSpec& spec, bool has_teacher, std::vector<Violation>& out) {
-    if (root.find("training") == nullptr) {
-        root.required("training", "an object with at least max_steps or epochs");
-        return;
-    }
-    const auto* object = root.object("training");
+    const auto* object = root.required_object("training", "an object with at least max_steps or epochs");
     if (object == nullptr) return;
     ObjectReader reader(*object, "/training", out);
     auto& training = spec.training;
@@ -774,6 +770,7 @@ json::object to_json_object(const JobSpec& spec) {
         object["window"] = teacher.window;
         object["window_bytes"] = teacher.window_bytes;
         object["timeout_secs"] = teacher.timeout_secs;
+        object["startup_timeout_secs"] = teacher.startup_timeout_secs;
         object["top_k"] = teacher.top_k;
         if (!teacher.api_key_env.empty()) object["api_key_env"] = teacher.api_key_env;
         if (!teacher.ca_file.empty()) object["ca_file"] = teacher.ca_file;

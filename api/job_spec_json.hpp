@@ -28,6 +28,7 @@
 ///   teacher.window              0–1048576 micro-batches; default 0 = 4 × max_concurrent
 ///   teacher.window_bytes        1–2^50; default 2^30
 ///   teacher.timeout_secs        > 0, ≤ 86400; default 60. Of one request
+///   teacher.startup_timeout_secs  0 … 86400; default 60. How long the first endpoint to be up is waited for
 ///   teacher.top_k               0–65536; default 0 = full logits
 ///   teacher.api_key_env         name of an environment variable; default "" = none
 ///   teacher.ca_file             PEM file; default "" = none

@@ -60,6 +60,12 @@ std::vector<Nanos> EndpointHealth::wakeups() const {
     return times;
 }
 
+void EndpointHealth::on_absent(std::uint32_t endpoint, Nanos now) {
+    Endpoint& e = endpoints_[endpoint];
+    e.open = true;
+    e.open_until = now + e.cooldown;
+}
+
 void EndpointHealth::on_issued(std::uint32_t endpoint, Nanos now) {
     Endpoint& e = endpoints_[endpoint];
     ++e.in_flight;

@@ -29,6 +29,10 @@ class EndpointHealth {
     /// the past.
     [[nodiscard]] std::vector<Nanos> wakeups() const;
 
+    /// Known to be down before its first request: its breaker is open.
+    void on_absent(std::uint32_t endpoint, Nanos now);
+    [[nodiscard]] bool is_open(std::uint32_t endpoint) const { return endpoints_[endpoint].open; }
+
     void on_issued(std::uint32_t endpoint, Nanos now);
     void on_success(std::uint32_t endpoint, Nanos latency);
     /// Returns true when this failure opened the breaker. `hold_until`: what Retry-After asked for.

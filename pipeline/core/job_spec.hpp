@@ -35,12 +35,13 @@ struct TeacherSpec {
     ConcurrencySpec max_concurrent;
     std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = 4 × concurrency
     std::uint64_t window_bytes = 1ULL << 30;
-    double timeout_secs = 60.0;     ///< of one request
-    std::uint32_t top_k = 0;        ///< 0 = full logits
-    std::string api_key_env;        ///< name of the environment variable that holds the key; empty = none
-    std::string ca_file;            ///< PEM file trusted beside the system's; empty = none
-    std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch before the job fails
-    bool hedge = true;              ///< a second request for what is slower than the 95th percentile
+    double timeout_secs = 60.0;          ///< of one request
+    double startup_timeout_secs = 60.0;  ///< how long the first endpoint to be up is waited for
+    std::uint32_t top_k = 0;             ///< 0 = full logits
+    std::string api_key_env;             ///< name of the environment variable that holds the key; empty = none
+    std::string ca_file;                 ///< PEM file trusted beside the system's; empty = none
+    std::uint32_t max_retries = 8;       ///< further attempts of one micro-batch before the job fails
+    bool hedge = true;                   ///< a second request for what is slower than the 95th percentile
 };
 
 struct DatasetSpec {

@@ -34,6 +34,10 @@ void PrefetchScheduler::set_ceiling(std::uint32_t ceiling) {
     controller_.set_ceiling(ceiling);
 }
 
+void PrefetchScheduler::on_endpoint_absent(std::uint32_t endpoint, Nanos now) {
+    endpoints_.on_absent(endpoint, now);
+}
+
 std::optional<PrefetchScheduler::Request> PrefetchScheduler::forget(RequestId request) {
     const auto found = requests_.find(request);
     if (found == requests_.end()) return std::nullopt;  // cancelled before: its end is no news
@@ -73,8 +77,10 @@ void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::opti
     if (!known) return;
     ++counters_.failures[kind];
     const std::optional<Nanos> hold = retry_after ? std::optional<Nanos>(now + *retry_after) : std::optional<Nanos>();
+    // The silence of an endpoint that is taken for dead anyway says nothing of load.
+    const bool too_slow = kind == FailureKind::timeout && !endpoints_.is_open(known->endpoint);
     if (endpoints_.on_failure(known->endpoint, kind, now, hold)) ++counters_.breaker_openings;
-    if (kind == FailureKind::overloaded || kind == FailureKind::timeout) controller_.on_overload(known->issued, now);
+    if (kind == FailureKind::overloaded || too_slow) controller_.on_overload(known->issued, now);
 
     Item& item = items_.at(known->micro_batch);
     item.last_failure = kind;

@@ -104,6 +104,8 @@ class PrefetchScheduler {
     /// `n` no longer counts against the window. In parallel mode at the same time as on_taken, in sequential mode after
     /// on_trained.
     void on_released(std::uint64_t n, Nanos now);
+    /// `endpoint` is known to be down: it gets nothing but a half-open breaker's probes until it answers.
+    void on_endpoint_absent(std::uint32_t endpoint, Nanos now);
     /// An operator's order; the controller stays at or below it from now on.
     void set_ceiling(std::uint32_t ceiling);
 

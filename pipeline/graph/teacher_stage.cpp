@@ -35,6 +35,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     asio::awaitable<void> run() override {
         clock_.enter(StageClock::State::wait_input);
+        for (const std::size_t endpoint : options_.absent_endpoints)
+            scheduler_.on_endpoint_absent(static_cast<std::uint32_t>(endpoint), steady_now());
         while (!stopped_ && !failure_ && !scheduler_.done()) {
             const Nanos now = steady_now();
             for (const SchedulerAction& action : scheduler_.poll(now))

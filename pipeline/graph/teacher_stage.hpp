@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "pipeline/core/error.hpp"
 #include "pipeline/core/prefetch_scheduler.hpp"
@@ -20,6 +21,7 @@ namespace distilld {
 struct TeacherStageOptions {
     SchedulerOptions scheduler;
     std::chrono::nanoseconds deadline{std::chrono::seconds(60)};  ///< of one request
+    std::vector<std::size_t> absent_endpoints;                    ///< were not up when the teacher was probed
 };
 
 /// The stages plan and teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order.

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <boost/asio/error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
-#include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <utility>
 #include <vector>
 
 #include "distilld_version.hpp"
+#include "pipeline/async/condition.hpp"
 #include "pipeline/async/deadline.hpp"
-#include "pipeline/async/run_on.hpp"
-#include "pipeline/teacher/http_failure.hpp"
-#include "pipeline/teacher/target_rows.hpp"
-#include "pipeline/teacher/teacher_adapter.hpp"
+#include "pipeline/async/task_group.hpp"
+#include "pipeline/teacher/endpoint_probe.hpp"
+#include "pipeline/teacher/teacher_endpoint.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -24,117 +23,44 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Largest answer to the probe's three tokens.
-constexpr std::uint64_t kProbeAnswerLimit = std::uint64_t{256} << 20U;
-/// How far the probabilities of a row may miss 1: half precision keeps three digits.
-constexpr double kNormalisationTolerance = 0.02;
-
-/// One decoded answer and the form it came in.
-struct Answer {
-    TeacherTargets targets;
-    bool binary = false;
-};
-
-struct Endpoint {
-    Endpoint(asio::any_io_executor io, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
-             std::shared_ptr<BufferPool> buffers, std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options)
-        : name(url.name),
-          pool(std::move(io), std::move(url), std::move(tls), std::move(buffers), std::move(traffic),
-               std::move(options)) {}
-
-    std::string name;
-    HttpPool pool;
-    std::shared_ptr<const TeacherAdapter> adapter;
-};
-
-bool same_bytes(const ArrayView& a, const ArrayView& b) {
-    return a.type == b.type && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
-}
-
-bool same_targets(const TeacherTargets& a, const TeacherTargets& b) {
-    return a.kind == b.kind && a.width == b.width && same_bytes(a.ids, b.ids) && same_bytes(a.values, b.values) &&
-           same_bytes(a.tail, b.tail);
-}
-
-/// What is wrong with the probabilities of top-k rows, if anything.
-std::optional<std::string> normalisation_defect(const TeacherTargets& targets) {
-    if (targets.kind != TeacherTargets::Kind::topk) {
-        return std::nullopt;
-    }
-    const std::size_t positions = std::size_t{targets.rows} * targets.columns;
-    for (std::size_t position = 0; position < positions; ++position) {
-        double sum = 0;
-        for (std::size_t i = 0; i < targets.width; ++i) {
-            sum += std::exp(static_cast<double>(element_as_float(targets.values, position * targets.width + i)));
-        }
-        const bool has_tail = !targets.tail.bytes.empty();
-        if (has_tail) {
-            sum += std::exp(static_cast<double>(element_as_float(targets.tail, position)));
-        }
-        if (sum > 1 + kNormalisationTolerance || (has_tail && sum < 1 - kNormalisationTolerance)) {
-            return "the probabilities of position " + std::to_string(position) + " add up to " + std::to_string(sum) +
-                   ": these are not log-probabilities of a softmax";
-        }
-        std::vector<std::uint32_t> ids;
-        for (std::size_t i = 0; i < targets.width; ++i) {
-            ids.push_back(element_as_id(targets.ids, position * targets.width + i));
-        }
-        std::sort(ids.begin(), ids.end());
-        if (std::adjacent_find(ids.begin(), ids.end()) != ids.end()) {
-            return "position " + std::to_string(position) + " names the same token twice";
-        }
-    }
-    return std::nullopt;
-}
-
-bool is_success(const HttpResponse& response) {
-    return response.status >= 200 && response.status < 300;
-}
-
-bool worth_waiting(const FetchError& failure) {
-    return failure.kind == FailureKind::connection || failure.kind == FailureKind::timeout ||
-           failure.kind == FailureKind::overloaded;
-}
-
-Error teacher_error(std::string message) {
-    return Error{ErrorKind::teacher, std::move(message)};
+bool is_abort(const boost::system::system_error& failure) {
+    return failure.code() == asio::error::operation_aborted;
 }
 
 class RemoteTeacher final : public TeacherSource {
   public:
     RemoteTeacher(asio::any_io_executor io, asio::any_io_executor decode, TeacherSpec spec,
                   RemoteTeacherOptions options)
-        : io_(std::move(io)),
-          decode_(std::move(decode)),
-          spec_(std::move(spec)),
-          options_(std::move(options)),
-          buffers_(std::make_shared<BufferPool>(options_.max_idle_buffer_bytes)) {}
+        : io_(std::move(io)), options_(std::move(options)), settings_(std::make_shared<TeacherSettings>()) {
+        settings_->spec = std::move(spec);
+        settings_->max_response_bytes = options_.max_response_bytes;
+        settings_->buffers = std::make_shared<BufferPool>(options_.max_idle_buffer_bytes);
+        settings_->decode = std::move(decode);
+    }
 
     Result<void> set_up() {
-        if (spec_.endpoints.empty()) {
+        if (settings_->spec.endpoints.empty()) {
             return invalid_input("teacher.endpoints is empty");
         }
         HttpPoolOptions pool_options;
         pool_options.user_agent = std::string("distilld/") + kVersion;
         pool_options.idle_limit = options_.idle_limit;
-        if (!spec_.api_key_env.empty()) {
-            const char* key = std::getenv(spec_.api_key_env.c_str());
+        if (!settings_->spec.api_key_env.empty()) {
+            const char* key = std::getenv(settings_->spec.api_key_env.c_str());
             if (key == nullptr || *key == '\0') {
-                return invalid_input("teacher.api_key_env: the environment variable " + spec_.api_key_env +
+                return invalid_input("teacher.api_key_env: the environment variable " + settings_->spec.api_key_env +
                                      " is not set");
             }
             pool_options.bearer = key;
             if (pool_options.bearer.find_first_of("\r\n") != std::string::npos) {
-                return invalid_input("teacher.api_key_env: the value of " + spec_.api_key_env +
+                return invalid_input("teacher.api_key_env: the value of " + settings_->spec.api_key_env +
                                      " has more than one line");
             }
         }
-        if (!options_.traffic) {
-            options_.traffic = std::make_shared<TrafficCounters>();
-        }
+        auto traffic = options_.traffic ? options_.traffic : std::make_shared<TrafficCounters>();
         std::vector<EndpointUrl> urls;
-        for (const std::string& text : spec_.endpoints) {
-            auto url = parse_endpoint_url(text, spec_.protocol, spec_.model);
+        for (const std::string& text : settings_->spec.endpoints) {
+            auto url = parse_endpoint_url(text, settings_->spec.protocol, settings_->spec.model);
             if (!url) {
                 return url.error();
             }
@@ -142,105 +68,210 @@ class RemoteTeacher final : public TeacherSource {
         }
         // Reading the system's certificates takes tens of milliseconds: only when they are needed.
         std::shared_ptr<asio::ssl::context> tls;
-        if (!spec_.ca_file.empty() || std::any_of(urls.begin(), urls.end(), [](const auto& url) { return url.tls; })) {
-            auto made = make_tls_client_context(spec_.ca_file);
+        if (!settings_->spec.ca_file.empty() ||
+            std::any_of(urls.begin(), urls.end(), [](const auto& url) { return url.tls; })) {
+            auto made = make_tls_client_context(settings_->spec.ca_file);
             if (!made) {
                 return made.error();
             }
             tls = std::move(*made);
         }
         for (const EndpointUrl& url : urls) {
-            if (spec_.protocol == TeacherProtocol::kserve) {
+            if (settings_->spec.protocol == TeacherProtocol::kserve) {
                 if (auto paths = kserve_paths(url); !paths) {
                     return paths.error();
                 }
             }
-            auto endpoint = std::make_unique<Endpoint>(io_, url, tls, buffers_, options_.traffic, pool_options);
+            auto endpoint = std::make_unique<TeacherEndpoint>(io_, url, tls, traffic, pool_options, settings_);
             // Before a probe our own teacher is assumed.
-            auto adapter = make_adapter(url, KserveDialect{.metadata = own_teacher_metadata(spec_.model)}, false);
+            const KserveDialect own{.metadata = own_teacher_metadata(settings_->spec.model)};
+            const auto adapter = endpoint->make_adapter(own, false);
             if (!adapter) {
                 return adapter.error();
             }
-            endpoint->adapter = *adapter;
-            endpoints_.push_back(std::move(endpoint));
+            endpoint->set_adapter(*adapter);
+            endpoints_.push_back({std::move(endpoint)});
         }
         return {};
     }
 
     std::size_t endpoint_count() const override { return endpoints_.size(); }
-    const std::string& endpoint_name(std::size_t endpoint) const override { return endpoints_.at(endpoint)->name; }
+    const std::string& endpoint_name(std::size_t endpoint) const override { return endpoints_.at(endpoint).at->name(); }
 
     asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
                                                        std::chrono::nanoseconds deadline) override {
-        Endpoint& where = *endpoints_.at(endpoint);
+        Member& where = endpoints_.at(endpoint);
         try {
-            auto asking = ask(where, where.adapter, std::move(tokens), deadline);
+            if (where.absent) {
+                auto joining = join(where, deadline);
+                const auto joined = co_await std::move(joining);
+                if (!joined) {
+                    co_return joined.error();
+                }
+            }
+            auto asking = where.at->ask(where.at->adapter(), std::move(tokens), deadline);
             auto answer = co_await std::move(asking);
             if (!answer) {
                 co_return answer.error();
             }
             co_return std::move(answer->targets);
         } catch (const boost::system::system_error& failure) {
-            if (failure.code() != asio::error::operation_aborted) {
+            if (!is_abort(failure)) {
                 throw;
             }
         }
-        co_return FetchError{FailureKind::cancelled, where.name + ": cancelled", std::nullopt};
+        co_return FetchError{FailureKind::cancelled, where.at->name() + ": cancelled", std::nullopt};
     }
 
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) override {
-        vocabulary_ = vocabulary_size;
-        const auto give_up = Clock::now() + options_.start_deadline;
-        TeacherInfo info;
-        std::optional<TeacherTargets> first;
-        bool replicas_agree = true;
+        settings_->vocabulary = vocabulary_size;
+        std::vector<std::optional<FetchResult<EndpointProbe>>> probed(endpoints_.size());
         try {
-            for (const auto& endpoint : endpoints_) {
-                auto probing = probe_endpoint(*endpoint, give_up, info);
-                auto targets = co_await std::move(probing);
-                if (!targets) {
-                    co_return targets.error();
-                }
-                if (!first) {
-                    first = std::move(*targets);
-                    continue;
-                }
-                if (first->kind != targets->kind || first->width != targets->width) {
-                    co_return teacher_error(endpoint->name + ": answers rows of " + std::to_string(targets->width) +
-                                            " values, " + endpoints_.front()->name + " answers " +
-                                            std::to_string(first->width));
-                }
-                replicas_agree = replicas_agree && same_targets(*first, *targets);
-            }
+            auto probing = probe_all(probed);
+            co_await std::move(probing);
         } catch (const boost::system::system_error& failure) {
-            if (failure.code() != asio::error::operation_aborted) {
+            if (!is_abort(failure)) {
                 throw;
             }
             co_return Error{ErrorKind::cancelled, "the probe of the teacher was cancelled"};
         }
-        const bool logits = first->kind == TeacherTargets::Kind::logits;
-        info.top_k = logits ? 0 : first->width;
-        if (logits) {
-            info.vocabulary_size = first->width;
-        }
-        info.description = describe(info, replicas_agree);
-        info.deterministic = info.deterministic && replicas_agree;
-        co_return info;
+        co_return sum_up(probed);
     }
 
     void close() override {
-        for (const auto& endpoint : endpoints_) {
-            endpoint->pool.close();
+        for (const Member& member : endpoints_) {
+            member.at->close();
         }
     }
 
   private:
-    [[nodiscard]] std::string describe(const TeacherInfo& info, bool replicas_agree) const {
-        std::string text = endpoints_.front()->name;
+    struct Member {
+        std::unique_ptr<TeacherEndpoint> at;
+        bool absent = false;   ///< was not up when the teacher was probed
+        bool joining = false;  ///< a fetch is probing it
+    };
+    using Probed = std::vector<std::optional<FetchResult<EndpointProbe>>>;  // without a value: not known in time
+
+    [[nodiscard]] EndpointProbeOptions probe_options(std::chrono::nanoseconds patience) const {
+        EndpointProbeOptions options;
+        options.request_deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
+            std::chrono::duration<double>(settings_->spec.timeout_secs));
+        options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+        options.vocabulary = settings_->vocabulary;
+        return options;
+    }
+
+    asio::awaitable<void> probe_one(std::size_t index, Probed& probed, Condition& changed) {
+        auto probing =
+            probe_endpoint(*endpoints_[index].at, settings_->spec.protocol, probe_options(options_.start_deadline));
+        try {
+            probed[index] = co_await std::move(probing);
+        } catch (const boost::system::system_error& failure) {
+            if (is_abort(failure)) {
+                throw;
+            }
+            probed[index] = FetchError{FailureKind::bad_response, endpoints_[index].at->name() + ": " + failure.what(),
+                                       std::nullopt};
+        }
+        changed.notify_all();
+    }
+
+    /// Asks all endpoints at once. When the first is up, the others get a moment more.
+    asio::awaitable<void> probe_all(Probed& probed) {
+        TaskGroup group(io_);
+        Condition changed(io_);
+        for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+            if (!group.spawn(probe_one(i, probed, changed))) {
+                throw std::logic_error("the probe's task group is closed");
+            }
+        }
+        const auto known = [](const auto& one) { return one.has_value(); };
+        const auto settled = [](const auto& one) { return one && (*one || !not_up(one->error().kind)); };
+        // Tasks refer to what is here, so they are joined whatever happens to the caller.
+        const bool throwing = co_await asio::this_coro::throw_if_cancelled();
+        co_await asio::this_coro::throw_if_cancelled(false);
+        std::exception_ptr thrown;
+        try {
+            while (std::none_of(probed.begin(), probed.end(), settled) &&
+                   !std::all_of(probed.begin(), probed.end(), known)) {
+                co_await changed.wait();
+            }
+        } catch (...) {
+            thrown = std::current_exception();
+            group.cancel();
+        }
+        auto joining = group.join();
+        auto limited = with_deadline(std::move(joining), options_.join_grace);
+        co_await std::move(limited);
+        co_await asio::this_coro::throw_if_cancelled(throwing);
+        if (thrown) {
+            std::rethrow_exception(thrown);
+        }
+    }
+
+    Result<TeacherInfo> sum_up(Probed& probed) {
+        TeacherInfo info;
+        const TeacherEndpoint* front = nullptr;
+        std::optional<Error> not_ready;
+        bool replicas_agree = true;
+        for (std::size_t i = 0; i < probed.size(); ++i) {
+            Member& member = endpoints_[i];
+            if (!probed[i] || !*probed[i]) {
+                const Error error{ErrorKind::teacher,
+                                  probed[i] ? probed[i]->error().message : member.at->name() + ": no answer"};
+                if (probed[i] && !not_up(probed[i]->error().kind)) {
+                    return error;
+                }
+                member.absent = true;
+                info.absent.push_back(i);
+                not_ready = not_ready ? not_ready : error;
+                continue;
+            }
+            EndpointProbe& probe = **probed[i];
+            info.deterministic = info.deterministic && probe.deterministic;
+            if (front == nullptr) {
+                front = member.at.get();
+                reference_ = std::move(probe.targets);
+                continue;
+            }
+            if (const auto difference = other_rows(probe.targets)) {
+                return Error{ErrorKind::teacher, member.at->name() + ": " + *difference + front->name()};
+            }
+            replicas_agree = replicas_agree && same_targets(*reference_, probe.targets);
+        }
+        if (front == nullptr) {
+            return *not_ready;
+        }
+        const bool logits = reference_->kind == TeacherTargets::Kind::logits;
+        info.top_k = logits ? 0 : reference_->width;
+        if (logits) {
+            info.vocabulary_size = reference_->width;
+        }
+        info.description = describe(*front, info, replicas_agree);
+        info.deterministic = info.deterministic && replicas_agree;
+        reproducible_ = info.deterministic;
+        return info;
+    }
+
+    /// Why these rows cannot stand beside those of the first endpoint; the caller appends its name.
+    [[nodiscard]] std::optional<std::string> other_rows(const TeacherTargets& targets) const {
+        if (reference_->kind == targets.kind && reference_->width == targets.width) {
+            return std::nullopt;
+        }
+        return "answers rows of " + std::to_string(targets.width) + " values, not of " +
+               std::to_string(reference_->width) + " as ";
+    }
+
+    [[nodiscard]] std::string describe(const TeacherEndpoint& front, const TeacherInfo& info,
+                                       bool replicas_agree) const {
+        std::string text = front.name();
         if (endpoints_.size() > 1) {
             text += " and " + std::to_string(endpoints_.size() - 1) + " more";
         }
-        text += ": " + endpoints_.front()->adapter->description();
+        if (!info.absent.empty()) {
+            text += " (" + std::to_string(info.absent.size()) + " not up yet)";
+        }
+        text += ": " + front.adapter()->description();
         if (info.top_k == 0) {
             text += ", vocabulary " + std::to_string(info.vocabulary_size);
         }
@@ -249,257 +280,51 @@ class RemoteTeacher final : public TeacherSource {
         return text;
     }
 
-    [[nodiscard]] Result<std::shared_ptr<const TeacherAdapter>> make_adapter(const EndpointUrl& url,
-                                                                             KserveDialect dialect,
-                                                                             bool probing) const {
-        TargetsWanted wanted;
-        wanted.top_k = spec_.top_k;
-        wanted.vocabulary = vocabulary_;
-        wanted.probing = probing;
-        wanted.response_limit =
-            probing ? std::min(kProbeAnswerLimit, options_.max_response_bytes) : options_.max_response_bytes;
-        if (spec_.protocol == TeacherProtocol::seed) {
-            return std::shared_ptr<const TeacherAdapter>(make_seed_adapter(url, wanted, buffers_));
+    /// Probes an endpoint that was not up before, so that it can take part from now on.
+    asio::awaitable<FetchResult<void>> join(Member& member, std::chrono::nanoseconds deadline) {
+        if (member.joining) {
+            co_return FetchError{FailureKind::connection, member.at->name() + ": not up yet", std::nullopt};
         }
-        auto adapter = make_kserve_adapter(url, wanted, std::move(dialect));
-        if (!adapter) {
-            return Error{adapter.error().kind, url.name + ": " + adapter.error().message};
-        }
-        return std::shared_ptr<const TeacherAdapter>(std::move(*adapter));
-    }
-
-    /// One request within the deadline, whatever the status of the answer.
-    asio::awaitable<FetchResult<HttpResponse>> send(Endpoint& endpoint, HttpRequest request,
-                                                    std::chrono::nanoseconds deadline) {
-        auto operation = endpoint.pool.request(std::move(request));
-        auto limited = with_deadline(std::move(operation), deadline);
-        auto response = co_await std::move(limited);
-        if (!response) {
-            const double seconds = std::chrono::duration<double>(deadline).count();
-            std::string shown = std::to_string(seconds);
-            shown.erase(shown.find_last_not_of('0') + 1);
-            if (shown.ends_with('.')) {
-                shown.pop_back();
-            }
-            co_return FetchError{FailureKind::timeout, endpoint.name + ": no answer within " + shown + " s",
-                                 std::nullopt};
-        }
-        co_return std::move(*response);
-    }
-
-    /// One request and its decoded, checked answer. Throws operation_aborted when cancelled.
-    asio::awaitable<FetchResult<Answer>> ask(Endpoint& endpoint, std::shared_ptr<const TeacherAdapter> adapter,
-                                             std::shared_ptr<const TokenBatch> tokens,
-                                             std::chrono::nanoseconds deadline) {
-        auto request = adapter->make_request(*tokens);
-        if (!request) {
-            co_return FetchError{FailureKind::rejected, endpoint.name + ": " + request.error().message, std::nullopt};
-        }
-        auto sending = send(endpoint, std::move(*request), deadline);
-        auto response = co_await std::move(sending);
-        if (!response) {
-            co_return response.error();
-        }
-        if (!is_success(*response)) {
-            co_return failure_of_status(endpoint.name, *response);
-        }
-        const std::uint32_t vocabulary = vocabulary_;
-        auto work = [adapter, tokens, vocabulary, held = std::move(*response)]() -> Result<Answer> {
-            Answer answer;
-            answer.binary = held.kserve_header_length.has_value();
-            auto targets = adapter->decode(held, *tokens);
-            if (!targets) {
-                return targets.error();
-            }
-            if (const auto defect = find_defect(*targets, vocabulary)) {
-                return teacher_error(*defect);
-            }
-            answer.targets = std::move(*targets);
-            return answer;
+        struct Mark {
+            bool& joining;
+            ~Mark() { joining = false; }
         };
-        auto decoding = run_on(decode_, std::move(work));
-        auto answer = co_await std::move(decoding);
-        if (!answer) {
-            co_return FetchError{FailureKind::bad_response, endpoint.name + ": " + answer.error().message,
+        member.joining = true;
+        const Mark mark{member.joining};
+        auto probing = probe_endpoint(*member.at, settings_->spec.protocol, probe_options({}));
+        auto limited = with_deadline(std::move(probing), deadline);
+        const auto probed = co_await std::move(limited);
+        if (!probed) {
+            co_return FetchError{FailureKind::timeout, member.at->name() + ": no answer to the probe in time",
                                  std::nullopt};
         }
-        co_return std::move(*answer);
-    }
-
-    asio::awaitable<void> pause(Clock::time_point give_up) {
-        asio::steady_timer timer(io_);
-        timer.expires_at(std::min(give_up, Clock::now() + std::chrono::milliseconds(250)));
-        co_await timer.async_wait(asio::use_awaitable);
-    }
-
-    [[nodiscard]] std::chrono::nanoseconds request_deadline() const {
-        return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(spec_.timeout_secs));
-    }
-
-    /// Asks again while the endpoint is not up, until `give_up`.
-    asio::awaitable<FetchResult<Answer>> ask_patiently(Endpoint& endpoint,
-                                                       std::shared_ptr<const TeacherAdapter> adapter,
-                                                       std::shared_ptr<const TokenBatch> tokens,
-                                                       Clock::time_point give_up) {
-        for (;;) {
-            auto asking = ask(endpoint, adapter, tokens, request_deadline());
-            auto answer = co_await std::move(asking);
-            if (answer || !worth_waiting(answer.error()) || Clock::now() >= give_up) {
-                co_return answer;
-            }
-            co_await pause(give_up);
+        if (!*probed) {
+            // It may be mended and come again, so that even a refusal is no reason to end the job.
+            const FetchError& error = probed->error();
+            co_return FetchError{not_up(error.kind) ? error.kind : FailureKind::bad_response, error.message,
+                                 error.retry_after};
         }
-    }
-
-    /// A GET, again and again while the endpoint is not up, until `give_up`. A server that loads its model answers 503,
-    /// and Triton 400 to the question whether it is ready.
-    asio::awaitable<FetchResult<HttpResponse>> get_patiently(Endpoint& endpoint, std::string target, bool readiness,
-                                                             Clock::time_point give_up) {
-        for (;;) {
-            HttpRequest request;
-            request.post = false;
-            request.target = target;
-            request.response_limit = std::uint64_t{1} << 20U;
-            auto sending = send(endpoint, std::move(request), request_deadline());
-            auto response = co_await std::move(sending);
-            bool wait = false;
-            if (response) {
-                wait = response->status == 503 || response->status == 429 || (readiness && response->status == 400);
-            } else {
-                wait = worth_waiting(response.error());
-            }
-            if (!wait || Clock::now() >= give_up) {
-                co_return response;
-            }
-            co_await pause(give_up);
-        }
-    }
-
-    /// Waits until the server is ready, then learns how to speak to it.
-    asio::awaitable<Result<KserveDialect>> learn_dialect(Endpoint& endpoint, Clock::time_point give_up) {
-        const auto paths = kserve_paths(endpoint.pool.url());
-        if (!paths) {
-            co_return paths.error();
-        }
-        auto readiness = get_patiently(endpoint, paths->ready, true, give_up);
-        const auto ready = co_await std::move(readiness);
-        if (!ready) {
-            co_return teacher_error("the teacher is not ready: " + ready.error().message);
-        }
-        // A gateway may offer the model without the server's own health page.
-        const bool no_such_page = ready->status == 404 || ready->status == 405;
-        if (!is_success(*ready) && !no_such_page) {
-            co_return teacher_error("the teacher is not ready: " + failure_of_status(endpoint.name, *ready).message);
-        }
-        auto asking = get_patiently(endpoint, paths->model + endpoint.pool.url().query, false, give_up);
-        const auto response = co_await std::move(asking);
-        if (!response) {
-            co_return teacher_error("the model's metadata cannot be read: " + response.error().message);
-        }
-        if (!is_success(*response)) {
-            co_return teacher_error("the model's metadata cannot be read: " +
-                                    failure_of_status(endpoint.name, *response).message);
-        }
-        const auto bytes = response->body->bytes();
-        const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-        auto metadata = kserve::parse_model_metadata(text);
-        if (!metadata) {
-            co_return teacher_error(endpoint.name +
-                                    ": the model's metadata cannot be read: " + metadata.error().message);
-        }
-        KserveDialect dialect;
-        dialect.metadata = std::move(*metadata);
-        co_return dialect;
-    }
-
-    /// First answer of a KServe endpoint: binary tensors, or JSON where the server refuses those.
-    asio::awaitable<FetchResult<Answer>> first_answer(Endpoint& endpoint, KserveDialect& dialect,
-                                                      std::shared_ptr<const TokenBatch> tokens,
-                                                      Clock::time_point give_up) {
-        const auto& url = endpoint.pool.url();
-        const auto adapter = make_adapter(url, dialect, true);
-        if (!adapter) {
-            co_return FetchError{FailureKind::rejected, adapter.error().message, std::nullopt};
-        }
-        auto asking = ask_patiently(endpoint, *adapter, tokens, give_up);
-        auto answer = co_await std::move(asking);
-        if (answer || spec_.protocol == TeacherProtocol::seed || worth_waiting(answer.error())) {
-            co_return answer;
-        }
-        // MLServer refuses binary requests with 500 and no reason.
-        dialect.binary_input = false;
-        const auto plain = make_adapter(url, dialect, true);
-        if (!plain) {
-            co_return answer;
-        }
-        auto asking_again = ask_patiently(endpoint, *plain, tokens, give_up);
-        auto second = co_await std::move(asking_again);
-        if (!second && second.error().message != answer.error().message) {
-            co_return FetchError{answer.error().kind,
-                                 answer.error().message + " (and with JSON tensors: " + second.error().message + ")",
+        if (const auto difference = other_rows((*probed)->targets)) {
+            co_return FetchError{FailureKind::bad_response, member.at->name() + ": " + *difference + "its peers",
                                  std::nullopt};
         }
-        co_return second;
-    }
-
-    asio::awaitable<Result<TeacherTargets>> probe_endpoint(Endpoint& endpoint, Clock::time_point give_up,
-                                                           TeacherInfo& info) {
-        KserveDialect dialect;
-        if (spec_.protocol == TeacherProtocol::kserve) {
-            auto learning = learn_dialect(endpoint, give_up);
-            auto learnt = co_await std::move(learning);
-            if (!learnt) {
-                co_return learnt.error();
-            }
-            dialect = std::move(*learnt);
+        member.absent = false;
+        const bool agrees = (*probed)->deterministic && same_targets(*reference_, (*probed)->targets);
+        if (options_.on_warning && reproducible_ && !agrees) {
+            reproducible_ = false;
+            options_.on_warning(member.at->name() +
+                                ": joined late and answers differently from its peers: weights will not be "
+                                "reproducible bit for bit");
         }
-        const auto tokens = probe_tokens();
-        auto asking = first_answer(endpoint, dialect, tokens, give_up);
-        auto first = co_await std::move(asking);
-        if (!first) {
-            co_return teacher_error("the teacher fails the probe: " + first.error().message);
-        }
-        if (const auto defect = normalisation_defect(first->targets)) {
-            co_return teacher_error("the teacher fails the probe: " + endpoint.name + ": " + *defect);
-        }
-        dialect.binary_output = first->binary;
-        if (first->targets.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
-            dialect.honoured_k = first->targets.width;
-        }
-        const auto adapter = make_adapter(endpoint.pool.url(), dialect, false);
-        if (!adapter) {
-            co_return adapter.error();
-        }
-        endpoint.adapter = *adapter;
-        auto asking_again = ask_patiently(endpoint, endpoint.adapter, tokens, give_up);
-        auto second = co_await std::move(asking_again);
-        if (!second) {
-            co_return teacher_error("the teacher fails the probe: " + second.error().message);
-        }
-        info.deterministic = info.deterministic && same_targets(first->targets, second->targets);
-        co_return std::move(first->targets);
-    }
-
-    /// One sequence of three tokens that every vocabulary has.
-    [[nodiscard]] std::shared_ptr<const TokenBatch> probe_tokens() const {
-        auto tokens = std::make_shared<TokenBatch>();
-        tokens->rows = 1;
-        tokens->columns = 3;
-        const auto modulus = static_cast<std::int32_t>(std::max<std::uint32_t>(vocabulary_, 1));
-        tokens->input_ids = {1 % modulus, 2 % modulus, 0};
-        tokens->labels = {2 % modulus, 0, kIgnoredLabel};
-        tokens->lengths = {3};
-        tokens->target_tokens = 2;
-        return tokens;
+        co_return FetchResult<void>();
     }
 
     asio::any_io_executor io_;
-    asio::any_io_executor decode_;
-    TeacherSpec spec_;
     RemoteTeacherOptions options_;
-    std::shared_ptr<BufferPool> buffers_;
-    std::vector<std::unique_ptr<Endpoint>> endpoints_;
-    std::uint32_t vocabulary_ = 0;  ///< the student's; 0 before the probe
+    std::shared_ptr<TeacherSettings> settings_;
+    std::vector<Member> endpoints_;
+    std::optional<TeacherTargets> reference_;  ///< what the first endpoint that was up said to the probe
+    bool reproducible_ = true;                 ///< all answers to the probe were the same
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,8 +14,12 @@
 namespace distilld {
 
 struct RemoteTeacherOptions {
-    /// How long the probe waits for endpoints that are not up yet, all together.
-    std::chrono::milliseconds start_deadline{60'000};
+    /// How long the probe waits for the first endpoint to be up.
+    std::chrono::nanoseconds start_deadline = std::chrono::seconds(60);
+    /// Once one is up, how long for the others.
+    std::chrono::nanoseconds join_grace = std::chrono::seconds(5);
+    /// Told what an endpoint that joined later does differently, on `io`. May be empty.
+    std::function<void(const std::string&)> on_warning;
     /// Upper bound of one answer; below it the limit follows from the expected size.
     std::uint64_t max_response_bytes = std::uint64_t{4} << 30U;
     /// Memory kept in response buffers that nobody uses.

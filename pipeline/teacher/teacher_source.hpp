@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "pipeline/core/error.hpp"
 #include "pipeline/core/fetch_failure.hpp"
@@ -33,7 +34,8 @@ struct TeacherInfo {
     std::uint32_t vocabulary_size = 0;  ///< 0 = the protocol does not tell (top-k only)
     std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = full logits
     bool deterministic = true;          ///< the same request twice gave the same bytes
-    std::string description;            ///< one line for the log
+    std::vector<std::size_t> absent;  ///< endpoints that were not up; each joins with the first fetch that finds it up
+    std::string description;          ///< one line for the log
 };
 
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
@@ -47,7 +49,9 @@ class TeacherSource {
     [[nodiscard]] virtual const std::string& endpoint_name(std::size_t endpoint) const = 0;
 
     /// Asks each endpoint once with a few tokens, checks shape, honoured k, id range, normalisation and determinism.
-    /// `vocabulary_size` is the student's: a teacher that can answer ids at or above it is refused.
+    /// `vocabulary_size` is the student's: a teacher that can answer ids at or above it is refused. Endpoints that are
+    /// not up are waited for only until one of the others is: they are named in TeacherInfo::absent. It fails when none
+    /// is up, or one is up and does not pass.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
 
     /// Teacher rows of a micro-batch, decoded and checked (ids below the vocabulary, no NaN). Gives up with

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "bench/virtual_pipeline.hpp"
@@ -129,6 +130,68 @@ TEST(SchedulerFaults, AllEndpointsDeadThenBackLosesNothing) {
     const VirtualRun run = run_virtual(options, 50 * kMillisecond, teacher);
     EXPECT_FALSE(run.gave_up.has_value());
     EXPECT_EQ(run.taken.size(), 400U);
+}
+
+TEST(SchedulerFaults, AnAbsentEndpointGetsProbesOnlyAndJoinsWhenItIsUp) {
+    SchedulerOptions options = options_of(4, 1500);
+    options.endpoints = 2;
+    PrefetchScheduler scheduler(options);
+    scheduler.on_endpoint_absent(1, 0);
+    // Answers come after 40 ms; endpoint 1 refuses connections for the first five seconds.
+    std::map<Nanos, std::vector<IssueAction>> due;
+    std::vector<std::uint64_t> asked(2);
+    std::uint64_t refused = 0;
+    std::uint64_t taken = 0;
+    for (Nanos now = 0; now < 20 * kSecond && taken < 1500; now += 10 * kMillisecond) {
+        for (const IssueAction& issue : due[now]) {
+            if (issue.endpoint == 1 && now < 5 * kSecond) {
+                ++refused;
+                scheduler.on_failed(issue.request, FailureKind::connection, {}, now);
+            } else {
+                scheduler.on_completed(issue.request, 1, now);
+            }
+        }
+        for (const SchedulerAction& action : scheduler.poll(now)) {
+            if (const auto* issue = std::get_if<IssueAction>(&action)) {
+                if (now < 5 * kSecond) {
+                    EXPECT_FALSE(issue->endpoint == 1 && now < kSecond) << "before the first cooldown is over";
+                } else {
+                    ++asked[issue->endpoint];
+                }
+                due[now + 40 * kMillisecond].push_back(*issue);
+            }
+        }
+        if (scheduler.buffered() > 0) {  // the student takes one every 10 ms
+            scheduler.on_taken(taken, now);
+            scheduler.on_released(taken++, now);
+        }
+    }
+    EXPECT_EQ(taken, 1500U);
+    EXPECT_EQ(refused, 2U) << "after one second, and after two more";
+    EXPECT_GT(asked[1], asked[0] / 2) << "as fast as the other";
+    EXPECT_EQ(scheduler.counters().breaker_openings, 0U);
+}
+
+TEST(SchedulerFaults, TheSilenceOfADeadEndpointDoesNotSlowDownTheOthers) {
+    SchedulerOptions options = options_of(4, 400);
+    options.endpoints = 2;
+    PrefetchScheduler scheduler(options);
+    scheduler.on_endpoint_absent(1, 0);
+    std::vector<IssueAction> to_dead;
+    for (Nanos now = 0; to_dead.empty() && now < 5 * kSecond; now += 100 * kMillisecond) {
+        for (const IssueAction& issue : only<IssueAction>(scheduler.poll(now))) {
+            if (issue.endpoint == 1) {
+                to_dead.push_back(issue);
+            } else {
+                scheduler.on_completed(issue.request, 1, now);
+                scheduler.on_taken(issue.micro_batch, now);
+                scheduler.on_released(issue.micro_batch, now);
+            }
+        }
+    }
+    ASSERT_EQ(to_dead.size(), 1U);
+    scheduler.on_failed(to_dead[0].request, FailureKind::timeout, {}, 60 * kSecond);
+    EXPECT_EQ(scheduler.limit(), 4U);
 }
 
 TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {

@@ -105,8 +105,8 @@ TlsIdentity make_self_signed_identity(const std::string& host, bool with_loopbac
 }
 
 struct ScriptedHttpServer::Implementation {
-    Implementation(Handler the_handler, std::optional<TlsIdentity> identity)
-        : handler(std::move(the_handler)), acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), 0)) {
+    Implementation(Handler the_handler, std::optional<TlsIdentity> identity, std::uint16_t port)
+        : handler(std::move(the_handler)), acceptor(io, tcp::endpoint(asio::ip::address_v4::loopback(), port)) {
         if (identity) {
             tls.emplace(asio::ssl::context::tls_server);
             tls->use_certificate_chain(asio::buffer(identity->certificate_pem));
@@ -232,8 +232,8 @@ struct ScriptedHttpServer::Implementation {
     std::thread accepting;
 };
 
-ScriptedHttpServer::ScriptedHttpServer(Handler handler, std::optional<TlsIdentity> tls)
-    : implementation_(std::make_unique<Implementation>(std::move(handler), std::move(tls))) {}
+ScriptedHttpServer::ScriptedHttpServer(Handler handler, std::optional<TlsIdentity> tls, std::uint16_t port)
+    : implementation_(std::make_unique<Implementation>(std::move(handler), std::move(tls), port)) {}
 
 ScriptedHttpServer::~ScriptedHttpServer() = default;
 

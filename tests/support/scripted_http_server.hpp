@@ -42,13 +42,14 @@ struct TlsIdentity {
 /// A self-signed certificate for a host name and 127.0.0.1.
 [[nodiscard]] TlsIdentity make_self_signed_identity(const std::string& host, bool with_loopback_address = true);
 
-/// An HTTP/1.1 server on 127.0.0.1 with an ephemeral port, a thread a connection. The handler decides about each
+/// An HTTP/1.1 server on 127.0.0.1 with a thread a connection. The handler decides about each
 /// request; calls never overlap.
 class ScriptedHttpServer {
   public:
     using Handler = std::function<ScriptedReply(const SeenRequest&)>;
 
-    explicit ScriptedHttpServer(Handler handler, std::optional<TlsIdentity> tls = std::nullopt);
+    /// `port` 0 = any free one.
+    explicit ScriptedHttpServer(Handler handler, std::optional<TlsIdentity> tls = std::nullopt, std::uint16_t port = 0);
     ~ScriptedHttpServer();
     ScriptedHttpServer(const ScriptedHttpServer&) = delete;
     ScriptedHttpServer& operator=(const ScriptedHttpServer&) = delete;

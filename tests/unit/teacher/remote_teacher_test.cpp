@@ -43,6 +43,12 @@ FetchError failure_of(ScriptedReply reply, std::chrono::nanoseconds deadline = 2
     return result ? FetchError{} : result.error();
 }
 
+/// A port of 127.0.0.1 at which nobody listens.
+std::uint16_t unused_port() {
+    const ScriptedHttpServer gone(own_topk_reply);
+    return gone.port();
+}
+
 TEST(RemoteTeacher, FetchesTopKWithoutCopies) {
     const auto targets = fetch_once(own_topk_reply).value();
     EXPECT_EQ(targets.kind, TeacherTargets::Kind::topk);
@@ -380,17 +386,79 @@ TEST(RemoteTeacher, TheProbeSaysWhichEndpointFailsAndHow) {
 
     RemoteTeacherOptions hasty;
     hasty.start_deadline = 0ms;
-    std::uint16_t port = 0;
-    {
-        const ScriptedHttpServer gone(own_topk_reply);
-        port = gone.port();
-    }
-    const std::string url = "http://127.0.0.1:" + std::to_string(port);
+    const std::string url = "http://127.0.0.1:" + std::to_string(unused_port());
     const auto absent = loop.teacher(kserve_spec(url, 4), hasty).value();
     const auto unreachable = loop.run(absent->probe(512));
     ASSERT_FALSE(unreachable);
     EXPECT_NE(unreachable.error().message.find(url), std::string::npos) << unreachable.error().message;
     EXPECT_NE(unreachable.error().message.find("not ready"), std::string::npos) << unreachable.error().message;
+}
+
+TEST(RemoteTeacher, AnEndpointThatIsDownDoesNotHoldUpTheOthersAndJoinsLater) {
+    ScriptedHttpServer up(own_teacher(own_topk_reply));
+    const std::uint16_t port = unused_port();
+    Loop loop;
+    auto spec = kserve_spec("http://127.0.0.1:" + std::to_string(port), 4);
+    spec.endpoints.push_back(up.url());
+    std::vector<std::string> warnings;
+    RemoteTeacherOptions options;
+    options.join_grace = 10ms;
+    options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+    const auto teacher = loop.teacher(spec, options).value();
+    const auto info = loop.run(teacher->probe(512));
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_EQ(info->absent, std::vector<std::size_t>{0});
+    EXPECT_EQ(info->top_k, 4U);
+    EXPECT_TRUE(info->deterministic);
+    EXPECT_NE(info->description.find("1 not up yet"), std::string::npos) << info->description;
+
+    const auto down = loop.run(teacher->fetch(0, make_batch(2, 3), 20s));
+    ASSERT_FALSE(down);
+    EXPECT_EQ(down.error().kind, FailureKind::connection);
+    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+
+    ScriptedHttpServer late(own_teacher(own_topk_reply), std::nullopt, port);
+    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    EXPECT_EQ(late.requests().size(), 2U + 2 + 2) << "readiness and metadata, the probe's two answers, two fetches";
+    EXPECT_TRUE(warnings.empty());
+}
+
+TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
+    ScriptedHttpServer up(own_teacher(own_topk_reply));
+    const std::uint16_t port = unused_port();
+    Loop loop;
+    auto spec = kserve_spec(up.url(), 4);
+    spec.endpoints.push_back("http://127.0.0.1:" + std::to_string(port));
+    std::vector<std::string> warnings;
+    RemoteTeacherOptions options;
+    options.join_grace = 10ms;
+    options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+    const auto teacher = loop.teacher(spec, options).value();
+    ASSERT_TRUE(loop.run(teacher->probe(512)));
+    {
+        ScriptedHttpServer refuses(own_teacher([](const SeenRequest&) {
+                                       ScriptedReply reply;
+                                       reply.status = 400;
+                                       reply.body = R"({"error":"no such model"})";
+                                       return reply;
+                                   }),
+                                   std::nullopt, port);
+        const auto refused = loop.run(teacher->fetch(1, make_batch(2, 3), 20s));
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().kind, FailureKind::bad_response) << "it may be mended: the job goes on";
+        EXPECT_NE(refused.error().message.find("no such model"), std::string::npos) << refused.error().message;
+    }
+    ScriptedHttpServer other(own_teacher([](const SeenRequest& request) {
+                                 auto reply = own_topk_reply(request);
+                                 reply.body[reply.body.size() - 4] ^= 1;  // last bit of a tail
+                                 return reply;
+                             }),
+                             std::nullopt, port);
+    EXPECT_TRUE(warnings.empty());
+    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_NE(warnings[0].find("reproducible"), std::string::npos);
 }
 
 /// A PEM file that goes away again.
