@@ -2,13 +2,15 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace distilld {
 
-void set_compute_threads(std::uint32_t threads) {
-    const std::uint32_t cores = std::thread::hardware_concurrency();
-    at::set_num_threads(static_cast<int>(threads > 0 ? threads : (cores > 0 ? cores : 1)));
+std::uint32_t set_compute_threads(std::uint32_t threads) {
+    if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+    at::set_num_threads(static_cast<int>(threads));
+    return threads;
 }
 
 }  // namespace distilld

@@ -61,6 +61,17 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     return {};
 }
 
+std::optional<std::string> threads_warning(const std::string& identity, const JobSpec& spec) {
+    boost::system::error_code bad;
+    const json::value then = json::parse(identity, bad);
+    if (bad) return std::nullopt;
+    const std::string was = text_at(then, "/spec/training/threads");
+    const std::string is = std::to_string(spec.training.threads);
+    if (was == is) return std::nullopt;
+    return "/training/threads: is " + is + ", but the checkpoint was made with " + was +
+           ": weights will not be those of an uninterrupted run bit for bit";
+}
+
 void adopt_batch_size(const std::string& identity, JobSpec& spec) {
     if (!spec.training.batch_size_auto) return;
     boost::system::error_code bad;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "pipeline/core/error.hpp"
@@ -15,6 +16,10 @@ namespace distilld {
 /// that differs.
 [[nodiscard]] Result<void> check_run_identity(const std::string& identity, const JobSpec& spec,
                                               const std::string& dataset_hash);
+
+/// The number of threads that libtorch computes with decides how sums are split, so another one gives other last bits.
+/// That is no reason to refuse a resume on another machine, but one to say so. `spec` holds the number in force.
+[[nodiscard]] std::optional<std::string> threads_warning(const std::string& identity, const JobSpec& spec);
 
 /// Where `spec` leaves batch_size to the memory probe, the run that is resumed has decided: its number is taken over.
 void adopt_batch_size(const std::string& identity, JobSpec& spec);

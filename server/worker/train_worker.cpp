@@ -6,6 +6,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/job_spec_json.hpp"
 #include "models/network/atomic_file.hpp"
@@ -29,6 +31,7 @@
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "server/support/log.hpp"
 #include "server/worker/compute_threads.hpp"
+#include "server/worker/folder_lock.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/worker_channel.hpp"
@@ -42,8 +45,13 @@ namespace {
 constexpr int kDone = 0;
 constexpr int kFailed = 1;
 constexpr int kInterrupted = 130;
+constexpr std::chrono::seconds kLockPatience{30};
 constexpr std::uint64_t kLargestEvalRows = 4096;
 constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
+
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
 
 const char* to_text(ErrorKind kind) {
     switch (kind) {
@@ -135,7 +143,7 @@ class TrainWorker {
         api::ParsedSpec parsed = api::parse_job_spec(start->spec_json);
         if (!parsed) co_return fail(invalid_input(api::describe(parsed.error())));
         spec_ = std::move(*parsed);
-        set_compute_threads(spec_.training.threads);
+        spec_.training.threads = set_compute_threads(spec_.training.threads);
 
         // Orders are read beside the work; the reader ends with the channel.
         asio::co_spawn(io_, read_orders(), asio::detached);
@@ -183,7 +191,11 @@ class TrainWorker {
         const std::filesystem::path output(spec_.output);
         for (const std::filesystem::path& folder : {output, checkpoint_folder()}) {
             if (Result<void> writable = require_writable(folder); !writable) co_return fail(writable.error());
+            if (!locks_.empty() && std::filesystem::equivalent(output, folder)) continue;
+            auto locking = lock(folder);
+            if (Result<void> locked = co_await std::move(locking); !locked) co_return fail(locked.error());
         }
+        if (cancelled_) co_return stopped(0, "");
         models::CheckpointStore store(checkpoint_folder(), spec_.checkpoint.keep);
         RunState resumed;
         auto resuming = run_on(compute_.get_executor(), std::function<Result<RunState>()>([this, &store, &start] {
@@ -237,6 +249,26 @@ class TrainWorker {
         if (outcome->cancelled) co_return stopped(outcome->steps_done, outcome->checkpoint);
         auto finishing = finish(std::move(*outcome), output);
         co_return co_await std::move(finishing);
+    }
+
+    /// Two runs must not write checkpoints into one folder. One that is just ending (its service was killed, it saves
+    /// its last step) is waited for.
+    asio::awaitable<Result<void>> lock(std::filesystem::path folder) {
+        const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+        for (bool told = false;; told = true) {
+            Result<std::optional<FolderLock>> taken = FolderLock::try_lock(folder);
+            if (!taken) co_return taken.error();
+            if (*taken) {
+                locks_.push_back(std::move(**taken));
+                co_return Result<void>();
+            }
+            if (cancelled_) co_return Result<void>();
+            if (std::chrono::steady_clock::now() >= deadline)
+                co_return invalid_input("/output: another run uses " + folder.string());
+            if (!told) info("waiting for another run to be done with " + folder.string());
+            asio::steady_timer pause(io_, std::chrono::milliseconds(100));
+            co_await pause.async_wait(asio::use_awaitable);
+        }
     }
 
     int stopped(std::uint64_t step, const std::string& checkpoint) {
@@ -302,19 +334,12 @@ class TrainWorker {
         options.sequence_length = spec_.dataset.sequence_length;
         options.packing = spec_.dataset.packing;
         options.vocabulary_size = student_->vocabulary_size();
-        const auto load = [&](const std::string& file) {
-            Result<std::unique_ptr<Dataset>> loaded = load_jsonl_dataset(file, tokenizer.get(), options);
-            if (!loaded && !tokenizer_error_.empty()) {
-                return Result<std::unique_ptr<Dataset>>(
-                    invalid_input(loaded.error().message + " (" + tokenizer_error_ + ")"));
-            }
-            return loaded;
-        };
-        Result<std::unique_ptr<Dataset>> train = load(spec_.dataset.train);
+        options.no_tokenizer_reason = tokenizer_error_;
+        Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec_.dataset.train, tokenizer.get(), options);
         if (!train) return train.error();
         dataset_ = std::move(*train);
         if (!spec_.dataset.eval.empty()) {
-            Result<std::unique_ptr<Dataset>> eval = load(spec_.dataset.eval);
+            Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec_.dataset.eval, tokenizer.get(), options);
             if (!eval) return eval.error();
             eval_ = std::move(*eval);
         }
@@ -334,6 +359,7 @@ class TrainWorker {
         adopt_batch_size(state->spec_json, spec_);
         Result<void> same = check_run_identity(state->spec_json, spec_, dataset_->hash());
         if (!same) return invalid_input(newest->folder->string() + ": " + same.error().message);
+        if (const auto warning = threads_warning(state->spec_json, spec_)) send(LogEvent{"warn", *warning});
         info("resumed from " + newest->folder->string());
         return state;
     }
@@ -355,8 +381,11 @@ class TrainWorker {
     }
 
     asio::awaitable<Result<void>> connect_teacher() {
+        RemoteTeacherOptions options;
+        options.start_deadline = nanoseconds_of(spec_.teacher->startup_timeout_secs);
+        options.on_warning = [this](const std::string& text) { send(LogEvent{"warn", text}); };
         Result<std::unique_ptr<TeacherSource>> made =
-            make_remote_teacher(io_.get_executor(), staging_.get_executor(), *spec_.teacher, RemoteTeacherOptions{});
+            make_remote_teacher(io_.get_executor(), staging_.get_executor(), *spec_.teacher, std::move(options));
         if (!made) co_return made.error();
         teacher_ = std::move(*made);
         std::string where = teacher_->endpoint_name(0);
@@ -367,6 +396,11 @@ class TrainWorker {
         Result<TeacherInfo> info_or = co_await std::move(probing);
         if (!info_or) co_return info_or.error();
         teacher_text_ = info_or->description;
+        absent_endpoints_ = info_or->absent;
+        for (const std::size_t endpoint : absent_endpoints_) {
+            send(LogEvent{"warn", teacher_->endpoint_name(endpoint) +
+                                      ": not up; the job starts without this endpoint, which joins when it is"});
+        }
         if (!info_or->deterministic) {
             send(LogEvent{"warn",
                           "the teacher answered the same request with different bytes: weights will not be "
@@ -407,7 +441,8 @@ class TrainWorker {
             scheduler.expected_bytes = expected_answer_bytes(teacher);
             scheduler.retry.max_retries = teacher.max_retries;
             scheduler.hedge.enabled = teacher.hedge;
-            options.teacher.deadline = std::chrono::nanoseconds(static_cast<std::int64_t>(teacher.timeout_secs * 1e9));
+            options.teacher.deadline = nanoseconds_of(teacher.timeout_secs);
+            options.teacher.absent_endpoints = absent_endpoints_;
         }
         return options;
     }
@@ -432,8 +467,10 @@ class TrainWorker {
     std::shared_ptr<const Dataset> eval_;
     std::string tokenizer_error_;
     bool own_tokenizer_ = false;
+    std::vector<FolderLock> locks_;
     std::unique_ptr<TeacherSource> teacher_;
     std::string teacher_text_;
+    std::vector<std::size_t> absent_endpoints_;
     asio::cancellation_signal probe_cancel_;
     std::unique_ptr<TrainingGraph> graph_;
     bool cancelled_ = false;

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 
 import pytest
 from chaos_proxy import ChaosProxy, Script
@@ -99,6 +100,22 @@ class Ways:
         with ChaosProxy(self.teacher.url, script) as proxy:
             return self.finish(name, *self.spec(name, changes, proxy.url))
 
+    def one_endpoint_down(self, name):
+        """The first of two endpoints refuses connections from the beginning to the end."""
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
+            file, output = self.spec(name, {"/teacher/endpoints": [dead, self.teacher.url]}, self.teacher.url)
+            report_file = output / "report.json"
+            done = self.distilld.run("run", file, "--report", report_file)
+            assert f"warn: {dead}/v2/models/teacher/infer: not up" in done.out, done.out
+        report = json.loads(report_file.read_text())
+        self.table.add(name, report["weights_sha256"], report["last"]["fetch"])
+
+    def one_endpoint_slow(self, name):
+        with ChaosProxy(self.teacher.url, Script(delay=0.2)) as proxy:
+            return self.finish(name, *self.spec(name, {"/teacher/endpoints": [proxy.url, self.teacher.url]}, proxy.url))
+
     def silent_proxy(self):
         proxy = ChaosProxy(self.teacher.url)
         proxy.hold_after = HALF_WAY
@@ -193,6 +210,8 @@ def alive(pid):
 def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_data, tmp_path, capsys):
     ways = Ways(distilld, teacher, text_data, tmp_path)
     reports = {name: ways.calm(name, *row) for name, row in CALM.items()}
+    ways.one_endpoint_down("one of two endpoints down")
+    ways.one_endpoint_slow("one of two endpoints slow")
     ways.run_killed("run, worker killed in mid-step", "worker")
     ways.run_killed("run, killed in mid-step itself", "run")
     ways.served("serve")

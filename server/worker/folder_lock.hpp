@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "pipeline/core/error.hpp"
+
+namespace distilld {
+
+/// Sole use of a folder among the processes of this machine, until it is destroyed or the process ends, however it
+/// ends: flock(2) on the folder itself, which leaves no file behind.
+class FolderLock {
+  public:
+    FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+    FolderLock& operator=(FolderLock&& other) noexcept {
+        std::swap(descriptor_, other.descriptor_);
+        return *this;
+    }
+    FolderLock(const FolderLock&) = delete;
+    FolderLock& operator=(const FolderLock&) = delete;
+    ~FolderLock();
+
+    /// Nothing when another process, or another lock of this one, has it. A file system that cannot lock folders (some
+    /// network ones) gives everybody the lock. The error names the folder, which must exist.
+    static Result<std::optional<FolderLock>> try_lock(const std::filesystem::path& folder);
+
+  private:
+    explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
+
+    int descriptor_ = -1;
+};
+
+}  // namespace distilld
