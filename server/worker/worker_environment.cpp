@@ -8,7 +8,7 @@ std::vector<std::string> worker_environment() {
     for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
         if (std::getenv(name) != nullptr) return {};
     }
-    return {"OMP_WAIT_POLICY=PASSIVE"};
+    return {"GOMP_SPINCOUNT=1000"};
 }
 
 }  // namespace distilld

@@ -7,10 +7,10 @@ namespace distilld {
 
 /// NAME=value settings that a libtorch child is started with, beside our own environment.
 ///
-/// The OpenMP runtime's threads spin at barriers by default. That is the fastest way while nothing else wants the
-/// cores, but a worker shares them with its own I/O thread, the service and often the teacher: measured on 2 cores with
-/// a second process, a small operation then took 30 ms in place of 2 ms, and 2.3 ms with OMP_WAIT_POLICY=PASSIVE.
-/// So the policy is passive, unless the user has set OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
+/// The OpenMP runtime's threads wait for each other after every operation. Spinning is fast while nothing else wants the
+/// cores, sleeping while something does, and each costs up to twice the time in the other case; so they spin for about as
+/// long as going to sleep and being woken takes, which is never far from the better one (docs/decisions/0004). Nothing is
+/// set when the user has set OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
 [[nodiscard]] std::vector<std::string> worker_environment();
 
 }  // namespace distilld

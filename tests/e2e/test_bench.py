@@ -1,0 +1,130 @@
+"""`distilld-bench`: what it prints, checked against an oracle of our own, and what it says of bad input."""
+
+import heapq
+import json
+import random
+import subprocess
+
+import pytest
+from support import jobs
+
+SECONDS = 120
+
+
+def bench(programs, *arguments, code=0):
+    done = subprocess.run([str(programs / "distilld-bench"), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=SECONDS, check=False)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def oracle(latencies, concurrency, student):
+    """Requests go out in order as slots free up; training is in order. In whole milliseconds."""
+    free = [0] * concurrency
+    trained = 0
+    for latency in latencies:
+        answered = heapq.heappop(free) + latency
+        heapq.heappush(free, answered)
+        trained = max(trained, answered) + student
+    return trained
+
+
+def latency_file(folder, count, seed=5):
+    source = random.Random(seed)
+    latencies = [round(source.lognormvariate(5, 0.6)) for _ in range(count)]
+    file = folder / "latencies.txt"
+    file.write_text("".join(f"{latency}\n" for latency in latencies))
+    return file, latencies
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 8])
+def test_simulate_reaches_what_an_oracle_reaches_with_the_same_latencies(programs, tmp_path, concurrency):
+    file, latencies = latency_file(tmp_path, 500)
+    report = bench(programs, "simulate", "--latencies", file, "--batches", 500, "--student-ms", 30, "--concurrency",
+                   concurrency, "--window", 500)
+    best = oracle(latencies, concurrency, 30)
+    assert report["oracle_ms"] == pytest.approx(best)
+    assert best <= report["makespan_ms"] <= best / 0.98
+    assert report["efficiency"] == pytest.approx(best / report["makespan_ms"])
+    mean = sum(latencies) / len(latencies)
+    assert report["teacher_ms"] == pytest.approx(mean)
+    assert report["bound"] == pytest.approx((mean + 30) / max(mean / concurrency, 30))
+    assert report["speedup_over_sequential"] == pytest.approx(500 * (mean + 30) / report["makespan_ms"])
+    assert report["most_in_flight"] == concurrency
+    assert report["requests"] == 500
+
+
+def test_simulate_is_the_same_every_time(programs):
+    arguments = ("simulate", "--sigma", 1, "--hedge", "--failure-rate", 0.05, "--seed", 9, "--batches", 800)
+    first = bench(programs, *arguments)
+    assert first == bench(programs, *arguments)
+    assert first["retries"] > 0 and first["hedges"] > 0
+    assert first["requests"] == 800 + first["retries"] + first["hedges"]
+    assert first["makespan_ms"] != bench(programs, *arguments[:-4], "--seed", 10, "--batches", 800)["makespan_ms"]
+
+
+def test_simulate_finds_a_limit_below_the_given_one(programs):
+    """T/S = 8: eight hide everything."""
+    report = bench(programs, "simulate", "--teacher-ms", 400, "--student-ms", 50, "--concurrency", 64, "--adaptive",
+                   "--batches", 2000)
+    assert 8 <= report["highest_limit"] <= 16
+    assert report["efficiency_of_bound"] > 0.95
+
+
+def test_one_slow_endpoint_of_four_stalls_the_student_for_less_than_a_twentieth(programs):
+    report = bench(programs, "simulate", "--teacher-ms", 200, "--student-ms", 50, "--concurrency", 8, "--batches", 400,
+                   "--endpoints", 4, "--slow-factor", 10, "--hedge")
+    assert report["stall_fraction"] < 0.05
+    assert report["hedge_wins"] > 0
+    alone = bench(programs, "simulate", "--teacher-ms", 200, "--student-ms", 50, "--concurrency", 8, "--batches", 400,
+                  "--endpoints", 1, "--slow-factor", 10, "--hedge")
+    assert alone["stall_fraction"] > 0.5, "the only endpoint is the slow one"
+
+
+# Short: what is asserted are counts and forms, the figures are for somebody with a quiet machine.
+PIPELINE = ("pipeline", "--teacher-ms", 10, "--student-ms", 2, "--micro-batches", 4, "--steps", 10,
+            "--sequential-steps", 2)
+
+
+def test_pipeline_reports_what_it_measured(programs, tmp_path):
+    trace = tmp_path / "trace.json"
+    report = bench(programs, *PIPELINE, "--trace", trace)
+    for field in ("efficiency", "stall_fraction", "speedup_over_sequential", "bound", "makespan_ms", "oracle_ms"):
+        assert report[field] > 0
+    assert report["efficiency"] == pytest.approx(report["oracle_ms"] / report["makespan_ms"])
+    assert report["oracle_ms"] == pytest.approx(oracle([10] * 40, 8, 2))
+    assert report["makespan_ms"] >= report["oracle_ms"]
+    assert report["batches"] == 40
+    spans = json.loads(trace.read_text() if trace.read_text().rstrip().endswith("]") else trace.read_text() + "]")
+    trained = [span for span in spans if span.get("name") == "train"]
+    assert [span["args"]["micro_batch"] for span in trained] == list(range(40))
+
+
+def test_pipeline_counts_what_goes_wrong(programs):
+    report = bench(programs, *PIPELINE, "--failure-rate", 0.1, "--endpoints", 2, "--slow-factor", 5, "--hedge")
+    assert report["retries"] > 0
+    assert report["endpoints"] == 2 and report["slow_factor"] == 5
+
+
+def test_pipeline_compares_a_real_student_with_answers_at_hand(programs):
+    for flags in ((), ("--json-answers",)):
+        report = bench(programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--teacher-ms", 5,
+                       "--micro-batches", 2, "--steps", 2, "--batch-size", 2, "--sequence-length", 16, "--repeat", 3,
+                       *flags)
+        assert report["answers"] == ("json" if flags else "binary")
+        assert len(report["step_time_ratios"]) == len(report["step_time_ratios_after_fill"]) == 3
+        assert report["step_time_ratio"] == sorted(report["step_time_ratios"])[1]
+        assert report["student_parameters"] > 0 and report["efficiency"] > 0
+
+
+def test_bad_input_names_what_is_wrong(programs, tmp_path):
+    missing = tmp_path / "none.txt"
+    assert str(missing) in bench(programs, "simulate", "--latencies", missing, code=2)
+    file = tmp_path / "bad.txt"
+    file.write_text("10\n20\nsoon\n")
+    assert f"{file}:3" in bench(programs, "simulate", "--latencies", file, "--batches", 3, code=2)
+    file.write_text("10\n20\n")
+    assert "3 are needed" in bench(programs, "simulate", "--latencies", file, "--batches", 3, code=2)
+    assert "--concurrency" in bench(programs, "simulate", "--concurrency", 0, code=2)
+    assert "max_position_embeddings" in bench(
+        programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--sequence-length", 4096, code=1)
