@@ -178,6 +178,22 @@ def test_signals_that_ask_for_the_end(distilld, teacher, spec, tmp_path):
     assert "no step was done" in process.out
 
 
+def test_two_runs_do_not_write_to_one_folder(distilld, teacher, spec, tmp_path):
+    """The second waits until the first is done with it, and then goes on from what that left."""
+    file = jobs.write_spec(tmp_path / "spec.json", spec)
+    with ChaosProxy(teacher.url) as proxy:
+        proxy.hold_after = 2 + 4 * 2 + 1
+        first = distilld.start("run", file, "--teacher-endpoint", proxy.url, "--set", "/teacher/hedge=false")
+        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after,
+                   "the teacher to fall silent")
+        second = distilld.start("run", file, "--resume")
+        second.wait_for_line("waiting for another run to be done with .*student")
+        first.send(signal.SIGTERM)
+        first.expect(130)
+        second.expect(0)
+    assert "resumed from" in second.out and "from step 2" in second.out
+
+
 def test_resuming_with_another_spec_is_refused(distilld, spec, tmp_path):
     file = jobs.write_spec(tmp_path / "spec.json", spec)
     distilld.run("run", file)
