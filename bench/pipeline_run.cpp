@@ -83,6 +83,8 @@ GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::u
     scheduler.limit.adaptive = options.scenario.adaptive;
     scheduler.window = options.scenario.window;
     scheduler.window_bytes = 1ULL << 30U;
+    scheduler.expected_bytes = expected_target_bytes(
+        static_cast<std::uint64_t>(options.batch_size) * options.sequence_length, options.top_k, 0);
     scheduler.hedge.enabled = options.scenario.hedge;
     scheduler.retry.base = 10 * kMillisecond;
     return graph;

@@ -61,6 +61,13 @@ struct TeacherTargets {
     std::size_t held_bytes = 0;         ///< memory that `owner` holds, counted against the window's byte limit
 };
 
+/// Size of an answer for `positions` before one has been seen. Top-k: u32 id and f16 log-probability an entry, f32 tail
+/// a position. Full logits (`top_k` 0): f32.
+[[nodiscard]] constexpr std::uint64_t expected_target_bytes(std::uint64_t positions, std::uint32_t top_k,
+                                                            std::uint32_t vocabulary) noexcept {
+    return positions * (top_k > 0 ? top_k * 6ULL + 4 : vocabulary * 4ULL);
+}
+
 /// One micro-batch on its way through the graph.
 struct MicroBatch {
     std::shared_ptr<const TokenBatch> tokens;

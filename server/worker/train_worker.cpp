@@ -438,21 +438,15 @@ class TrainWorker {
             scheduler.limit.ceiling = teacher.max_concurrent.limit;
             scheduler.window = teacher.window;
             scheduler.window_bytes = teacher.window_bytes;
-            scheduler.expected_bytes = expected_answer_bytes(teacher);
+            const std::uint64_t positions =
+                static_cast<std::uint64_t>(spec_.training.batch_size) * spec_.dataset.sequence_length;
+            scheduler.expected_bytes = expected_target_bytes(positions, teacher.top_k, student_->vocabulary_size());
             scheduler.retry.max_retries = teacher.max_retries;
             scheduler.hedge.enabled = teacher.hedge;
             options.teacher.deadline = nanoseconds_of(teacher.timeout_secs);
             options.teacher.absent_endpoints = absent_endpoints_;
         }
         return options;
-    }
-
-    std::uint64_t expected_answer_bytes(const TeacherSpec& teacher) const {
-        const std::uint64_t positions =
-            static_cast<std::uint64_t>(spec_.training.batch_size) * spec_.dataset.sequence_length;
-        // Top-k: u32 id and f16 log-probability an entry, f32 tail a position. Logits: f32.
-        if (teacher.top_k > 0) return positions * (teacher.top_k * 6ULL + 4);
-        return positions * student_->vocabulary_size() * 4ULL;
     }
 
     asio::io_context& io_;
