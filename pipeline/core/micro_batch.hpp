@@ -51,12 +51,13 @@ struct ArrayView {
 struct TeacherTargets {
     enum class Kind { topk, logits };
     Kind kind = Kind::topk;
-    std::uint32_t rows = 0;     ///< B
-    std::uint32_t columns = 0;  ///< T
-    std::uint32_t width = 0;    ///< k (topk) or V (logits)
-    ArrayView ids;              ///< topk: [B, T, k] i32 or u32, by descending probability
-    ArrayView values;           ///< topk: [B, T, k] log-probabilities at temperature 1; logits: [B, T, V] logits
-    ArrayView tail;             ///< topk: [B, T] f32, log of the mass outside the k; may be empty: then 1 − Σp
+    std::uint32_t rows = 0;        ///< B
+    std::uint32_t columns = 0;     ///< T
+    std::uint32_t width = 0;       ///< k (topk) or V (logits)
+    std::uint64_t vocabulary = 0;  ///< tokens that the teacher knows; 0 = it did not say
+    ArrayView ids;                 ///< topk: [B, T, k] i32 or u32, by descending probability
+    ArrayView values;              ///< topk: [B, T, k] log-probabilities at temperature 1; logits: [B, T, V] logits
+    ArrayView tail;                ///< topk: [B, T] f32, log of the mass outside the k; may be empty: then 1 − Σp
     std::shared_ptr<const void> owner;  ///< keeps the bytes alive
     std::size_t held_bytes = 0;         ///< memory that `owner` holds, counted against the window's byte limit
 };

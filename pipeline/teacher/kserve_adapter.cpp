@@ -172,6 +172,12 @@ class KserveAdapter final : public TeacherAdapter {
             targets->held_bytes += tensor.binary ? 0 : tensor.bytes.size();
         }
         targets->owner = holder;
+        if (const auto said = message->parameters.find("vocab_size"); said != message->parameters.end()) {
+            const auto* number = std::get_if<std::int64_t>(&said->second);
+            if (number != nullptr && *number > 0) {
+                targets->vocabulary = static_cast<std::uint64_t>(*number);
+            }
+        }
         if (!logits_output_.empty() && wanted_.top_k > 0) {
             if (wanted_.vocabulary != 0 && targets->width != wanted_.vocabulary) {
                 return teacher_error(*find_defect(*targets, wanted_.vocabulary));

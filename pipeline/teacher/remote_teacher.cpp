@@ -244,8 +244,11 @@ class RemoteTeacher final : public TeacherSource {
         }
         const bool logits = reference_->kind == TeacherTargets::Kind::logits;
         info.top_k = logits ? 0 : reference_->width;
-        if (logits) {
-            info.vocabulary_size = reference_->width;
+        info.vocabulary_size = logits ? reference_->width : reference_->vocabulary;
+        if (options_.on_warning && info.vocabulary_size > settings_->vocabulary) {
+            options_.on_warning(front->name() + ": the teacher knows " + std::to_string(info.vocabulary_size) +
+                                " tokens and the student " + std::to_string(settings_->vocabulary) +
+                                ": an answer that names one of the others fails");
         }
         info.description = describe(*front, info, replicas_agree);
         info.deterministic = info.deterministic && replicas_agree;

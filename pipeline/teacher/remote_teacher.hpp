@@ -18,7 +18,8 @@ struct RemoteTeacherOptions {
     std::chrono::nanoseconds start_deadline = std::chrono::seconds(60);
     /// Once one is up, how long for the others.
     std::chrono::nanoseconds join_grace = std::chrono::seconds(5);
-    /// Told what an endpoint that joined later does differently, on `io`. May be empty.
+    /// Told what may go wrong later (a larger vocabulary, an endpoint that joins late and answers differently), on
+    /// `io`. May be empty.
     std::function<void(const std::string&)> on_warning;
     /// Upper bound of one answer; below it the limit follows from the expected size.
     std::uint64_t max_response_bytes = std::uint64_t{4} << 30U;

@@ -31,7 +31,7 @@ using FetchResult = boost::system::result<T, FetchError>;
 
 /// What the probe learnt.
 struct TeacherInfo {
-    std::uint32_t vocabulary_size = 0;  ///< 0 = the protocol does not tell (top-k only)
+    std::uint64_t vocabulary_size = 0;  ///< 0 = the teacher does not tell (top-k only)
     std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = full logits
     bool deterministic = true;          ///< the same request twice gave the same bytes
     std::vector<std::size_t> absent;  ///< endpoints that were not up; each joins with the first fetch that finds it up
@@ -49,9 +49,10 @@ class TeacherSource {
     [[nodiscard]] virtual const std::string& endpoint_name(std::size_t endpoint) const = 0;
 
     /// Asks each endpoint once with a few tokens, checks shape, honoured k, id range, normalisation and determinism.
-    /// `vocabulary_size` is the student's: a teacher that can answer ids at or above it is refused. Endpoints that are
-    /// not up are waited for only until one of the others is: they are named in TeacherInfo::absent. It fails when none
-    /// is up, or one is up and does not pass.
+    /// `vocabulary_size` is the student's. A teacher of logits must have as many; one of top-k rows may know more
+    /// tokens (many vocabularies are padded), as long as no answer names one of them. Endpoints that are not up are
+    /// waited for only until one of the others is: they are named in TeacherInfo::absent. It fails when none is up, or
+    /// one is up and does not pass.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
 
     /// Teacher rows of a micro-batch, decoded and checked (ids below the vocabulary, no NaN). Gives up with

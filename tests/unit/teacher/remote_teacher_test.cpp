@@ -424,6 +424,22 @@ TEST(RemoteTeacher, AnEndpointThatIsDownDoesNotHoldUpTheOthersAndJoinsLater) {
     EXPECT_TRUE(warnings.empty());
 }
 
+TEST(RemoteTeacher, ATeacherThatKnowsMoreTokensIsWarnedOf) {
+    ScriptedHttpServer server(own_teacher(own_topk_reply));
+    for (const std::uint32_t vocabulary : {512U, 500U}) {
+        Loop loop;
+        std::vector<std::string> warnings;
+        RemoteTeacherOptions options;
+        options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+        const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
+        const auto info = loop.run(teacher->probe(vocabulary));
+        ASSERT_TRUE(info) << info.error().message;
+        EXPECT_EQ(info->vocabulary_size, 512U);
+        ASSERT_EQ(warnings.size(), vocabulary == 512U ? 0U : 1U);
+        if (!warnings.empty()) EXPECT_NE(warnings[0].find("512 tokens and the student 500"), std::string::npos);
+    }
+}
+
 TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
     ScriptedHttpServer up(own_teacher(own_topk_reply));
     const std::uint16_t port = unused_port();

@@ -68,6 +68,7 @@ ScriptedReply own_topk_reply(const SeenRequest& request) {
     const auto logprob = static_cast<float>(-std::log(static_cast<double>(k + 1)));
     kserve::InferResponse response;
     response.model_name = "teacher";
+    response.parameters = {{"vocab_size", std::int64_t{512}}};
     response.outputs.push_back(kserve::make_tensor("topk_ids", "UINT32", {input.shape[0], input.shape[1], k}, ids));
     response.outputs.push_back(
         kserve::make_tensor("topk_logprobs", "FP16", {input.shape[0], input.shape[1], k},
