@@ -3,13 +3,11 @@
 #include <boost/json/object.hpp>
 #include <boost/system/result.hpp>
 #include <cstddef>
-#include <filesystem>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "api/violation.hpp"
 #include "pipeline/core/job_spec.hpp"
 
 /// The job spec as JSON: the only place that reads or writes it. Fields, defaults and ranges (also in
@@ -68,15 +66,6 @@ namespace distilld::api {
 inline constexpr std::size_t kSpecSizeLimit = 1U << 20;
 inline constexpr std::size_t kSpecDepthLimit = 32;
 
-/// One thing that is wrong. `pointer` is the JSON pointer (RFC 6901) of the field, "" for the document as a whole.
-/// `code`: malformed_json, too_large, duplicate_key, unknown_field, required, wrong_type, out_of_range, invalid_value,
-/// conflict (contradicts another field), unsupported.
-struct Violation {
-    std::string pointer;
-    std::string code;
-    std::string detail;  ///< for a person, without the pointer
-};
-
 /// All that is wrong with a spec: keys that stand twice, then field by field in the order of the list above.
 struct SpecViolations {
     std::vector<Violation> violations;
@@ -97,22 +86,6 @@ using ParsedSpec = boost::system::result<JobSpec, SpecViolations>;
 /// parse_job_spec(to_json(s)) gives s back for every s that parse_job_spec gave.
 [[nodiscard]] std::string to_json(const JobSpec& spec);
 [[nodiscard]] boost::json::object to_json_object(const JobSpec& spec);
-
-/// Makes the relative folders and files of the spec (student.model, dataset.*, teacher.ca_file, checkpoint.dir, output)
-/// absolute against `base`, and normal in form.
-void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base);
-
-/// A JSON pointer and the text of a value, as `--set /training/max_steps=100` gives them.
-using Override = std::pair<std::string, std::string>;
-
-/// Lays overrides over a JSON document, in order, and gives the new document. The value text is read as JSON; what is
-/// not JSON is taken as a string. Missing objects on the way are made; null removes the field; an array takes an index
-/// or "-" (append). An error names the pointer: not a pointer, a parent that is neither object nor array, an index out
-/// of range; a document that is not JSON or has a key twice is an error too.
-[[nodiscard]] Result<std::string> apply_overrides(std::string_view json_text, const std::vector<Override>& overrides);
-
-/// Splits "/json/pointer=value" at the first '='.
-[[nodiscard]] Result<Override> parse_override(std::string_view text);
 
 [[nodiscard]] const char* to_string(Dtype value) noexcept;
 [[nodiscard]] const char* to_string(StudentInit value) noexcept;

@@ -181,4 +181,24 @@ Result<std::vector<std::string>> split_pointer(std::string_view pointer) {
     return tokens;
 }
 
+std::string kind_name(const boost::json::value& value) {
+    switch (value.kind()) {
+        case boost::json::kind::null:
+            return "null";
+        case boost::json::kind::bool_:
+            return "a boolean";
+        case boost::json::kind::int64:
+        case boost::json::kind::uint64:
+        case boost::json::kind::double_:
+            return "a number";
+        case boost::json::kind::string:
+            return "a string";
+        case boost::json::kind::array:
+            return "an array";
+        case boost::json::kind::object:
+            return "an object";
+    }
+    return "something else";
+}
+
 }  // namespace distilld::api

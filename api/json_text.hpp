@@ -30,4 +30,7 @@ std::string escape_pointer_token(std::string_view token);
 /// The tokens of a JSON pointer, unescaped; an error when it is not one.
 Result<std::vector<std::string>> split_pointer(std::string_view pointer);
 
+/// "a string", "an object", …: what a value is, for messages.
+[[nodiscard]] std::string kind_name(const boost::json::value& value);
+
 }  // namespace distilld::api

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/job_spec_json.hpp"
+#include "api/spec_overrides.hpp"
 
 namespace distilld::cli {
 

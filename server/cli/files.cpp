@@ -9,6 +9,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "api/job_spec_json.hpp"
 #include "server/cli/commands.hpp"
 
 namespace distilld::cli {

@@ -12,6 +12,9 @@
 #include <exception>
 #include <optional>
 
+#include "api/job_spec_json.hpp"
+#include "api/spec_overrides.hpp"
+#include "api/spec_paths.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/progress_display.hpp"
 #include "server/worker/worker_environment.hpp"

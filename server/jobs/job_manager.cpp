@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "api/spec_paths.hpp"
 #include "server/jobs/event_records.hpp"
 #include "server/support/log.hpp"
 

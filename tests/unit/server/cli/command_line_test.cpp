@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "api/job_spec_json.hpp"
 #include "server/cli/commands.hpp"
 
 namespace distilld::cli {

@@ -1,0 +1,55 @@
+#include "api/text_checks.hpp"
+
+#include <algorithm>
+
+namespace distilld::api {
+namespace {
+
+/// Levenshtein distance; both texts are short here.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    for (std::size_t j = 0; j <= b.size(); ++j)
+        row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const auto substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+        }
+    }
+    return row[b.size()];
+}
+
+}  // namespace
+
+std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates) {
+    if (word.size() > 64) return std::nullopt;
+    std::optional<std::string> best;
+    std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+    for (const auto& candidate : candidates) {
+        if (const auto distance = edit_distance(word, candidate); distance < least) {
+            least = distance;
+            best = candidate;
+        }
+    }
+    return best;
+}
+
+std::string quote(std::string_view text) {
+    constexpr std::size_t kShown = 60;
+    if (text.size() <= kShown) return "'" + std::string(text) + "'";
+    // Do not cut a UTF-8 sequence in two.
+    std::size_t end = kShown;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U)
+        --end;
+    return "'" + std::string(text.substr(0, end)) + "…'";
+}
+
+bool has_control_character(std::string_view text) {
+    return std::any_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+}
+
+}  // namespace distilld::api
