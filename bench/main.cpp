@@ -1,5 +1,8 @@
 // distilld-bench: scenario benchmarks; each prints one JSON object.
 #include <CLI/CLI.hpp>
+#include <boost/json/serialize.hpp>
+#include <exception>
+#include <iostream>
 #include <string>
 
 #include "bench/scenario.hpp"
@@ -47,6 +50,22 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
-    if (app.got_subcommand(simulate_command)) return run_simulate(simulate);
-    return pipeline.student.empty() ? run_pipeline(pipeline) : run_pipeline_with_student(pipeline);
+    try {
+        boost::json::object report;
+        if (app.got_subcommand(simulate_command)) {
+            report = run_simulate(simulate);
+        } else if (pipeline.student.empty()) {
+            report = run_pipeline(pipeline);
+        } else {
+            report = run_pipeline_with_student(pipeline);
+        }
+        std::cout << boost::json::serialize(report) << "\n";
+        return 0;
+    } catch (const UsageError& error) {
+        std::cerr << "distilld-bench: " << error.what() << "\n";
+        return 2;
+    } catch (const std::exception& error) {
+        std::cerr << "distilld-bench: " << error.what() << "\n";
+        return 1;
+    }
 }

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
-#include <iostream>
 
 #include "bench/pipeline_run.hpp"
 #include "bench/scenario.hpp"
@@ -14,67 +12,61 @@ namespace distilld::bench {
 
 namespace asio = boost::asio;
 
-int run_pipeline(const PipelineOptions& options) {
-    try {
-        const Scenario& scenario = options.scenario;
-        const std::uint64_t count = options.steps * options.micro_batches;
-        const LoopbackTeacherOptions teacher_options = loopback_options(options, count);
-        const std::vector<Nanos>& latencies = teacher_options.latencies;
-        const std::uint64_t sequential_steps =
-            options.sequential_steps > 0 ? options.sequential_steps : std::max<std::uint64_t>(1, options.steps / 4);
+boost::json::object run_pipeline(const PipelineOptions& options) {
+    const Scenario& scenario = options.scenario;
+    const std::uint64_t count = options.steps * options.micro_batches;
+    const LoopbackTeacherOptions teacher_options = loopback_options(options, count);
+    const std::vector<Nanos>& latencies = teacher_options.latencies;
+    const std::uint64_t sequential_steps =
+        options.sequential_steps > 0 ? options.sequential_steps : std::max<std::uint64_t>(1, options.steps / 4);
 
-        asio::thread_pool compute(1);
-        TimedStudent student(std::chrono::nanoseconds(scenario.student()), options.busy_student);
-        PipelineRun sequential;
-        {
-            const auto teacher = make_loopback_teacher(teacher_options);
-            sequential =
-                run_graph(options, student, compute.get_executor(), *teacher, Answers::live, false, sequential_steps);
-        }
-        // A fresh teacher: its latencies belong to first requests.
+    asio::thread_pool compute(1);
+    TimedStudent student(std::chrono::nanoseconds(scenario.student()), options.busy_student);
+    PipelineRun sequential;
+    {
         const auto teacher = make_loopback_teacher(teacher_options);
-        const PipelineRun parallel =
-            run_graph(options, student, compute.get_executor(), *teacher, Answers::live, true, options.steps);
-
-        const Nanos oracle = oracle_makespan(latencies, scenario.concurrency, scenario.student());
-        const double mean = mean_of(latencies);
-        const double per_batch = bound_per_batch(mean, scenario.concurrency, scenario.student());
-        const double sequential_per_batch =
-            static_cast<double>(sequential.wall) / static_cast<double>(sequential_steps * options.micro_batches);
-        const auto wall = static_cast<double>(parallel.wall);
-        const ProgressEvent& last = parallel.outcome.last;
-
-        boost::json::object report;
-        report["command"] = "pipeline";
-        report["batches"] = count;
-        report["teacher_ms"] = mean * 1e-6;
-        report["student_ms"] = scenario.student_ms;
-        report["student_ms_measured"] = student.mean_nanoseconds() * 1e-6;
-        report["concurrency"] = scenario.concurrency;
-        report["endpoints"] = scenario.endpoints;
-        report["slow_factor"] = scenario.slow_factor;
-        report["makespan_ms"] = wall * 1e-6;
-        report["oracle_ms"] = static_cast<double>(oracle) * 1e-6;
-        report["efficiency"] = static_cast<double>(oracle) / wall;
-        report["stall_fraction"] = last.stall_fraction;
-        report["sequential_ms_per_batch"] = sequential_per_batch * 1e-6;
-        report["speedup_over_sequential"] = sequential_per_batch * static_cast<double>(count) / wall;
-        report["bound"] = (mean + static_cast<double>(scenario.student())) / per_batch;
-        report["teacher_hidden_fraction"] = last.teacher_hidden_fraction;
-        report["bottleneck"] = last.bottleneck;
-        report["requests"] = teacher->requests();
-        report["retries"] = last.fetch.retries;
-        report["hedges"] = last.fetch.hedges;
-        report["hedge_wins"] = last.fetch.hedge_wins;
-        report["last_limit"] = last.fetch.concurrency;
-        report["threads"] = parallel.threads;
-        report["peak_resident_mb"] = static_cast<double>(peak_resident_bytes()) / 1e6;
-        std::cout << boost::json::serialize(report) << "\n";
-        return 0;
-    } catch (const std::exception& error) {
-        std::cerr << "distilld-bench: " << error.what() << "\n";
-        return 1;
+        sequential =
+            run_graph(options, student, compute.get_executor(), *teacher, Answers::live, false, sequential_steps);
     }
+    // A fresh teacher: its latencies belong to first requests.
+    const auto teacher = make_loopback_teacher(teacher_options);
+    const PipelineRun parallel =
+        run_graph(options, student, compute.get_executor(), *teacher, Answers::live, true, options.steps);
+
+    const Nanos oracle = oracle_makespan(latencies, scenario.concurrency, scenario.student());
+    const double mean = mean_of(latencies);
+    const double per_batch = bound_per_batch(mean, scenario.concurrency, scenario.student());
+    const double sequential_per_batch =
+        static_cast<double>(sequential.wall) / static_cast<double>(sequential_steps * options.micro_batches);
+    const auto wall = static_cast<double>(parallel.wall);
+    const ProgressEvent& last = parallel.outcome.last;
+
+    boost::json::object report;
+    report["command"] = "pipeline";
+    report["batches"] = count;
+    report["teacher_ms"] = mean * 1e-6;
+    report["student_ms"] = scenario.student_ms;
+    report["student_ms_measured"] = student.mean_nanoseconds() * 1e-6;
+    report["concurrency"] = scenario.concurrency;
+    report["endpoints"] = scenario.endpoints;
+    report["slow_factor"] = scenario.slow_factor;
+    report["makespan_ms"] = wall * 1e-6;
+    report["oracle_ms"] = static_cast<double>(oracle) * 1e-6;
+    report["efficiency"] = static_cast<double>(oracle) / wall;
+    report["stall_fraction"] = last.stall_fraction;
+    report["sequential_ms_per_batch"] = sequential_per_batch * 1e-6;
+    report["speedup_over_sequential"] = sequential_per_batch * static_cast<double>(count) / wall;
+    report["bound"] = (mean + static_cast<double>(scenario.student())) / per_batch;
+    report["teacher_hidden_fraction"] = last.teacher_hidden_fraction;
+    report["bottleneck"] = last.bottleneck;
+    report["requests"] = teacher->requests();
+    report["retries"] = last.fetch.retries;
+    report["hedges"] = last.fetch.hedges;
+    report["hedge_wins"] = last.fetch.hedge_wins;
+    report["last_limit"] = last.fetch.concurrency;
+    report["threads"] = parallel.threads;
+    report["peak_resident_mb"] = static_cast<double>(peak_resident_bytes()) / 1e6;
+    return report;
 }
 
 }  // namespace distilld::bench

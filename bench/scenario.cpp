@@ -33,7 +33,7 @@ namespace {
 
 std::vector<Nanos> read_latencies(const std::string& file, std::uint64_t count) {
     std::ifstream in(file);
-    if (!in) throw std::runtime_error("--latencies " + file + ": cannot be read");
+    if (!in) throw UsageError("--latencies " + file + ": cannot be read");
     std::vector<Nanos> latencies;
     std::string line;
     for (std::uint64_t number = 1; latencies.size() < count && std::getline(in, line); ++number) {
@@ -42,14 +42,13 @@ std::vector<Nanos> read_latencies(const std::string& file, std::uint64_t count) 
         double value = 0;
         const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
         if (error != std::errc() || end != line.data() + line.size() || !(value >= 0) || value > 1e9) {
-            throw std::runtime_error("--latencies " + file + ":" + std::to_string(number) +
-                                     ": not milliseconds: " + line);
+            throw UsageError("--latencies " + file + ":" + std::to_string(number) + ": not milliseconds: " + line);
         }
         latencies.push_back(static_cast<Nanos>(value * 1e6));
     }
     if (latencies.size() < count) {
-        throw std::runtime_error("--latencies " + file + ": " + std::to_string(latencies.size()) + " lines, " +
-                                 std::to_string(count) + " are needed");
+        throw UsageError("--latencies " + file + ": " + std::to_string(latencies.size()) + " lines, " +
+                         std::to_string(count) + " are needed");
     }
     return latencies;
 }

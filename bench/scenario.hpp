@@ -1,6 +1,8 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,14 @@ class App;
 
 namespace distilld::bench {
 
-/// What the commands `pipeline` and `simulate` have in common: a teacher, a student and a pipeline between them.
+/// What the caller of the program got wrong; it ends with 2, as after a wrong option.
+class UsageError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// What the commands `pipeline` and `simulate` and `simulate` have in common: a teacher, a student and a pipeline
+/// between them.
 struct Scenario {
     double teacher_ms = 100;  ///< mean latency T
     double student_ms = 50;   ///< S of one micro-batch
@@ -49,7 +58,7 @@ struct SimulateOptions {
     double stall_rate = 0;  ///< share of first requests that take stall_factor × the mean
     double stall_factor = 20;
 };
-int run_simulate(const SimulateOptions& options);
+boost::json::object run_simulate(const SimulateOptions& options);
 
 struct PipelineOptions {
     Scenario scenario;
@@ -67,8 +76,8 @@ struct PipelineOptions {
     std::string trace_file;
 };
 /// A timed student: efficiency against the oracle, and the speed-up over the same graph in sequential mode.
-int run_pipeline(const PipelineOptions& options);
+boost::json::object run_pipeline(const PipelineOptions& options);
 /// A real student: runs with the answers at hand and runs with the live teacher alternate; medians are compared.
-int run_pipeline_with_student(const PipelineOptions& options);
+boost::json::object run_pipeline_with_student(const PipelineOptions& options);
 
 }  // namespace distilld::bench

@@ -1,9 +1,8 @@
 // distilld-bench simulate: the service's scheduler under a virtual clock.
 #include <algorithm>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
-#include <iostream>
 #include <stdexcept>
+#include <string>
 
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
@@ -11,15 +10,9 @@
 
 namespace distilld::bench {
 
-int run_simulate(const SimulateOptions& options) {
+boost::json::object run_simulate(const SimulateOptions& options) {
     const Scenario& scenario = options.scenario;
-    std::vector<Nanos> latencies;
-    try {
-        latencies = first_latencies(scenario, options.batches);
-    } catch (const std::runtime_error& error) {
-        std::cerr << "distilld-bench: " << error.what() << "\n";
-        return 2;
-    }
+    const std::vector<Nanos> latencies = first_latencies(scenario, options.batches);
     const double mean = mean_of(latencies);
     const double fill = static_cast<double>(latencies.front());
     std::vector<Nanos> first = latencies;
@@ -49,9 +42,8 @@ int run_simulate(const SimulateOptions& options) {
     scheduler.hedge.enabled = scenario.hedge;
     const VirtualRun run = run_virtual(scheduler, scenario.student(), teacher);
     if (run.gave_up) {
-        std::cerr << "distilld-bench: micro-batch " << run.gave_up->micro_batch << " failed " << run.gave_up->attempts
-                  << " times\n";
-        return 1;
+        throw std::runtime_error("micro-batch " + std::to_string(run.gave_up->micro_batch) + " failed " +
+                                 std::to_string(run.gave_up->attempts) + " times");
     }
     const Nanos oracle = oracle_makespan(first, scenario.concurrency, scenario.student());
     const double per_batch = bound_per_batch(mean, scenario.concurrency, scenario.student());
@@ -83,8 +75,7 @@ int run_simulate(const SimulateOptions& options) {
     report["most_in_flight"] = run.most_in_flight;
     report["last_limit"] = run.limit.empty() ? 0U : run.limit.back();
     report["highest_limit"] = run.limit.empty() ? 0U : *std::max_element(run.limit.begin(), run.limit.end());
-    std::cout << boost::json::serialize(report) << "\n";
-    return 0;
+    return report;
 }
 
 }  // namespace distilld::bench

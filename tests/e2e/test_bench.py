@@ -127,4 +127,4 @@ def test_bad_input_names_what_is_wrong(programs, tmp_path):
     assert "3 are needed" in bench(programs, "simulate", "--latencies", file, "--batches", 3, code=2)
     assert "--concurrency" in bench(programs, "simulate", "--concurrency", 0, code=2)
     assert "max_position_embeddings" in bench(
-        programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--sequence-length", 4096, code=1)
+        programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--sequence-length", 4096, code=2)
