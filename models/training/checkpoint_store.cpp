@@ -211,6 +211,18 @@ Result<NewestCheckpoint> CheckpointStore::newest() const {
     return found;
 }
 
+Result<std::optional<std::uint64_t>> CheckpointStore::latest_step() const {
+    std::vector<Found> checkpoints;
+    std::vector<fs::path> leftovers;
+    if (const Result<void> scanned = scan(folder_, checkpoints, leftovers); !scanned) {
+        return scanned.error();
+    }
+    if (checkpoints.empty()) {
+        return std::optional<std::uint64_t>();
+    }
+    return std::optional(checkpoints.front().step);
+}
+
 Result<void> CheckpointStore::remove_leftovers() {
     std::vector<Found> checkpoints;
     std::vector<fs::path> leftovers;

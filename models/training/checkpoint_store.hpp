@@ -33,6 +33,9 @@ class CheckpointStore {
     /// The checkpoint of the highest step whose files are all there with the hashes of its state.json. Changes nothing.
     [[nodiscard]] Result<NewestCheckpoint> newest() const;
 
+    /// The highest step of a checkpoint, whole or damaged; absent: there is none. Reads no file.
+    [[nodiscard]] Result<std::optional<std::uint64_t>> latest_step() const;
+
     /// Removes what an interrupted commit left.
     Result<void> remove_leftovers();
 

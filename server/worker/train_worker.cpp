@@ -199,7 +199,7 @@ class TrainWorker {
         models::CheckpointStore store(checkpoint_folder(), spec_.checkpoint.keep);
         RunState resumed;
         auto resuming = run_on(compute_.get_executor(), std::function<Result<RunState>()>([this, &store, &start] {
-                                   return start.resume ? resume(store) : Result<RunState>(RunState{});
+                                   return start.resume ? resume(store) : begin(store);
                                }));
         Result<RunState> state = co_await std::move(resuming);
         if (!state) co_return fail(state.error());
@@ -344,6 +344,18 @@ class TrainWorker {
             eval_ = std::move(*eval);
         }
         return {};
+    }
+
+    /// A first run: from step 0, whatever lies in the folder.
+    Result<RunState> begin(const models::CheckpointStore& store) {
+        Result<std::optional<std::uint64_t>> latest = store.latest_step();
+        if (!latest) return latest.error();
+        if (*latest) {
+            send(LogEvent{"warn", store.folder().string() + " holds checkpoints of an earlier run, up to step " +
+                                      std::to_string(**latest) +
+                                      "; this run starts from step 0 and removes them when it writes its own"});
+        }
+        return RunState{};
     }
 
     Result<RunState> resume(models::CheckpointStore& store) {

@@ -194,6 +194,17 @@ def test_two_runs_do_not_write_to_one_folder(distilld, teacher, spec, tmp_path):
     assert "resumed from" in second.out and "from step 2" in second.out
 
 
+def test_a_run_from_the_start_says_that_earlier_checkpoints_will_go(distilld, spec, tmp_path):
+    file = jobs.write_spec(tmp_path / "spec.json", spec)
+    first = distilld.run("run", file)
+    assert "of an earlier run" not in first.out + first.err
+    again = distilld.run("run", file)
+    checkpoints = tmp_path / "student" / "checkpoints"
+    assert f"{checkpoints} holds checkpoints of an earlier run, up to step 4" in again.out + again.err
+    resumed = distilld.run("run", file, "--resume")
+    assert "of an earlier run" not in resumed.out + resumed.err
+
+
 def test_resuming_with_another_spec_is_refused(distilld, spec, tmp_path):
     file = jobs.write_spec(tmp_path / "spec.json", spec)
     distilld.run("run", file)

@@ -69,10 +69,12 @@ class CheckpointStoreTest : public testing::Test {
 
 TEST_F(CheckpointStoreTest, AnEmptyOrAbsentFolderHasNone) {
     EXPECT_FALSE(store_.newest().value().folder);
+    EXPECT_EQ(store_.latest_step().value(), std::nullopt);
     fs::create_directories(folder_ / "something-else");
     const NewestCheckpoint newest = store_.newest().value();
     EXPECT_FALSE(newest.folder);
     EXPECT_EQ(newest.warning, "");
+    EXPECT_EQ(store_.latest_step().value(), std::nullopt);
 }
 
 TEST_F(CheckpointStoreTest, CommitsUnderTheStepAndKeepsTheNewest) {
@@ -81,6 +83,7 @@ TEST_F(CheckpointStoreTest, CommitsUnderTheStepAndKeepsTheNewest) {
         ASSERT_TRUE(committed) << committed.error().message;
         EXPECT_EQ(*committed, folder_ / checkpoint_name(step));
         EXPECT_EQ(store_.newest().value().folder, *committed);
+        EXPECT_EQ(store_.latest_step().value(), step);
     }
     EXPECT_THAT(names(folder_), ElementsAre("step-00000100", "step-123456789"));
 }
