@@ -1,18 +1,12 @@
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 
 #include "distilld_version.hpp"
@@ -22,6 +16,7 @@
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "server/jobs/job_store.hpp"
+#include "server/support/folder_lock.hpp"
 #include "server/support/log.hpp"
 #include "server/worker/worker_environment.hpp"
 #include "server/worker/worker_process.hpp"
@@ -36,29 +31,6 @@ constexpr std::chrono::seconds kConnectionGrace{5};
 void print_error(const std::string& message) {
     std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
 }
-
-/// Holds the data folder for this process, so that two services cannot run one job twice.
-class FolderLock {
-  public:
-    FolderLock() = default;
-    FolderLock(const FolderLock&) = delete;
-    FolderLock& operator=(const FolderLock&) = delete;
-    ~FolderLock() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    Result<void> take(const std::filesystem::path& folder) {
-        const std::string file = (folder / "lock").string();
-        fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-        if (fd_ < 0) return io_error("cannot open " + file + ": " + std::strerror(errno));
-        if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-            return io_error("data folder " + folder.string() + " is in use by another distilld serve");
-        }
-        return {};
-    }
-
-  private:
-    int fd_ = -1;
-};
 
 std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
     WorkerProcessOptions options;
@@ -107,9 +79,11 @@ int serve(const ServeCommand& command) {
         return kFailed;
     }
     const auto data_dir = std::filesystem::absolute(command.data_dir);
-    FolderLock lock;
-    if (const auto taken = lock.take(data_dir); !taken) {
-        print_error(taken.error().message);
+    // Two services on one data folder would run one job twice.
+    const auto lock = FolderLock::try_lock_file(data_dir);
+    if (!lock || !*lock) {
+        print_error(lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
+                         : lock.error().message);
         return kFailed;
     }
     auto store = open_sqlite_job_store(data_dir / "jobs.sqlite");

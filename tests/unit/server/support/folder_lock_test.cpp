@@ -1,4 +1,4 @@
-#include "server/worker/folder_lock.hpp"
+#include "server/support/folder_lock.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -62,6 +62,18 @@ TEST_F(FolderLockTest, AProcessThatIsKilledLeavesItFree) {
     EXPECT_TRUE(is_free());
     ::close(ready[0]);
     ::close(ready[1]);
+}
+
+TEST_F(FolderLockTest, ALockFileDoesTheSame) {
+    {
+        const auto held = FolderLock::try_lock_file(folder_).value();
+        ASSERT_TRUE(held);
+        EXPECT_FALSE(FolderLock::try_lock_file(folder_).value());
+    }
+    EXPECT_TRUE(FolderLock::try_lock_file(folder_).value());
+    const auto missing = FolderLock::try_lock_file(folder_ / "missing");
+    ASSERT_FALSE(missing);
+    EXPECT_NE(missing.error().message.find("missing/lock"), std::string::npos);
 }
 
 TEST_F(FolderLockTest, NamesAFolderThatIsNotThere) {
