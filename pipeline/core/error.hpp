@@ -45,5 +45,8 @@ class ErrorException : public std::runtime_error {
 [[nodiscard]] inline Error io_error(std::string message) {
     return Error{ErrorKind::io, std::move(message)};
 }
+[[nodiscard]] inline Error teacher_error(std::string message) {
+    return Error{ErrorKind::teacher, std::move(message)};
+}
 
 }  // namespace distilld

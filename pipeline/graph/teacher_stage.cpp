@@ -148,9 +148,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
             answers_.erase(answer);
             delivered_signal_.notify();
         } else if (const auto* give_up = std::get_if<GiveUpAction>(&action)) {
-            failure_ = Error{ErrorKind::teacher, "micro-batch " + std::to_string(give_up->micro_batch) + ": " +
-                                                     last_message_ + " (" + to_string(give_up->kind) + ", " +
-                                                     std::to_string(give_up->attempts) + " attempts)"};
+            failure_ =
+                teacher_error("micro-batch " + std::to_string(give_up->micro_batch) + ": " + last_message_ + " (" +
+                              to_string(give_up->kind) + ", " + std::to_string(give_up->attempts) + " attempts)");
             delivered_signal_.notify();
         }
     }

@@ -20,10 +20,6 @@ constexpr std::uint64_t kMessageBytes = 64U << 10U;
 constexpr std::string_view kKnownInputs[] = {
     "input_ids", "seq_lens", "input_lengths", "request_output_len", "return_context_logits", "top_k", "k"};
 
-Error teacher_error(std::string message) {
-    return Error{ErrorKind::teacher, std::move(message)};
-}
-
 /// How the batch's rank-1 values are shaped: metadata says [B] or [B, 1].
 std::vector<std::int64_t> per_sequence_shape(const kserve::TensorSpec& spec, std::uint32_t rows) {
     if (spec.shape.size() >= 2) {

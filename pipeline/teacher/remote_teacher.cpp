@@ -217,8 +217,8 @@ class RemoteTeacher final : public TeacherSource {
         for (std::size_t i = 0; i < probed.size(); ++i) {
             Member& member = endpoints_[i];
             if (!probed[i] || !*probed[i]) {
-                const Error error{ErrorKind::teacher,
-                                  probed[i] ? probed[i]->error().message : member.at->name() + ": no answer"};
+                const Error error =
+                    teacher_error(probed[i] ? probed[i]->error().message : member.at->name() + ": no answer");
                 if (probed[i] && !not_up(probed[i]->error().kind)) {
                     return error;
                 }
@@ -235,7 +235,7 @@ class RemoteTeacher final : public TeacherSource {
                 continue;
             }
             if (const auto difference = other_rows(probe.targets)) {
-                return Error{ErrorKind::teacher, member.at->name() + ": " + *difference + front->name()};
+                return teacher_error(member.at->name() + ": " + *difference + front->name());
             }
             replicas_agree = replicas_agree && same_targets(*reference_, probe.targets);
         }

@@ -19,7 +19,7 @@ namespace od = simdjson::ondemand;
 constexpr std::uint64_t kJsonNumberBytes = 28;
 
 [[noreturn]] void fail(std::string message) {
-    throw ErrorException(Error{ErrorKind::teacher, std::move(message)});
+    throw ErrorException(teacher_error(std::move(message)));
 }
 
 std::string position_text(std::size_t row, std::size_t column) {
@@ -219,7 +219,7 @@ class SeedAdapter final : public TeacherAdapter {
         } catch (const ErrorException& error) {
             return error.error();
         } catch (const simdjson::simdjson_error& error) {
-            return Error{ErrorKind::teacher, std::string("the answer is not valid JSON: ") + error.what()};
+            return teacher_error(std::string("the answer is not valid JSON: ") + error.what());
         }
     }
 

@@ -206,8 +206,8 @@ Result<TeacherTargets> reduce_logits(const TeacherTargets& logits, std::uint32_t
             return true;
         });
         if (!reducer.add_row(row)) {
-            return Error{ErrorKind::teacher,
-                         position_text(r, logits.columns) + ": the logits hold a NaN, an infinity or nothing finite"};
+            return teacher_error(position_text(r, logits.columns) +
+                                 ": the logits hold a NaN, an infinity or nothing finite");
         }
     }
     return reducer.finish();

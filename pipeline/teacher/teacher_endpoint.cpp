@@ -87,7 +87,7 @@ asio::awaitable<FetchResult<EndpointAnswer>> TeacherEndpoint::ask(std::shared_pt
             return targets.error();
         }
         if (const auto defect = find_defect(*targets, vocabulary)) {
-            return Error{ErrorKind::teacher, *defect};
+            return teacher_error(*defect);
         }
         answer.targets = std::move(*targets);
         return answer;

@@ -23,7 +23,7 @@ struct FetchError {
 
 /// Found by boost::system::result through argument-dependent lookup.
 [[noreturn]] inline void throw_exception_from_error(const FetchError& error, const boost::source_location&) {
-    throw ErrorException(Error{ErrorKind::teacher, error.message});
+    throw ErrorException(teacher_error(error.message));
 }
 
 template <class T>
