@@ -162,8 +162,8 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     if (failed) std::rethrow_exception(failed);
     if (!*outcome) throw std::runtime_error(outcome->error().message);
     run.outcome = std::move(**outcome);
-    run.wall = static_cast<Nanos>(run.outcome.last.seconds_elapsed * 1e9);
-    run.fill = static_cast<Nanos>(run.outcome.fill_seconds * 1e9);
+    run.wall = from_seconds(run.outcome.last.seconds_elapsed);
+    run.fill = from_seconds(run.outcome.fill_seconds);
     return run;
 }
 

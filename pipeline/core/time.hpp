@@ -15,5 +15,8 @@ inline constexpr Nanos kSecond = 1'000'000'000;
 [[nodiscard]] constexpr double to_seconds(Nanos span) noexcept {
     return static_cast<double>(span) * 1e-9;
 }
+[[nodiscard]] constexpr Nanos from_seconds(double seconds) noexcept {
+    return static_cast<Nanos>(seconds * 1e9);
+}
 
 }  // namespace distilld

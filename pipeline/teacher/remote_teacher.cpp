@@ -13,6 +13,7 @@
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "pipeline/core/time.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
 
@@ -154,8 +155,7 @@ class RemoteTeacher final : public TeacherSource {
 
     [[nodiscard]] EndpointProbeOptions probe_options(std::chrono::nanoseconds patience) const {
         EndpointProbeOptions options;
-        options.request_deadline = std::chrono::duration_cast<std::chrono::nanoseconds>(
-            std::chrono::duration<double>(settings_->spec.timeout_secs));
+        options.request_deadline = std::chrono::nanoseconds(from_seconds(settings_->spec.timeout_secs));
         options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
         options.vocabulary = settings_->vocabulary;
         return options;

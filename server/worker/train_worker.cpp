@@ -26,6 +26,7 @@
 #include "models/training/llama_student.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/core/time.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/graph/training_graph.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
@@ -48,10 +49,6 @@ constexpr int kInterrupted = 130;
 constexpr std::chrono::seconds kLockPatience{30};
 constexpr std::uint64_t kLargestEvalRows = 4096;
 constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
-
-std::chrono::nanoseconds nanoseconds_of(double seconds) {
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-}
 
 const char* to_text(ErrorKind kind) {
     switch (kind) {
@@ -394,7 +391,7 @@ class TrainWorker {
 
     asio::awaitable<Result<void>> connect_teacher() {
         RemoteTeacherOptions options;
-        options.start_deadline = nanoseconds_of(spec_.teacher->startup_timeout_secs);
+        options.start_deadline = std::chrono::nanoseconds(from_seconds(spec_.teacher->startup_timeout_secs));
         options.on_warning = [this](const std::string& text) { send(LogEvent{"warn", text}); };
         Result<std::unique_ptr<TeacherSource>> made =
             make_remote_teacher(io_.get_executor(), staging_.get_executor(), *spec_.teacher, std::move(options));
@@ -455,7 +452,7 @@ class TrainWorker {
             scheduler.expected_bytes = expected_target_bytes(positions, teacher.top_k, student_->vocabulary_size());
             scheduler.retry.max_retries = teacher.max_retries;
             scheduler.hedge.enabled = teacher.hedge;
-            options.teacher.deadline = nanoseconds_of(teacher.timeout_secs);
+            options.teacher.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
             options.teacher.absent_endpoints = absent_endpoints_;
         }
         return options;
