@@ -52,26 +52,33 @@ struct Found {
     fs::path folder;
 };
 
-/// Entries of the folder, checkpoints by falling step. A folder that does not exist is empty.
-Result<void> scan(const fs::path& folder, std::vector<Found>& checkpoints, std::vector<fs::path>& leftovers) {
+struct Content {
+    std::vector<Found> checkpoints;  ///< by falling step
+    std::vector<fs::path> leftovers;
+};
+
+/// What the folder holds. A folder that does not exist is empty.
+Result<Content> scan(const fs::path& folder) {
+    Content content;
     std::error_code code;
     fs::directory_iterator entries(folder, code);
     if (code == std::errc::no_such_file_or_directory) {
-        return {};
+        return content;
     }
     for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
         const std::string name = entries->path().filename().string();
         if (const auto step = step_of(name)) {
-            checkpoints.push_back({*step, entries->path()});
+            content.checkpoints.push_back({*step, entries->path()});
         } else if (name.starts_with(kTemporaryPrefix)) {
-            leftovers.push_back(entries->path());
+            content.leftovers.push_back(entries->path());
         }
     }
     if (code) {
         return failure("read folder", folder, code);
     }
-    std::sort(checkpoints.begin(), checkpoints.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
-    return {};
+    std::sort(content.checkpoints.begin(), content.checkpoints.end(),
+              [](const Found& a, const Found& b) { return a.step > b.step; });
+    return content;
 }
 
 Result<void> sync_file(const fs::path& path) {
@@ -187,13 +194,12 @@ Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapsh
 }
 
 Result<NewestCheckpoint> CheckpointStore::newest() const {
-    std::vector<Found> checkpoints;
-    std::vector<fs::path> leftovers;
-    if (const Result<void> scanned = scan(folder_, checkpoints, leftovers); !scanned) {
-        return scanned.error();
+    const Result<Content> content = scan(folder_);
+    if (!content) {
+        return content.error();
     }
     NewestCheckpoint found;
-    for (const Found& candidate : checkpoints) {
+    for (const Found& candidate : content->checkpoints) {
         const Result<CheckpointManifest> manifest = read_checkpoint_manifest(candidate.folder);
         Result<void> whole;
         if (!manifest) {
@@ -212,37 +218,36 @@ Result<NewestCheckpoint> CheckpointStore::newest() const {
 }
 
 Result<std::optional<std::uint64_t>> CheckpointStore::latest_step() const {
-    std::vector<Found> checkpoints;
-    std::vector<fs::path> leftovers;
-    if (const Result<void> scanned = scan(folder_, checkpoints, leftovers); !scanned) {
-        return scanned.error();
+    const Result<Content> content = scan(folder_);
+    if (!content) {
+        return content.error();
     }
-    if (checkpoints.empty()) {
+    if (content->checkpoints.empty()) {
         return std::optional<std::uint64_t>();
     }
-    return std::optional(checkpoints.front().step);
+    return std::optional(content->checkpoints.front().step);
 }
 
 Result<void> CheckpointStore::remove_leftovers() {
-    std::vector<Found> checkpoints;
-    std::vector<fs::path> leftovers;
-    Result<void> done = scan(folder_, checkpoints, leftovers);
-    for (const fs::path& leftover : leftovers) {
-        if (done) {
-            done = remove_tree(leftover);
+    const Result<Content> content = scan(folder_);
+    if (!content) {
+        return content.error();
+    }
+    for (const fs::path& leftover : content->leftovers) {
+        if (const Result<void> removed = remove_tree(leftover); !removed) {
+            return removed.error();
         }
     }
-    return done;
+    return {};
 }
 
 Result<void> CheckpointStore::prune(std::uint64_t newest_step) {
-    std::vector<Found> checkpoints;
-    std::vector<fs::path> leftovers;
-    if (const Result<void> scanned = scan(folder_, checkpoints, leftovers); !scanned) {
-        return scanned.error();
+    const Result<Content> content = scan(folder_);
+    if (!content) {
+        return content.error();
     }
     std::uint32_t kept = 0;
-    for (const Found& candidate : checkpoints) {
+    for (const Found& candidate : content->checkpoints) {
         if (candidate.step <= newest_step && kept < keep_) {
             ++kept;
             continue;
