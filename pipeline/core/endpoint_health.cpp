@@ -61,9 +61,12 @@ std::vector<Nanos> EndpointHealth::wakeups() const {
 }
 
 void EndpointHealth::on_absent(std::uint32_t endpoint, Nanos now) {
-    Endpoint& e = endpoints_[endpoint];
-    e.open = true;
-    e.open_until = now + e.cooldown;
+    open(endpoints_[endpoint], now);
+}
+
+void EndpointHealth::open(Endpoint& endpoint, Nanos now) {
+    endpoint.open = true;
+    endpoint.open_until = now + endpoint.cooldown;
 }
 
 void EndpointHealth::on_issued(std::uint32_t endpoint, Nanos now) {
@@ -103,12 +106,11 @@ bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Nanos 
         if (!e.probing) return false;  // a straggler of the time before it opened
         e.probing = false;
         e.cooldown = std::min(e.cooldown * 2, options_.cooldown_cap);
-        e.open_until = now + e.cooldown;
+        open(e, now);
         return false;
     }
     if (e.failures_in_row < options_.failures) return false;
-    e.open = true;
-    e.open_until = now + e.cooldown;
+    open(e, now);
     return true;
 }
 

@@ -54,6 +54,7 @@ class EndpointHealth {
     };
 
     [[nodiscard]] bool available(const Endpoint& endpoint, Nanos now) const;
+    static void open(Endpoint& endpoint, Nanos now);  // for its cooldown
     void measure(Endpoint& endpoint, double latency);
 
     BreakerOptions options_;
