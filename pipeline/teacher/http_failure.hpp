@@ -12,10 +12,6 @@
 
 namespace distilld {
 
-[[nodiscard]] inline bool is_success(const HttpResponse& response) noexcept {
-    return response.status >= 200 && response.status < 300;
-}
-
 /// Failure of a non-2xx answer: 429 and 503 overloaded, 408 and other 5xx server_error, everything else rejected. The
 /// message holds the endpoint, the status and what the server said.
 [[nodiscard]] FetchError failure_of_status(const std::string& endpoint, const HttpResponse& response);

@@ -183,7 +183,7 @@ asio::awaitable<Exchange> exchange_on(Stream& stream, beast::flat_buffer& buffer
     read_headers(parser.get().base(), response);
     response.body = buffers.acquire();
     response.body->reserve(1);  // an empty body has its padding too
-    const bool success = response.status >= 200 && response.status < 300;
+    const bool success = is_success(response);
     const std::uint64_t limit = success ? request.response_limit : kErrorBodyLimit;
     const auto length = parser.content_length();
     if (parser.is_done()) {

@@ -33,6 +33,10 @@ struct HttpResponse {
     std::shared_ptr<BodyBuffer> body;                      ///< at most kErrorBodyLimit bytes unless the status is 2xx
 };
 
+[[nodiscard]] inline bool is_success(const HttpResponse& response) noexcept {
+    return response.status >= 200 && response.status < 300;
+}
+
 inline constexpr std::size_t kErrorBodyLimit = std::size_t{64} << 10U;
 
 /// What went over the wire; written on the I/O thread, read on any.
