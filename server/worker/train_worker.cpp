@@ -221,7 +221,7 @@ class TrainWorker {
             trace = std::move(*made);
         }
         send(StartedEvent{total_steps, resumed.step, student_->parameter_count(), dataset_->row_count(),
-                          dataset_->token_count(), api::to_string(spec_.student.dtype), teacher_text_,
+                          dataset_->token_count(), api::to_string(spec_.student.dtype), teacher_info_.description,
                           spec_.training.batch_size, spec_.training.micro_batches});
 
         GraphHooks hooks;
@@ -402,15 +402,14 @@ class TrainWorker {
         info("asking the teacher at " + where + " (one that is not up yet is waited for)");
         auto probing = asio::co_spawn(io_, teacher_->probe(student_->vocabulary_size()),
                                       asio::bind_cancellation_slot(probe_cancel_.slot(), asio::use_awaitable));
-        Result<TeacherInfo> info_or = co_await std::move(probing);
-        if (!info_or) co_return info_or.error();
-        teacher_text_ = info_or->description;
-        absent_endpoints_ = info_or->absent;
-        for (const std::size_t endpoint : absent_endpoints_) {
+        Result<TeacherInfo> probed = co_await std::move(probing);
+        if (!probed) co_return probed.error();
+        teacher_info_ = std::move(*probed);
+        for (const std::size_t endpoint : teacher_info_.absent) {
             send(LogEvent{"warn", teacher_->endpoint_name(endpoint) +
                                       ": not up; the job starts without this endpoint, which joins when it is"});
         }
-        if (!info_or->deterministic) {
+        if (!teacher_info_.deterministic) {
             send(LogEvent{"warn",
                           "the teacher answered the same request with different bytes: weights will not be "
                           "reproducible bit for bit"});
@@ -453,7 +452,7 @@ class TrainWorker {
             scheduler.retry.max_retries = teacher.max_retries;
             scheduler.hedge.enabled = teacher.hedge;
             options.teacher.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
-            options.teacher.absent_endpoints = absent_endpoints_;
+            options.teacher.absent_endpoints = teacher_info_.absent;
         }
         return options;
     }
@@ -472,8 +471,7 @@ class TrainWorker {
     bool own_tokenizer_ = false;
     std::vector<FolderLock> locks_;
     std::unique_ptr<TeacherSource> teacher_;
-    std::string teacher_text_;
-    std::vector<std::size_t> absent_endpoints_;
+    TeacherInfo teacher_info_;  // of the probe; empty without a teacher
     asio::cancellation_signal probe_cancel_;
     std::unique_ptr<TrainingGraph> graph_;
     bool cancelled_ = false;
