@@ -20,8 +20,7 @@ class UsageError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// What the commands `pipeline` and `simulate` and `simulate` have in common: a teacher, a student and a pipeline
-/// between them.
+/// What the commands `pipeline` and `simulate` have in common: a teacher, a student and a pipeline between them.
 struct Scenario {
     double teacher_ms = 100;  ///< mean latency T
     double student_ms = 50;   ///< S of one micro-batch

@@ -44,7 +44,7 @@ class TeacherEndpoint {
 
     /// The adapter of the settings' protocol. `probing`: nothing is expected of the answer's size yet.
     [[nodiscard]] Result<std::shared_ptr<const TeacherAdapter>> make_adapter(KserveDialect dialect, bool probing) const;
-    /// What ask() speaks from now on.
+    /// How micro-batches are asked about from now on; a probe asks with adapters of its own.
     void set_adapter(std::shared_ptr<const TeacherAdapter> adapter) { adapter_ = std::move(adapter); }
     [[nodiscard]] const std::shared_ptr<const TeacherAdapter>& adapter() const noexcept { return adapter_; }
 
