@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/core/worker_events.hpp"
 
 /// What the REST API says of jobs, and its JSON form, both ways (the service writes it, the command line reads it).

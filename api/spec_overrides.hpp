@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 
 /// Changes that the command line lays over a job spec before it is validated.
 namespace distilld::api {

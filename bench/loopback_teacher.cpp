@@ -17,8 +17,9 @@
 #include <thread>
 #include <utility>
 
-#include "pipeline/core/split_mix.hpp"
-#include "pipeline/teacher/kserve_message.hpp"
+#include "base/half_float.hpp"
+#include "base/random.hpp"
+#include "pipeline/teacher/protocols/kserve/message.hpp"
 #include "server/http/http_server.hpp"
 
 namespace distilld::bench {
@@ -163,7 +164,7 @@ class LatencyTeacher final : public LoopbackTeacher {
             response.outputs.push_back(kserve::make_tensor("topk_logprobs", "FP32", {rows, columns, top_k},
                                                            std::vector<float>(positions * width, value)));
         } else {
-            const std::vector<std::uint16_t> halves(positions * width, kserve::float_to_half(value));
+            const std::vector<std::uint16_t> halves(positions * width, float_to_half(value));
             response.outputs.push_back(kserve::make_tensor("topk_logprobs", "FP16", {rows, columns, top_k}, halves));
         }
         response.outputs.push_back(kserve::make_tensor("tail_logprob", "FP32", {rows, columns}, std::move(tail)));

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/core/time.hpp"
+#include "base/time.hpp"
 
 namespace distilld::bench {
 

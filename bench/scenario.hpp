@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/core/time.hpp"
+#include "base/time.hpp"
 
 namespace CLI {
 class App;

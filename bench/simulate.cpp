@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/random.hpp"
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
-#include "pipeline/core/split_mix.hpp"
 
 namespace distilld::bench {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "pipeline/core/split_mix.hpp"
+#include "base/random.hpp"
 
 namespace distilld::bench {
 

@@ -41,8 +41,8 @@ most=$((memory_gb * 2 / 3))
 if [ "$jobs" -gt "$most" ]; then jobs=$most; fi
 if [ "$jobs" -lt 1 ]; then jobs=1; fi
 
-# ccache finds what another checkout has compiled, precompiled headers included.
-export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+# ccache finds what another checkout has compiled, with the precompiled header too (cmake/DistilldTargets.cmake).
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 cd "$root"

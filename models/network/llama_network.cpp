@@ -12,8 +12,8 @@
 #include <sstream>
 #include <tuple>
 
-#include "models/network/atomic_file.hpp"
-#include "models/network/safetensors.hpp"
+#include "base/atomic_file.hpp"
+#include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/network/llama_config.hpp"
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
+#include "models/families/llama_config.hpp"
 #include "pipeline/core/job_spec.hpp"
 
 namespace distilld::models {

@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "models/network/llama_config.hpp"
+#include "models/families/llama_config.hpp"
 #include "models/network/llama_network.hpp"
 #include "models/serving/top_k.hpp"
 

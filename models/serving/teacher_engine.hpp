@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/error.hpp"
 #include "models/serving/teacher_scorer.hpp"
-#include "pipeline/core/error.hpp"
 #include "pipeline/core/job_spec.hpp"
 
 namespace distilld::models {

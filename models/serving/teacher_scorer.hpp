@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 
 /// What serving a teacher means, in plain types: the HTTP side includes this and no libtorch.
 namespace distilld::models {

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <utility>
 
-#include "models/network/atomic_file.hpp"
-#include "models/network/llama_config.hpp"
+#include "base/atomic_file.hpp"
+#include "models/families/llama_config.hpp"
+#include "models/losses/distill_loss.hpp"
 #include "models/network/llama_network.hpp"
-#include "models/training/distill_loss.hpp"
-#include "models/training/gradients.hpp"
-#include "models/training/layered_adamw.hpp"
+#include "models/optimizers/gradients.hpp"
+#include "models/optimizers/layered_adamw.hpp"
 #include "models/training/staging.hpp"
 #include "models/training/student_snapshot.hpp"
 

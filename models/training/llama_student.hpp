@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/graph/student.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/training/topk_targets.hpp"
+#include "models/losses/topk_targets.hpp"
 
 namespace distilld::models {
 namespace {

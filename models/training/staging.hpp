@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "models/training/distill_loss.hpp"
+#include "models/losses/distill_loss.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/graph/student.hpp"
 

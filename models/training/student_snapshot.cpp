@@ -3,10 +3,10 @@
 #include <boost/json.hpp>
 #include <set>
 
-#include "models/network/atomic_file.hpp"
-#include "models/network/file_hash.hpp"
+#include "base/atomic_file.hpp"
+#include "base/file_hash.hpp"
 #include "models/network/llama_network.hpp"
-#include "models/network/safetensors.hpp"
+#include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/training/checkpoint_manifest.hpp"
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
+#include "models/checkpoint/manifest.hpp"
 #include "pipeline/graph/student.hpp"
 
 namespace distilld::models {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "pipeline/core/split_mix.hpp"
+#include "base/random.hpp"
 
 namespace distilld {
 

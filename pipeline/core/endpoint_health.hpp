@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/time.hpp"
 #include "pipeline/core/fetch_failure.hpp"
-#include "pipeline/core/time.hpp"
 
 namespace distilld {
 

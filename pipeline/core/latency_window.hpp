@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pipeline/core/time.hpp"
+#include "base/time.hpp"
 
 namespace distilld {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "pipeline/core/time.hpp"
+#include "base/time.hpp"
 
 namespace distilld {
 

@@ -7,11 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include "base/time.hpp"
 #include "pipeline/core/endpoint_health.hpp"
 #include "pipeline/core/fetch_failure.hpp"
 #include "pipeline/core/latency_window.hpp"
 #include "pipeline/core/limit_controller.hpp"
-#include "pipeline/core/time.hpp"
 
 namespace distilld {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/data/dataset.hpp"
 
 namespace distilld {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "pipeline/core/time.hpp"
+#include "base/time.hpp"
 #include "pipeline/core/worker_events.hpp"
 
 namespace distilld {

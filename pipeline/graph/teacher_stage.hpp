@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/core/prefetch_scheduler.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/batch_source.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/core/error.hpp"
-#include "pipeline/core/time.hpp"
+#include "base/error.hpp"
+#include "base/time.hpp"
 
 namespace distilld {
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/teacher/http_failure.hpp"
 #include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;

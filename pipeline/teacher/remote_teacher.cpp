@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/time.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
-#include "pipeline/core/time.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
 

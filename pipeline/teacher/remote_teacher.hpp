@@ -8,8 +8,8 @@
 #include <string>
 
 #include "pipeline/core/job_spec.hpp"
-#include "pipeline/teacher/http_pool.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
+#include "pipeline/teacher/transport/http_pool.hpp"
 
 namespace distilld {
 

@@ -5,7 +5,8 @@
 #include <cstring>
 #include <limits>
 
-#include "pipeline/teacher/kserve_message.hpp"
+#include "base/half_float.hpp"
+#include "pipeline/teacher/protocols/kserve/message.hpp"
 
 namespace distilld {
 namespace {
@@ -34,9 +35,9 @@ void for_each_float(const ArrayView& array, Visit visit) {
     if (array.type == ElementType::f32) {
         run([&](std::size_t i) { return load<float>(array.bytes, i); });
     } else if (array.type == ElementType::f16) {
-        run([&](std::size_t i) { return kserve::half_to_float(load<std::uint16_t>(array.bytes, i)); });
+        run([&](std::size_t i) { return half_to_float(load<std::uint16_t>(array.bytes, i)); });
     } else {
-        run([&](std::size_t i) { return kserve::bfloat16_to_float(load<std::uint16_t>(array.bytes, i)); });
+        run([&](std::size_t i) { return bfloat16_to_float(load<std::uint16_t>(array.bytes, i)); });
     }
 }
 
@@ -63,9 +64,9 @@ std::string position_text(std::size_t row, std::uint32_t columns) {
 float element_as_float(const ArrayView& array, std::size_t index) {
     switch (array.type) {
         case ElementType::f16:
-            return kserve::half_to_float(load<std::uint16_t>(array.bytes, index));
+            return half_to_float(load<std::uint16_t>(array.bytes, index));
         case ElementType::bf16:
-            return kserve::bfloat16_to_float(load<std::uint16_t>(array.bytes, index));
+            return bfloat16_to_float(load<std::uint16_t>(array.bytes, index));
         default:
             return load<float>(array.bytes, index);
     }

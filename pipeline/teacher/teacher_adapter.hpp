@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/core/micro_batch.hpp"
-#include "pipeline/teacher/body_buffer.hpp"
-#include "pipeline/teacher/endpoint_url.hpp"
-#include "pipeline/teacher/http_pool.hpp"
-#include "pipeline/teacher/kserve_message.hpp"
+#include "pipeline/teacher/protocols/kserve/message.hpp"
+#include "pipeline/teacher/transport/body_buffer.hpp"
+#include "pipeline/teacher/transport/endpoint_url.hpp"
+#include "pipeline/teacher/transport/http_pool.hpp"
 
 namespace distilld {
 

@@ -5,8 +5,8 @@
 
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/teacher/http_failure.hpp"
 #include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/core/fetch_failure.hpp"
 #include "pipeline/core/micro_batch.hpp"
 

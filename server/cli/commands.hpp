@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "server/cli/command_line.hpp"
 
 namespace distilld::cli {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 
 namespace distilld::cli {
 

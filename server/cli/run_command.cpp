@@ -17,9 +17,9 @@
 #include "api/spec_paths.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/progress_display.hpp"
-#include "server/worker/worker_environment.hpp"
-#include "server/worker/worker_events_json.hpp"
-#include "server/worker/worker_process.hpp"
+#include "server/protocol/worker_events_json.hpp"
+#include "server/supervisor/worker_environment.hpp"
+#include "server/supervisor/worker_process.hpp"
 
 namespace distilld::cli {
 namespace {

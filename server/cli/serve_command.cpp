@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "base/folder_lock.hpp"
 #include "distilld_version.hpp"
 #include "server/cli/commands.hpp"
 #include "server/http/http_server.hpp"
@@ -16,10 +17,9 @@
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "server/jobs/job_store.hpp"
-#include "server/support/folder_lock.hpp"
+#include "server/supervisor/worker_environment.hpp"
+#include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
-#include "server/worker/worker_environment.hpp"
-#include "server/worker/worker_process.hpp"
 
 namespace distilld::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "server/cli/commands.hpp"
-#include "server/worker/worker_environment.hpp"
-#include "server/worker/worker_process.hpp"
+#include "server/supervisor/worker_environment.hpp"
+#include "server/supervisor/worker_process.hpp"
 
 namespace distilld::cli {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "api/http_message.hpp"
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 
 namespace distilld::http {
 

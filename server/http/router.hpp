@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "server/http/http_server.hpp"
 
 namespace distilld::http {

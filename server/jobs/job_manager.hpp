@@ -15,7 +15,7 @@
 #include "api/job_types.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_store.hpp"
-#include "server/worker/worker_process.hpp"
+#include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api/job_types.hpp"
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 
 namespace distilld {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 
 /// SQLite's C interface with owners. Every failure is an ErrorException (io) that names the file.
 namespace distilld::sqlite {

@@ -11,9 +11,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/error.hpp"
 #include "models/serving/teacher_scorer.hpp"
 #include "pipeline/async/condition.hpp"
-#include "pipeline/core/error.hpp"
 #include "server/teacher/teacher_metrics.hpp"
 
 namespace distilld::teacher {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "models/serving/teacher_scorer.hpp"
-#include "pipeline/core/error.hpp"
-#include "pipeline/teacher/kserve_message.hpp"
+#include "pipeline/teacher/protocols/kserve/message.hpp"
 
 /// Requests and answers of a teacher in both protocols: bodies in, bodies out, no I/O. Any thread.
 namespace distilld::teacher {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/graph/student.hpp"
 
 namespace distilld {

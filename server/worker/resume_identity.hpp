@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "pipeline/core/error.hpp"
+#include "base/error.hpp"
 #include "pipeline/core/job_spec.hpp"
 
 namespace distilld {

@@ -20,22 +20,22 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
-#include "models/network/atomic_file.hpp"
-#include "models/network/file_hash.hpp"
-#include "models/training/checkpoint_store.hpp"
+#include "base/atomic_file.hpp"
+#include "base/file_hash.hpp"
+#include "base/folder_lock.hpp"
+#include "base/time.hpp"
+#include "models/checkpoint/store.hpp"
 #include "models/training/llama_student.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
-#include "pipeline/core/time.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/graph/training_graph.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
-#include "server/support/folder_lock.hpp"
+#include "server/protocol/worker_channel.hpp"
 #include "server/support/log.hpp"
 #include "server/worker/compute_threads.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
-#include "server/worker/worker_channel.hpp"
 
 namespace distilld {
 
@@ -72,7 +72,7 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed) return io_error("cannot create folder " + folder.string() + ": " + failed.message());
-    const Result<models::AtomicFile> probe = models::AtomicFile::create(folder / "probe");
+    const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
     return probe ? Result<void>() : Result<void>(probe.error());
 }
 
@@ -283,7 +283,7 @@ class TrainWorker {
                                       if (Result<void> written = write_byte_tokenizer(output); !written)
                                           return written.error();
                                   }
-                                  return models::sha256_file(output / "model.safetensors");
+                                  return sha256_file(output / "model.safetensors");
                               }));
         Result<std::string> hash = co_await std::move(writing);
         if (!hash) co_return fail(hash.error());

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "server/worker/worker_protocol.hpp"
+#include "server/protocol/worker_protocol.hpp"
 
 namespace {
 

@@ -23,7 +23,7 @@
 #include <stdexcept>
 #include <thread>
 
-namespace distilld::testing {
+namespace distilld::test {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
@@ -255,4 +255,4 @@ std::size_t ScriptedHttpServer::connections() const {
     return implementation_->connections.size();
 }
 
-}  // namespace distilld::testing
+}  // namespace distilld::test

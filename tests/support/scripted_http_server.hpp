@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace distilld::testing {
+namespace distilld::test {
 
 /// What the server does with one request.
 struct ScriptedReply {
@@ -65,4 +65,4 @@ class ScriptedHttpServer {
     std::unique_ptr<Implementation> implementation_;
 };
 
-}  // namespace distilld::testing
+}  // namespace distilld::test

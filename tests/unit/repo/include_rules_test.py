@@ -12,17 +12,19 @@ import tree
 
 # Which folders the files of a folder may include; the longest matching prefix counts.
 LAYERS = {
-    "pipeline/core/": ["pipeline/core/"],
-    "pipeline/async/": ["pipeline/core/", "pipeline/async/"],
-    "pipeline/teacher/": ["pipeline/core/", "pipeline/async/", "pipeline/teacher/"],
-    "pipeline/store/": ["pipeline/core/", "pipeline/async/", "pipeline/store/"],
-    "pipeline/data/": ["pipeline/core/", "pipeline/async/", "pipeline/data/"],
-    "pipeline/graph/": ["pipeline/"],
-    "models/": ["pipeline/", "models/"],
-    "api/": ["pipeline/core/", "pipeline/async/", "api/"],
-    "server/": ["pipeline/", "models/", "api/", "server/"],
-    "bench/": ["pipeline/", "models/", "api/", "server/", "bench/"],
-    "tests/": ["pipeline/", "models/", "api/", "server/", "bench/", "tests/"],
+    "base/": ["base/"],
+    "pipeline/core/": ["base/", "pipeline/core/"],
+    "pipeline/async/": ["base/", "pipeline/core/", "pipeline/async/"],
+    "pipeline/teacher/": ["base/", "pipeline/core/", "pipeline/async/", "pipeline/teacher/"],
+    "pipeline/store/": ["base/", "pipeline/core/", "pipeline/async/", "pipeline/store/"],
+    "pipeline/data/": ["base/", "pipeline/core/", "pipeline/async/", "pipeline/data/"],
+    "pipeline/graph/": ["base/", "pipeline/"],
+    "models/": ["base/", "pipeline/", "models/"],
+    "models/checkpoint/": ["base/", "pipeline/core/", "models/checkpoint/"],
+    "api/": ["base/", "pipeline/core/", "api/"],
+    "server/": ["base/", "pipeline/", "models/", "api/", "server/"],
+    "bench/": ["base/", "pipeline/", "models/", "api/", "server/", "bench/"],
+    "tests/": ["base/", "pipeline/", "models/", "api/", "server/", "bench/", "tests/"],
     "cmake/": [],
 }
 GENERATED = {"distilld_version.hpp"}
@@ -337,7 +339,7 @@ class Repository(unittest.TestCase):
                 files[path] = (tree.ROOT / path).read_text(encoding="utf-8")
             except UnicodeDecodeError:
                 continue  # binary: fixtures
-        self.assertIn("pipeline/core/error.hpp", files, "the tree was not found")
+        self.assertIn("base/error.hpp", files, "the tree was not found")
         broken = [message for rule in RULES for message in rule(files)]
         self.assertEqual(broken, [], "\n" + "\n".join(broken))
 

@@ -9,12 +9,17 @@
 #include <map>
 #include <set>
 
-#include "models/network/file_hash.hpp"
-#include "models/network/safetensors.hpp"
-#include "tests/unit/models/network/temporary_folder.hpp"
+#include "base/file_hash.hpp"
+#include "models/weights/safetensors.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace distilld::models {
 namespace {
+
+using test::file_count;
+using test::read_bytes;
+using test::TemporaryFolder;
+using test::write_bytes;
 
 using testing::ElementsAre;
 using testing::HasSubstr;

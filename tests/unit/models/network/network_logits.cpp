@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "models/network/atomic_file.hpp"
+#include "base/atomic_file.hpp"
 #include "models/network/llama_network.hpp"
 
 namespace {

@@ -11,8 +11,9 @@
 #include <filesystem>
 #include <limits>
 
-#include "models/network/llama_config.hpp"
+#include "models/families/llama_config.hpp"
 #include "models/network/llama_network.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace distilld::models {
 namespace {
@@ -71,25 +72,22 @@ float from_half(std::uint16_t half) {
 class TeacherEngine : public testing::Test {
   protected:
     static void SetUpTestSuite() {
-        std::string name = (std::filesystem::temp_directory_path() / "teacher_engine_test.XXXXXX").string();
-        ASSERT_NE(mkdtemp(name.data()), nullptr);
-        folder_ = new std::filesystem::path(name);
+        folder_ = new test::TemporaryFolder();
         LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
         network.initialize_random(11);
-        const auto saved = network.save(*folder_);
+        const auto saved = network.save(folder_->path());
         ASSERT_TRUE(saved) << saved.error().message;
     }
     static void TearDownTestSuite() {
-        std::filesystem::remove_all(*folder_);
         delete folder_;
         folder_ = nullptr;
     }
     static std::unique_ptr<TeacherScorer> load(Dtype dtype = Dtype::fp32, std::uint32_t threads = 1) {
-        auto engine = load_teacher_engine(*folder_, dtype, threads);
+        auto engine = load_teacher_engine(folder_->path(), dtype, threads);
         EXPECT_TRUE(engine) << engine.error().message;
         return std::move(*engine);
     }
-    static inline std::filesystem::path* folder_ = nullptr;
+    static inline test::TemporaryFolder* folder_ = nullptr;
 };
 
 TEST_F(TeacherEngine, SaysWhatItServes) {
@@ -110,7 +108,7 @@ TEST_F(TeacherEngine, LogitsAreTheNetworksOwn) {
     ASSERT_TRUE(wide);
 
     LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
-    ASSERT_TRUE(network.load(*folder_));
+    ASSERT_TRUE(network.load(folder_->path()));
     const torch::NoGradGuard no_grad;
     const auto ids = torch::tensor(request.input_ids, torch::kInt64).reshape({3, 7});
     const auto expected = network.project(network.forward(ids).reshape({21, -1})).reshape({3, 7, kVocabulary});

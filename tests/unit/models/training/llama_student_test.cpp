@@ -10,17 +10,21 @@
 #include <string>
 #include <vector>
 
-#include "models/network/file_hash.hpp"
+#include "base/file_hash.hpp"
+#include "models/checkpoint/manifest.hpp"
+#include "models/checkpoint/store.hpp"
 #include "models/network/llama_network.hpp"
-#include "models/network/safetensors.hpp"
-#include "models/training/checkpoint_manifest.hpp"
-#include "models/training/checkpoint_store.hpp"
-#include "models/training/gradients.hpp"
+#include "models/optimizers/gradients.hpp"
 #include "models/training/staging.hpp"
-#include "tests/unit/models/network/temporary_folder.hpp"
+#include "models/weights/safetensors.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace distilld::models {
 namespace {
+
+using test::read_bytes;
+using test::TemporaryFolder;
+using test::write_bytes;
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;

@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "models/training/topk_targets.hpp"
+#include "models/losses/topk_targets.hpp"
 
 namespace distilld::models {
 namespace {

@@ -19,8 +19,9 @@
 #include <vector>
 
 #include "server/jobs/job_manager.hpp"
+#include "tests/support/temporary_folder.hpp"
 
-namespace distilld::testing {
+namespace distilld::test {
 
 namespace asio = boost::asio;
 
@@ -144,24 +145,6 @@ T await(asio::awaitable<T> task) {
     return future.get();
 }
 
-/// A folder that is removed in the end.
-class TempFolder {
-  public:
-    TempFolder() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "distilld-jobs-XXXXXX").string();
-        if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-        path_ = pattern;
-    }
-    ~TempFolder() {
-        std::error_code ec;
-        std::filesystem::remove_all(path_, ec);
-    }
-    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
-  private:
-    std::filesystem::path path_;
-};
-
 inline std::string spec_text(const std::string& output) {
     return R"({"name":"test","student":{"model":"m"},"dataset":{"train":"t.jsonl","sequence_length":16},)"
            R"("training":{"max_steps":10,"batch_size":2},"output":")" +
@@ -222,11 +205,11 @@ class World {
         return result;
     }
 
-    TempFolder folder;
+    TemporaryFolder folder;
     Fleet fleet;
     JobManagerOptions options_;
     std::shared_ptr<JobMetrics> metrics;
     std::unique_ptr<JobManager> manager;
 };
 
-}  // namespace distilld::testing
+}  // namespace distilld::test

@@ -11,13 +11,13 @@ namespace distilld {
 namespace {
 
 using api::JobState;
-using testing::await;
+using test::await;
+using test::progress_at;
+using test::spec_text;
+using test::wait_for_state;
+using test::World;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::progress_at;
-using testing::spec_text;
-using testing::wait_for_state;
-using testing::World;
 
 JobManagerOptions thin() {
     JobManagerOptions options;
@@ -25,7 +25,7 @@ JobManagerOptions thin() {
     return options;
 }
 
-void finish(const testing::Control& worker, ProgressEvent last = progress_at(10, 1.0)) {
+void finish(const test::Control& worker, ProgressEvent last = progress_at(10, 1.0)) {
     FinishedEvent event;
     event.last = std::move(last);
     event.output = "/out";

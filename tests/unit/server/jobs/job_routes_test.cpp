@@ -13,12 +13,12 @@ namespace distilld {
 namespace {
 
 using api::JobState;
-using testing::await;
+using test::await;
+using test::progress_at;
+using test::spec_text;
+using test::wait_for_state;
+using test::World;
 using ::testing::HasSubstr;
-using testing::progress_at;
-using testing::spec_text;
-using testing::wait_for_state;
-using testing::World;
 namespace json = boost::json;
 
 using Query = std::vector<std::pair<std::string, std::string>>;
@@ -73,7 +73,7 @@ class JobRoutesTest : public ::testing::Test {
         }
         return text;
     }
-    void finish(const testing::Control& worker) {
+    void finish(const test::Control& worker) {
         FinishedEvent event;
         event.last = progress_at(10, 1);
         worker->emit(event, worker);

@@ -49,7 +49,7 @@ class JobStoreTest : public ::testing::Test {
         return result;
     }
 
-    testing::TempFolder folder_;
+    test::TemporaryFolder folder_;
 };
 
 TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace distilld {
+
+/// A file that appears under its name whole or not at all: written beside its final path under a temporary name, then
+/// fsync, rename, fsync of the folder. Torch-free. One thread at a time. Errors name the file and the reason.
+class AtomicFile {
+  public:
+    /// Opens a temporary file in the folder of `path`, which must exist.
+    static Result<AtomicFile> create(const std::filesystem::path& path);
+
+    AtomicFile(AtomicFile&& other) noexcept;
+    AtomicFile& operator=(AtomicFile&& other) noexcept;
+    AtomicFile(const AtomicFile&) = delete;
+    AtomicFile& operator=(const AtomicFile&) = delete;
+    /// Removes the temporary file unless commit() succeeded.
+    ~AtomicFile();
+
+    /// Appends all of `bytes`.
+    Result<void> write(std::span<const std::byte> bytes);
+    Result<void> write(std::string_view text);
+
+    /// Makes the file durable under its final name, replacing what was there. Call once, last.
+    Result<void> commit();
+
+  private:
+    AtomicFile(std::filesystem::path path, std::filesystem::path temporary, int descriptor);
+    void discard() noexcept;
+
+    std::filesystem::path path_;
+    std::filesystem::path temporary_;
+    int descriptor_ = -1;
+};
+
+/// create, write, commit.
+Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+/// Byte-for-byte copy, atomic like the above.
+Result<void> copy_file_atomically(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Makes renames and removals in `folder` durable.
+Result<void> sync_folder(const std::filesystem::path& folder);
+
+/// Whole content of a file; one larger than `limit` bytes is refused before memory is allocated.
+Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t limit);
+
+}  // namespace distilld

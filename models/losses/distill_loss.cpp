@@ -1,0 +1,236 @@
+#include "models/losses/distill_loss.hpp"
+
+#include <algorithm>
+
+namespace distilld::models {
+namespace {
+
+using torch::Tensor;
+
+/// Sums of one chunk as double scalars on the device, so that no chunk waits for a copy to the host.
+struct ChunkSums {
+    Tensor kd;
+    Tensor ce;
+};
+
+/// What the kernels below share for one chunk of rows.
+struct Weights {
+    double ce = 0;  ///< of CE in the loss, gradient scale included
+    double kd = 0;  ///< of T²·KL, gradient scale included
+    double temperature = 1;
+    bool tempered = false;  ///< temperature is not 1: CE needs a softmax of its own
+};
+
+/// Log of what exp gave, with a floor that keeps it finite.
+double smallest_mass(torch::ScalarType type) {
+    return type == torch::kDouble ? 1e-290 : 1e-30;
+}
+
+/// Cross entropy alone. `shifted` [n, V] = logits − row maximum; becomes weight × gradient of CE.
+Tensor cross_entropy(Tensor& shifted, const Tensor& labels, double weight) {
+    const Tensor column = labels.unsqueeze(1);
+    const Tensor label_logit = shifted.gather(1, column);
+    shifted.exp_();
+    const Tensor total = shifted.sum(1, true);
+    const Tensor ce = total.log().sub_(label_logit);
+    shifted.mul_(total.reciprocal().mul_(weight));
+    shifted.scatter_add_(1, column, torch::full_like(label_logit, -weight));
+    return ce;
+}
+
+/// Forward KL over k + 1 buckets. `scaled` [n, V] = (logits − row maximum) / T; becomes the gradient of kd·T²·KL, and
+/// at temperature 1 of ce·CE too. Returns KL [n, 1] and, at temperature 1, CE [n, 1].
+std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+    const auto type = scaled.scalar_type();
+    const Tensor& ids = rows.topk_ids;
+    const Tensor p = rows.topk_probabilities.to(type);
+    const Tensor p_tail = rows.tail_probability.to(type).unsqueeze(1);
+    const Tensor label = rows.labels.unsqueeze(1);
+    const Tensor label_logit = weights.tempered ? Tensor() : scaled.gather(1, label);
+
+    const Tensor top_logits = scaled.gather(1, ids);
+    scaled.exp_();
+    const Tensor top = scaled.gather(1, ids);
+    scaled.scatter_(1, ids, 0.0);
+    const Tensor rest = scaled.sum(1, true).clamp_min_(smallest_mass(type));
+    const Tensor total = rest + top.sum(1, true);
+    const Tensor log_total = total.log();
+
+    Tensor kl = rows.negative_entropy.to(type).unsqueeze(1) - (p * (top_logits - log_total)).sum(1, true);
+    kl.sub_(p_tail * (rest.log() - log_total));
+
+    const double kd = weights.kd * weights.temperature;
+    const double ce = weights.tempered ? 0.0 : weights.ce;
+    // Σp is 1 up to rounding; the exact derivative has Σp·q_v, and costs nothing.
+    const Tensor mass = p.sum(1, true).add_(p_tail);
+    const Tensor per_exp = mass.mul(kd).add_(ce).div_(total);
+    scaled.mul_(per_exp - p_tail.mul(kd).div_(rest));
+    scaled.scatter_(1, ids, top.mul(per_exp).sub_(p, kd));
+
+    Tensor cross;
+    if (!weights.tempered) {
+        cross = log_total - label_logit;
+        if (ce != 0) {
+            scaled.scatter_add_(1, label, torch::full_like(label_logit, -ce));
+        }
+    }
+    return {kl, cross};
+}
+
+/// Forward KL against full logits; in and out as above.
+std::pair<Tensor, Tensor> full_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+    const auto type = scaled.scalar_type();
+    Tensor teacher = rows.teacher_logits.to(type);
+    if (weights.tempered) {
+        teacher = teacher / weights.temperature;
+    }
+    Tensor difference = torch::log_softmax(teacher, 1);
+    const Tensor p = difference.exp();
+    teacher.reset();
+
+    Tensor gradient = scaled.exp();
+    const Tensor total = gradient.sum(1, true);
+    const Tensor log_total = total.log();
+    const Tensor label = rows.labels.unsqueeze(1);
+    Tensor cross;
+    if (!weights.tempered) {
+        cross = log_total - scaled.gather(1, label);
+    }
+    // A token the teacher rules out (logit −inf) has p = 0: 0·(−1e4) is the limit 0, 0·(−inf) would be NaN.
+    difference.clamp_min_(-1e4).sub_(scaled).add_(log_total);
+    const Tensor kl = difference.mul_(p).sum(1, true);
+
+    const double kd = weights.kd * weights.temperature;
+    const double ce = weights.tempered ? 0.0 : weights.ce;
+    gradient.mul_(total.reciprocal().mul_(kd + ce)).sub_(p, kd);
+    if (ce != 0) {
+        gradient.scatter_add_(1, label, torch::full_like(total, -ce));
+    }
+    scaled = gradient;
+    return {kl, cross};
+}
+
+/// Turns `logits` [n, V] of a chunk into the gradient of the weighted loss with respect to them.
+ChunkSums rows_to_gradient(Tensor& logits, const DistillTargets& rows, const Weights& weights) {
+    const auto type = logits.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+    Tensor work = logits.to(type);
+    logits.reset();
+    work.sub_(work.amax(1, true));
+    ChunkSums sums;
+    if (weights.kd == 0) {
+        sums.ce = cross_entropy(work, rows.labels, weights.ce).sum(torch::kDouble);
+        logits = work;
+        return sums;
+    }
+    Tensor ce_gradient;
+    if (weights.tempered) {
+        if (weights.ce != 0) {
+            ce_gradient = work.clone();
+            sums.ce = cross_entropy(ce_gradient, rows.labels, weights.ce).sum(torch::kDouble);
+        }
+        work.div_(weights.temperature);
+    }
+    auto [kl, cross] =
+        rows.topk_ids.defined() ? topk_divergence(work, rows, weights) : full_divergence(work, rows, weights);
+    sums.kd = kl.sum(torch::kDouble).mul_(weights.temperature * weights.temperature);
+    if (cross.defined()) {
+        sums.ce = cross.sum(torch::kDouble);
+    }
+    if (ce_gradient.defined()) {
+        work.add_(ce_gradient);
+    }
+    logits = work;
+    return sums;
+}
+
+DistillTargets slice_rows(const DistillTargets& all, std::int64_t begin, std::int64_t end) {
+    const auto cut = [&](const Tensor& tensor) { return tensor.defined() ? tensor.slice(0, begin, end) : Tensor(); };
+    return DistillTargets{cut(all.labels),           cut(all.topk_ids),         cut(all.topk_probabilities),
+                          cut(all.tail_probability), cut(all.negative_entropy), cut(all.teacher_logits)};
+}
+
+/// total += gradientᵀ · hidden, in total's dtype where the device multiplies that way, else rounded once a chunk.
+void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidden, torch::ScalarType type) {
+    if (hidden.scalar_type() == type) {
+        if (total.defined()) {
+            total.addmm_(gradient.t(), hidden);
+        } else {
+            total = torch::mm(gradient.t(), hidden);
+        }
+        return;
+    }
+    const Tensor product = torch::mm(gradient.t(), hidden);
+    if (total.defined()) {
+        total.add_(product);
+    } else {
+        total = product.to(type);
+    }
+}
+
+}  // namespace
+
+std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept {
+    constexpr std::int64_t kElements = std::int64_t{1} << 26;
+    const std::int64_t rows = kElements / std::max<std::int64_t>(vocabulary_size, 1);
+    return std::clamp<std::int64_t>(rows / 64 * 64, 128, 4096);
+}
+
+DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const DistillTargets& targets,
+                             const DistillLossOptions& options, DistillLossGradients* gradients) {
+    const torch::NoGradGuard no_grad;
+    const Tensor x = hidden.detach();
+    const Tensor w = head.detach();
+    TORCH_CHECK(x.dim() == 2 && w.dim() == 2 && x.size(1) == w.size(1) && targets.labels.size(0) == x.size(0),
+                "distill_loss: hidden ", x.sizes(), ", head ", w.sizes(), ", labels ", targets.labels.sizes());
+
+    const double kd_ratio = targets.has_teacher() ? options.kd_ratio : 0.0;
+    Weights weights;
+    weights.ce = (1.0 - kd_ratio) * options.gradient_scale;
+    weights.kd = kd_ratio * options.gradient_scale;
+    weights.temperature = options.temperature;
+    weights.tempered = options.temperature != 1.0;
+
+    const auto sum_type = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+    const std::int64_t count = x.size(0);
+    const std::int64_t chunk = options.chunk_rows > 0 ? options.chunk_rows : loss_chunk_rows(w.size(0));
+    const auto scalar = torch::TensorOptions().dtype(torch::kDouble).device(x.device());
+    Tensor kd_sum = torch::zeros({}, scalar);
+    Tensor ce_sum = torch::zeros({}, scalar);
+    if (gradients != nullptr) {
+        gradients->hidden = count <= chunk ? Tensor() : torch::empty_like(x);
+    }
+    for (std::int64_t begin = 0; begin < count; begin += chunk) {
+        const std::int64_t end = std::min(begin + chunk, count);
+        const Tensor rows = x.slice(0, begin, end);
+        Tensor logits = torch::mm(rows, w.t());
+        const ChunkSums sums = rows_to_gradient(logits, slice_rows(targets, begin, end), weights);
+        if (sums.kd.defined()) {
+            kd_sum.add_(sums.kd);
+        }
+        if (sums.ce.defined()) {
+            ce_sum.add_(sums.ce);
+        }
+        if (gradients == nullptr) {
+            continue;
+        }
+        const Tensor gradient = logits.to(x.scalar_type());
+        logits.reset();
+        if (count <= chunk) {
+            gradients->hidden = torch::mm(gradient, w);
+        } else {
+            Tensor out = gradients->hidden.slice(0, begin, end);
+            torch::mm_out(out, gradient, w);
+        }
+        add_head_gradient(gradients->head, gradient, rows, sum_type);
+    }
+    if (gradients != nullptr && !gradients->hidden.defined()) {
+        gradients->hidden = torch::zeros_like(x);
+    }
+    DistillLossSums result;
+    result.kd = kd_sum.item<double>();
+    result.ce = ce_sum.item<double>();
+    result.loss = (1.0 - kd_ratio) * result.ce + kd_ratio * result.kd;
+    return result;
+}
+
+}  // namespace distilld::models

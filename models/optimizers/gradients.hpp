@@ -1,0 +1,21 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include "models/losses/distill_loss.hpp"
+#include "models/network/llama_network.hpp"
+#include "models/training/staging.hpp"
+
+namespace distilld::models {
+
+/// Forward, loss and backward of one micro-batch (at least one target): adds to the .grad of every parameter the
+/// gradient of loss sum / batch.step_target_tokens. `before(g)` is called just before the first use of group g, and
+/// once more for every group when forward is done, so that nothing older is left in .grad when this step's gradients
+/// arrive. `options.gradient_scale` is set here.
+DistillLossSums accumulate_gradients(LlamaNetwork& network, const TensorBatch& batch, DistillLossOptions options,
+                                     const LlamaNetwork::BeforeGroup& before);
+
+/// Cross entropy of the batch's targets, no gradients.
+double cross_entropy_sum(LlamaNetwork& network, const TensorBatch& batch);
+
+}  // namespace distilld::models

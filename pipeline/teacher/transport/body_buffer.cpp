@@ -1,0 +1,64 @@
+#include "pipeline/teacher/transport/body_buffer.hpp"
+
+#include <cstring>
+
+namespace distilld {
+
+void BodyBuffer::reserve(std::size_t capacity) {
+    if (capacity <= capacity_ && data_) {
+        return;
+    }
+    // An empty buffer is replaced rather than moved: realloc would copy stale bytes.
+    std::byte* fresh = static_cast<std::byte*>(std::malloc(capacity + kPadding));
+    if (fresh == nullptr) {
+        throw std::bad_alloc();
+    }
+    if (size_ > 0) {
+        std::memcpy(fresh, data_.get(), size_);
+    }
+    data_.reset(fresh);
+    capacity_ = capacity;
+}
+
+BufferPool::BufferPool(std::size_t max_idle_bytes) : shared_(std::make_shared<Shared>(max_idle_bytes)) {}
+
+void BufferPool::Shared::give_back(std::unique_ptr<BodyBuffer> buffer) noexcept {
+    const std::lock_guard lock(mutex);
+    if (buffer->capacity() == 0 || buffer->capacity() > max_idle_bytes - idle_bytes) {
+        return;
+    }
+    try {
+        const std::size_t capacity = buffer->capacity();
+        idle.push_back(std::move(buffer));
+        idle_bytes += capacity;
+    } catch (const std::bad_alloc&) {
+        // Not kept then.
+    }
+}
+
+std::shared_ptr<BodyBuffer> BufferPool::acquire() {
+    std::unique_ptr<BodyBuffer> buffer;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        if (!shared_->idle.empty()) {
+            buffer = std::move(shared_->idle.back());
+            shared_->idle.pop_back();
+            shared_->idle_bytes -= buffer->capacity();
+        }
+    }
+    if (!buffer) {
+        buffer = std::make_unique<BodyBuffer>();
+    }
+    buffer->clear();
+    auto give_back = [shared = shared_](BodyBuffer* returned) {
+        shared->give_back(std::unique_ptr<BodyBuffer>(returned));
+    };
+    return {buffer.release(), std::move(give_back)};
+}
+
+std::size_t BufferPool::idle_count() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->idle.size();
+}
+
+}  // namespace distilld

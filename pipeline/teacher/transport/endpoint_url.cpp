@@ -1,0 +1,53 @@
+#include "pipeline/teacher/transport/endpoint_url.hpp"
+
+#include <boost/url/encode.hpp>
+#include <boost/url/parse.hpp>
+#include <boost/url/rfc/unreserved_chars.hpp>
+#include <boost/url/url_view.hpp>
+
+namespace distilld {
+
+Result<EndpointUrl> parse_endpoint_url(const std::string& url, TeacherProtocol protocol, const std::string& model) {
+    namespace urls = boost::urls;
+    const auto fail = [&](const std::string& why) { return invalid_input("teacher endpoint '" + url + "' " + why); };
+    const auto parsed = urls::parse_uri(url);
+    if (!parsed) {
+        return fail("is not a URL such as http://127.0.0.1:8000");
+    }
+    const urls::url_view view = *parsed;
+    EndpointUrl endpoint;
+    if (view.scheme_id() == urls::scheme::https) {
+        endpoint.tls = true;
+    } else if (view.scheme_id() != urls::scheme::http) {
+        return fail("has a scheme other than http and https");
+    }
+    if (view.has_userinfo()) {
+        return fail("holds credentials: name an environment variable in api_key_env instead");
+    }
+    endpoint.host = view.host_type() == urls::host_type::ipv6 ? view.host_address() : view.host();
+    if (endpoint.host.empty()) {
+        return fail("has no host");
+    }
+    const bool stated_port = view.has_port() && !view.port().empty();
+    if (stated_port && view.port_number() == 0) {
+        return fail("has a port that is not between 1 and 65535");
+    }
+    endpoint.port = stated_port ? view.port_number() : static_cast<std::uint16_t>(endpoint.tls ? 443 : 80);
+    endpoint.host_header = std::string(view.encoded_host());
+    if (stated_port) {
+        endpoint.host_header += ":" + std::to_string(endpoint.port);
+    }
+    endpoint.path = std::string(view.encoded_path());
+    if (endpoint.path.empty() || endpoint.path == "/") {
+        endpoint.path = protocol == TeacherProtocol::seed
+                            ? "/v1/completions"
+                            : "/v2/models/" + urls::encode(model, urls::unreserved_chars) + "/infer";
+    }
+    if (view.has_query()) {
+        endpoint.query = "?" + std::string(view.encoded_query());
+    }
+    endpoint.name = std::string(endpoint.tls ? "https://" : "http://") + endpoint.host_header + endpoint.path;
+    return endpoint;
+}
+
+}  // namespace distilld

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+namespace distilld {
+
+/// Where a teacher answers.
+struct EndpointUrl {
+    bool tls = false;
+    std::string host;  ///< name or address; an IPv6 address without brackets
+    std::uint16_t port = 0;
+    std::string host_header;  ///< value of the Host header
+    std::string path;         ///< absolute path of the request, percent-encoded
+    std::string query;        ///< with its '?', or empty
+    std::string name;         ///< for messages: scheme, host, port and path
+
+    [[nodiscard]] std::string target() const { return path + query; }
+};
+
+/// Parses an http or https URL. A missing path (or "/") becomes the protocol's own: /v1/completions for seed,
+/// /v2/models/{model}/infer for kserve. The error names the URL.
+[[nodiscard]] Result<EndpointUrl> parse_endpoint_url(const std::string& url, TeacherProtocol protocol,
+                                                     const std::string& model);
+
+}  // namespace distilld

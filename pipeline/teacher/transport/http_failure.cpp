@@ -1,0 +1,115 @@
+#include "pipeline/teacher/transport/http_failure.hpp"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <charconv>
+#include <cmath>
+
+namespace distilld {
+namespace {
+
+constexpr std::size_t kLongestText = 300;
+
+/// The first string in the places where servers put their message.
+std::optional<std::string> message_in(const boost::json::value& value) {
+    if (const auto* text = value.if_string()) {
+        return std::string(*text);
+    }
+    if (const auto* object = value.if_object()) {
+        for (const char* key : {"error", "message", "detail", "msg", "title"}) {
+            if (const auto* inner = object->if_contains(key)) {
+                if (auto text = message_in(*inner)) {
+                    return text;
+                }
+            }
+        }
+        return std::nullopt;
+    }
+    if (const auto* array = value.if_array(); array != nullptr && !array->empty()) {
+        return message_in(array->front());
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::string error_text(std::string_view body) {
+    std::string text;
+    boost::system::error_code failed;
+    const auto value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed);
+    if (!failed) {
+        text = message_in(value).value_or(std::string(body));
+    } else {
+        text = std::string(body);
+    }
+    for (char& letter : text) {
+        if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F) {
+            letter = ' ';
+        }
+    }
+    const auto first = text.find_first_not_of(' ');
+    text.erase(0, std::min(first, text.size()));
+    text.erase(text.find_last_not_of(' ') + 1);
+    if (text.size() > kLongestText) {
+        std::size_t end = kLongestText - 3;
+        while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+            --end;  // not inside a UTF-8 sequence
+        }
+        text.erase(end);
+        text += "...";
+    }
+    return text;
+}
+
+std::optional<std::time_t> parse_http_date(std::string_view value) {
+    const std::string text(value);
+    std::tm parts{};
+    const char* end = ::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    if (end == nullptr || *end != '\0') {
+        return std::nullopt;
+    }
+    return ::timegm(&parts);
+}
+
+std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view value, std::time_t now) {
+    constexpr double kLongestSeconds = 24 * 3600;
+    double seconds = 0;
+    const auto number = std::from_chars(value.data(), value.data() + value.size(), seconds);
+    if (number.ec == std::errc{} && number.ptr == value.data() + value.size() && std::isfinite(seconds)) {
+        if (seconds < 0) {
+            return std::nullopt;
+        }
+    } else if (const auto date = parse_http_date(value)) {
+        seconds = std::max(0.0, std::difftime(*date, now));
+    } else {
+        return std::nullopt;
+    }
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kLongestSeconds) * 1000.0));
+}
+
+FetchError failure_of_status(const std::string& endpoint, const HttpResponse& response) {
+    FetchError failure;
+    if (response.status == 429 || response.status == 503) {
+        failure.kind = FailureKind::overloaded;
+        failure.retry_after = response.retry_after;
+    } else if (response.status >= 500 || response.status == 408) {
+        failure.kind = FailureKind::server_error;
+        failure.retry_after = response.retry_after;
+    } else {
+        failure.kind = FailureKind::rejected;
+    }
+    failure.message = endpoint + ": HTTP " + std::to_string(response.status);
+    if (response.body && response.body->size() > 0) {
+        const auto bytes = response.body->bytes();
+        const std::string text =
+            error_text(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+        if (!text.empty()) {
+            failure.message += ": " + text;
+        }
+    }
+    return failure;
+}
+
+}  // namespace distilld

@@ -1,0 +1,188 @@
+#include "server/supervisor/child_process.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "server/protocol/worker_protocol.hpp"
+
+namespace distilld {
+namespace {
+
+/// Above every number that the child's own descriptors get, so that no dup2 overwrites one still needed.
+constexpr int kHighFd = 10;
+constexpr unsigned kCloseRangeCloexec = 4;
+
+class Fd {
+  public:
+    Fd() = default;
+    explicit Fd(int fd) : fd_(fd) {}
+    Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Fd& operator=(Fd&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~Fd() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+    [[nodiscard]] int get() const { return fd_; }
+    int release() { return std::exchange(fd_, -1); }
+
+  private:
+    int fd_ = -1;
+};
+
+Error system_error_of(const std::string& what, int number) {
+    return io_error(what + ": " + std::strerror(number));
+}
+
+/// The two ends, moved to numbers from kHighFd on.
+bool raise(Fd& fd) {
+    Fd high(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kHighFd));
+    if (high.get() < 0) return false;
+    fd = std::move(high);
+    return true;
+}
+
+std::vector<std::string> merged_environment(const std::vector<std::string>& additions) {
+    std::vector<std::string> merged(additions);
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view ours(*entry);
+        const std::string_view name = ours.substr(0, ours.find('=') + 1);
+        bool replaced = false;
+        for (const auto& addition : additions)
+            replaced = replaced || addition.starts_with(name);
+        if (!replaced) merged.emplace_back(ours);
+    }
+    return merged;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+    std::vector<char*> result;
+    result.reserve(texts.size() + 1);
+    for (auto& text : texts)
+        result.push_back(text.data());
+    result.push_back(nullptr);
+    return result;
+}
+
+struct ChildFds {
+    int channel;
+    int output;
+    int null;
+    int report;
+};
+
+/// Between fork and exec, so nothing but async-signal-safe calls: other threads' locks may be held for ever.
+[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, ChildFds fds,
+                         pid_t parent, int fd_limit) {
+    const auto fail = [&fds] {
+        const int number = errno;
+        [[maybe_unused]] const ssize_t written = ::write(fds.report, &number, sizeof(number));
+        ::_exit(127);
+    };
+    ::setpgid(0, 0);
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
+    if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
+    // Handlers go with exec, but what is ignored or blocked would stay so.
+    struct sigaction usual{};
+    usual.sa_handler = SIG_DFL;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD, SIGUSR1, SIGUSR2}) {
+        ::sigaction(signal, &usual, nullptr);
+    }
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (::dup2(fds.null, STDIN_FILENO) < 0 || ::dup2(fds.output, STDOUT_FILENO) < 0 ||
+        ::dup2(fds.output, STDERR_FILENO) < 0 || ::dup2(fds.channel, kWorkerProtocolFd) < 0) {
+        fail();
+    }
+    // Sockets that Asio opened are not close-on-exec: without this the child would hold our listening port.
+    const unsigned first = kWorkerProtocolFd + 1;
+    if (::syscall(SYS_close_range, first, ~0U, kCloseRangeCloexec) != 0) {
+        for (int fd = static_cast<int>(first); fd < fd_limit; ++fd)
+            ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+    ::execve(program, arguments, environment);
+    fail();
+    ::_exit(127);
+}
+
+}  // namespace
+
+Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                          const std::vector<std::string>& environment) {
+    const std::string failed = "cannot start " + program.string();
+    std::array<int, 2> pair{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return system_error_of(failed, errno);
+    Fd channel(pair[0]);
+    Fd child_channel(pair[1]);
+    if (::pipe2(pair.data(), O_CLOEXEC) != 0) return system_error_of(failed, errno);
+    Fd output(pair[0]);
+    Fd child_output(pair[1]);
+    if (::pipe2(pair.data(), O_CLOEXEC) != 0) return system_error_of(failed, errno);
+    Fd report(pair[0]);
+    Fd child_report(pair[1]);
+    Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (null.get() < 0) return system_error_of("/dev/null", errno);
+    if (!raise(child_channel) || !raise(child_output) || !raise(child_report) || !raise(null)) {
+        return system_error_of(failed, errno);
+    }
+
+    const std::string path = program.string();
+    std::vector<std::string> argument_texts{path};
+    argument_texts.insert(argument_texts.end(), arguments.begin(), arguments.end());
+    std::vector<std::string> environment_texts = merged_environment(environment);
+    const std::vector<char*> argument_pointers = pointers(argument_texts);
+    const std::vector<char*> environment_pointers = pointers(environment_texts);
+    const ChildFds fds{child_channel.get(), child_output.get(), null.get(), child_report.get()};
+    rlimit limit{};
+    const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1U << 20;
+    const int fd_limit = known ? static_cast<int>(limit.rlim_cur) : 1 << 16;
+
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid < 0) return system_error_of(failed, errno);
+    if (pid == 0) {
+        become(path.c_str(), argument_pointers.data(), environment_pointers.data(), fds, parent, fd_limit);
+    }
+    child_report = Fd();
+    int number = 0;
+    ssize_t got = 0;
+    do {
+        got = ::read(report.get(), &number, sizeof(number));
+    } while (got < 0 && errno == EINTR);
+    if (got != 0) {
+        ::waitpid(pid, nullptr, 0);
+        return system_error_of(failed, got == sizeof(number) ? number : EIO);
+    }
+    Child child;
+    child.pid = pid;
+    child.channel = channel.release();
+    child.output = output.release();
+    child.exit_event = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    return child;
+}
+
+int shell_exit_code(int status) {
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string describe_exit(int status) {
+    if (!WIFSIGNALED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));
+    const int signal = WTERMSIG(status);
+    return "was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
+}
+
+}  // namespace distilld

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace distilld {
+
+/// A started child. The descriptors are ours to close; all are close-on-exec.
+struct Child {
+    pid_t pid = -1;
+    int channel = -1;     ///< our end of the socket pair; the child's is kWorkerProtocolFd
+    int output = -1;      ///< what the child writes to stderr and stdout
+    int exit_event = -1;  ///< pidfd, readable once the child has ended; -1 where the kernel has none
+};
+
+/// Starts `program` with `arguments` in a process group of its own (a Ctrl-C on the terminal reaches us alone), stdin
+/// from /dev/null, no other descriptor of ours, signals as by default, killed by the kernel when the calling thread
+/// ends. `environment` is NAME=value laid over ours. An error when it cannot be executed. Any thread.
+Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                          const std::vector<std::string>& environment);
+
+/// `status` of waitpid as the shell would say it: 128 + signal when killed.
+[[nodiscard]] int shell_exit_code(int status);
+
+/// "exited with code 3", "was killed by signal 11 (Segmentation fault)".
+[[nodiscard]] std::string describe_exit(int status);
+
+}  // namespace distilld

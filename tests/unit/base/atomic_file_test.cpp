@@ -1,0 +1,101 @@
+#include "base/atomic_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file_hash.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace distilld {
+namespace {
+
+using test::file_count;
+using test::read_bytes;
+using test::TemporaryFolder;
+using test::write_bytes;
+
+using testing::HasSubstr;
+
+TEST(AtomicFile, AppearsOnCommitOnlyAndReplaces) {
+    const TemporaryFolder folder;
+    write_bytes(folder / "a", "old");
+    {
+        auto file = AtomicFile::create(folder / "a");
+        ASSERT_TRUE(file);
+        ASSERT_TRUE(file->write("new "));
+        ASSERT_TRUE(file->write("text"));
+        EXPECT_EQ(read_bytes(folder / "a"), "old");
+        ASSERT_TRUE(file->commit());
+    }
+    EXPECT_EQ(read_bytes(folder / "a"), "new text");
+    EXPECT_EQ(file_count(folder.path()), 1U);
+}
+
+TEST(AtomicFile, LeavesNothingWhenAbandoned) {
+    const TemporaryFolder folder;
+    {
+        auto file = AtomicFile::create(folder / "a");
+        ASSERT_TRUE(file);
+        ASSERT_TRUE(file->write("half"));
+        AtomicFile moved = std::move(*file);
+        EXPECT_EQ(file_count(folder.path()), 1U);
+    }
+    EXPECT_EQ(file_count(folder.path()), 0U);
+}
+
+TEST(AtomicFile, NamesTheFileThatCannotBeMade) {
+    const TemporaryFolder folder;
+    const auto result = write_file_atomically(folder / "absent/file.json", "x");
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().kind, ErrorKind::io);
+    EXPECT_THAT(result.error().message, HasSubstr("absent/file.json: cannot create"));
+}
+
+TEST(AtomicFile, CleansUpWhenTheNameIsAFolder) {
+    const TemporaryFolder folder;
+    std::filesystem::create_directories(folder / "taken/inside");
+    const auto result = write_file_atomically(folder / "taken", "x");
+    ASSERT_FALSE(result);
+    EXPECT_THAT(result.error().message, HasSubstr("cannot rename into place"));
+    EXPECT_EQ(file_count(folder.path()), 1U);
+}
+
+TEST(AtomicFile, CopiesBytes) {
+    const TemporaryFolder folder;
+    std::string bytes;
+    for (int i = 0; i < 3'000'000; ++i) {
+        bytes += static_cast<char>(i * 31 % 251);
+    }
+    write_bytes(folder / "from", bytes);
+    ASSERT_TRUE(copy_file_atomically(folder / "from", folder / "to"));
+    EXPECT_EQ(read_bytes(folder / "to"), bytes);
+    const auto missing = copy_file_atomically(folder / "absent", folder / "to");
+    ASSERT_FALSE(missing);
+    EXPECT_THAT(missing.error().message, HasSubstr("absent: cannot open"));
+    EXPECT_EQ(read_bytes(folder / "to"), bytes);
+}
+
+TEST(ReadTextFile, RefusesLargeFilesAndFolders) {
+    const TemporaryFolder folder;
+    write_bytes(folder / "a", "12345");
+    EXPECT_EQ(read_text_file(folder / "a", 5).value(), "12345");
+    EXPECT_THAT(read_text_file(folder / "a", 4).error().message, HasSubstr("more than the 4 allowed"));
+    EXPECT_THAT(read_text_file(folder.path(), 100).error().message, HasSubstr("not a regular file"));
+}
+
+TEST(Sha256File, AgreesWithPublishedVectors) {
+    const TemporaryFolder folder;
+    write_bytes(folder / "empty", "");
+    write_bytes(folder / "abc", "abc");
+    write_bytes(folder / "million", std::string(1'000'000, 'a'));
+    // FIPS 180-4 examples.
+    EXPECT_EQ(sha256_file(folder / "empty").value(),
+              "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    EXPECT_EQ(sha256_file(folder / "abc").value(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    EXPECT_EQ(sha256_file(folder / "million").value(),
+              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    EXPECT_THAT(sha256_file(folder / "absent").error().message, HasSubstr("absent: cannot open"));
+}
+
+}  // namespace
+}  // namespace distilld

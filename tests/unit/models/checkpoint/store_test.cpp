@@ -1,0 +1,196 @@
+#include "models/checkpoint/store.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.hpp"
+#include "base/file_hash.hpp"
+#include "models/checkpoint/manifest.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace distilld::models {
+namespace {
+
+using test::read_bytes;
+using test::TemporaryFolder;
+using test::write_bytes;
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Two files and a manifest; or a failure half way.
+class TextSnapshot final : public StudentSnapshot {
+  public:
+    explicit TextSnapshot(std::string text, bool fails = false) : text_(std::move(text)), fails_(fails) {}
+
+    Result<void> write_checkpoint(const fs::path& folder) const override {
+        if (!fs::create_directory(folder)) {
+            return io_error(folder.string() + " exists");
+        }
+        if (const auto written = write_file_atomically(folder / "data", text_); !written) {
+            return written.error();
+        }
+        if (fails_) {
+            return io_error("cannot write " + (folder / "more").string() + ": No space left on device");
+        }
+        CheckpointManifest manifest;
+        manifest.run.step = 7;
+        manifest.run.spec_json = R"({"name":"é \" \\"})";
+        manifest.adam_steps = 6;
+        manifest.files["data"] = sha256_file(folder / "data").value();
+        return write_checkpoint_manifest(folder, manifest);
+    }
+    Result<void> write_model(const fs::path&) const override { return {}; }
+
+  private:
+    std::string text_;
+    bool fails_;
+};
+
+std::vector<std::string> names(const fs::path& folder) {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        found.push_back(entry.path().filename().string());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+class CheckpointStoreTest : public testing::Test {
+  protected:
+    TemporaryFolder temporary_;
+    fs::path folder_ = temporary_ / "out" / "checkpoints";
+    CheckpointStore store_{folder_, 2};
+};
+
+TEST_F(CheckpointStoreTest, AnEmptyOrAbsentFolderHasNone) {
+    EXPECT_FALSE(store_.newest().value().folder);
+    EXPECT_EQ(store_.latest_step().value(), std::nullopt);
+    fs::create_directories(folder_ / "something-else");
+    const NewestCheckpoint newest = store_.newest().value();
+    EXPECT_FALSE(newest.folder);
+    EXPECT_EQ(newest.warning, "");
+    EXPECT_EQ(store_.latest_step().value(), std::nullopt);
+}
+
+TEST_F(CheckpointStoreTest, CommitsUnderTheStepAndKeepsTheNewest) {
+    for (const std::uint64_t step : {5, 10, 100, 123456789}) {
+        const auto committed = store_.commit(step, TextSnapshot("x"));
+        ASSERT_TRUE(committed) << committed.error().message;
+        EXPECT_EQ(*committed, folder_ / checkpoint_name(step));
+        EXPECT_EQ(store_.newest().value().folder, *committed);
+        EXPECT_EQ(store_.latest_step().value(), step);
+    }
+    EXPECT_THAT(names(folder_), ElementsAre("step-00000100", "step-123456789"));
+}
+
+TEST_F(CheckpointStoreTest, TheManifestComesBackAsWritten) {
+    const fs::path folder = store_.commit(7, TextSnapshot("x")).value();
+    const CheckpointManifest manifest = read_checkpoint_manifest(folder).value();
+    EXPECT_EQ(manifest.run.step, 7U);
+    EXPECT_EQ(manifest.run.spec_json, R"({"name":"é \" \\"})");
+    EXPECT_EQ(manifest.adam_steps, 6U);
+    EXPECT_EQ(manifest.files.size(), 1U);
+}
+
+TEST_F(CheckpointStoreTest, TheSameStepIsReplaced) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("old")));
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("new")));
+    EXPECT_THAT(names(folder_), ElementsAre("step-00000005"));
+    EXPECT_EQ(read_bytes(folder_ / "step-00000005" / "data"), "new");
+}
+
+TEST_F(CheckpointStoreTest, ADamagedNewestFallsBackWithAWarning) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("five")));
+    const fs::path ten = store_.commit(10, TextSnapshot("ten")).value();
+    write_bytes(ten / "data", "tin");
+    const NewestCheckpoint newest = store_.newest().value();
+    EXPECT_EQ(newest.folder, folder_ / "step-00000005");
+    EXPECT_THAT(newest.warning, HasSubstr("step-00000010/data is damaged"));
+
+    fs::remove(ten / "data");
+    EXPECT_EQ(store_.newest().value().folder, folder_ / "step-00000005");
+    fs::remove(ten / kManifestFile);
+    EXPECT_EQ(store_.newest().value().folder, folder_ / "step-00000005");
+    write_bytes(ten / kManifestFile, R"({"format_version":1,"step":)");
+    EXPECT_EQ(store_.newest().value().folder, folder_ / "step-00000005");
+    write_bytes(folder_ / "step-00000005" / kManifestFile, "[]");
+    const NewestCheckpoint none = store_.newest().value();
+    EXPECT_FALSE(none.folder);
+    EXPECT_THAT(none.warning, HasSubstr("step-00000005"));
+}
+
+TEST_F(CheckpointStoreTest, AManifestThatNamesFilesElsewhereIsRefused) {
+    const fs::path folder = store_.commit(5, TextSnapshot("x")).value();
+    CheckpointManifest manifest = read_checkpoint_manifest(folder).value();
+    manifest.files["../../secret"] = "00";
+    ASSERT_TRUE(write_checkpoint_manifest(folder, manifest));
+    const auto read = read_checkpoint_manifest(folder);
+    ASSERT_FALSE(read);
+    EXPECT_THAT(read.error().message, HasSubstr("../../secret"));
+}
+
+TEST_F(CheckpointStoreTest, LaterStepsOfAnAbandonedLineGo) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("five")));
+    const fs::path ten = store_.commit(10, TextSnapshot("ten")).value();
+    write_bytes(ten / "data", "damaged");
+    ASSERT_TRUE(store_.commit(8, TextSnapshot("eight")));  // gone on from 5
+    EXPECT_THAT(names(folder_), ElementsAre("step-00000005", "step-00000008"));
+}
+
+TEST_F(CheckpointStoreTest, LeftoversOfAnInterruptedCommitGo) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("five")));
+    fs::create_directories(folder_ / ".tmp-step-00000006");
+    write_bytes(folder_ / ".tmp-step-00000006" / "data", "half");
+    EXPECT_EQ(store_.newest().value().folder, folder_ / "step-00000005");
+    ASSERT_TRUE(store_.commit(6, TextSnapshot("six")));
+    EXPECT_THAT(names(folder_), ElementsAre("step-00000005", "step-00000006"));
+}
+
+TEST_F(CheckpointStoreTest, AFailedWriteLeavesTheOthersUntouched) {
+    CheckpointStore one(folder_, 1);
+    ASSERT_TRUE(one.commit(5, TextSnapshot("five")));
+    for (const std::uint64_t step : {5, 6}) {
+        const auto committed = one.commit(step, TextSnapshot("more", true));
+        ASSERT_FALSE(committed);
+        EXPECT_EQ(committed.error().kind, ErrorKind::io);
+        EXPECT_THAT(committed.error().message, HasSubstr("No space left"));
+        EXPECT_THAT(names(folder_), ElementsAre("step-00000005"));
+        EXPECT_EQ(read_bytes(folder_ / "step-00000005" / "data"), "five");
+    }
+}
+
+TEST_F(CheckpointStoreTest, AWriteTheSystemRefusesNamesTheFile) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("five")));
+    rlimit old{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+    const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{1000, old.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const auto committed = store_.commit(6, TextSnapshot(std::string(5000, 'x')));
+    setrlimit(RLIMIT_FSIZE, &old);
+    std::signal(SIGXFSZ, old_handler);
+    ASSERT_FALSE(committed);
+    EXPECT_THAT(committed.error().message, HasSubstr("step-00000006/data"));
+    EXPECT_THAT(names(folder_), ElementsAre("step-00000005"));
+}
+
+TEST_F(CheckpointStoreTest, AFileInTheWayOfTheFolderIsNamed) {
+    fs::create_directories(folder_.parent_path());
+    write_bytes(folder_, "not a folder");
+    const auto committed = store_.commit(1, TextSnapshot("x"));
+    ASSERT_FALSE(committed);
+    EXPECT_THAT(committed.error().message, HasSubstr(folder_.string()));
+    EXPECT_FALSE(store_.newest());
+}
+
+}  // namespace
+}  // namespace distilld::models

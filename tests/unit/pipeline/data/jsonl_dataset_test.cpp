@@ -1,0 +1,320 @@
+#include <gmock/gmock.h>
+
+#include <cstddef>
+#include <numeric>
+#include <stdexcept>
+
+#include "pipeline/data/dataset.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace distilld {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+constexpr std::int32_t kNone = kIgnoredLabel;
+
+DatasetOptions options(std::uint32_t sequence_length, bool packing = true, std::uint32_t vocabulary_size = 0) {
+    DatasetOptions result;
+    result.sequence_length = sequence_length;
+    result.packing = packing;
+    result.vocabulary_size = vocabulary_size;
+    return result;
+}
+
+class JsonlDataset : public ::testing::Test {
+  protected:
+    Result<std::unique_ptr<Dataset>> load(std::string_view content, const DatasetOptions& how) {
+        return load_jsonl_dataset(folder_.write("data.jsonl", content), tokenizer_.get(), how);
+    }
+
+    std::unique_ptr<Dataset> good(std::string_view content, const DatasetOptions& how) {
+        auto loaded = load(content, how);
+        if (!loaded) throw std::runtime_error(loaded.error().message);
+        return std::move(*loaded);
+    }
+
+    std::string refusal(std::string_view content, const DatasetOptions& how) {
+        auto loaded = load(content, how);
+        if (loaded) return "(was accepted)";
+        EXPECT_EQ(loaded.error().kind, ErrorKind::invalid_input);
+        // Without the folder, which differs from run to run.
+        std::string message = loaded.error().message;
+        const std::string prefix = folder_.path().string() + "/";
+        EXPECT_EQ(message.substr(0, prefix.size()), prefix);
+        return message.substr(prefix.size());
+    }
+
+    static TokenBatch all_rows(const Dataset& dataset) {
+        std::vector<std::uint64_t> rows(dataset.row_count());
+        std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+        return dataset.batch(0, rows);
+    }
+
+    test::TemporaryFolder folder_;
+    std::unique_ptr<Tokenizer> tokenizer_ = make_byte_tokenizer();
+};
+
+TEST_F(JsonlDataset, PackingJoinsDocumentsAndCutsRowsWithStrideT) {
+    const auto dataset = good("{\"text\":\"abc\"}\n{\"text\":\"de\"}\n", options(2));
+    // a b c EOT d e: five inputs with a target, in rows of two.
+    EXPECT_EQ(dataset->row_count(), 3U);
+    EXPECT_EQ(dataset->token_count(), 5U);
+    EXPECT_EQ(dataset->largest_id(), 256);
+    const TokenBatch batch = all_rows(*dataset);
+    EXPECT_THAT(batch.input_ids, ElementsAre('a', 'b', 'c', 256, 'd', 0));
+    EXPECT_THAT(batch.labels, ElementsAre('b', 'c', 256, 'd', 'e', kNone));
+    EXPECT_THAT(batch.lengths, ElementsAre(2, 2, 1));
+    EXPECT_EQ(batch.target_tokens, 5U);
+    EXPECT_EQ(batch.rows, 3U);
+    EXPECT_EQ(batch.columns, 2U);
+}
+
+// Every token but the first is a target exactly once, whatever the number of tokens is modulo T.
+TEST_F(JsonlDataset, PackingLosesNoTokenForAnyLength) {
+    for (std::uint32_t length = 1; length <= 6; ++length) {
+        for (int count = 2; count <= 20; ++count) {
+            std::string content = "{\"input_ids\":[0";
+            for (int i = 1; i < count; ++i)
+                content += "," + std::to_string(i);
+            const auto dataset = good(content + "]}", options(length));
+            const TokenBatch batch = all_rows(*dataset);
+            std::vector<std::int32_t> targets, expected(static_cast<std::size_t>(count) - 1);
+            std::iota(expected.begin(), expected.end(), 1);
+            for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+                if (batch.labels[i] == kNone) continue;
+                targets.push_back(batch.labels[i]);
+                EXPECT_EQ(batch.input_ids[i], batch.labels[i] - 1);
+            }
+            EXPECT_EQ(targets, expected) << "T " << length << ", " << count << " tokens";
+            EXPECT_EQ(dataset->row_count(), (static_cast<std::uint64_t>(count) - 1 + length - 1) / length);
+        }
+    }
+}
+
+TEST_F(JsonlDataset, PackingAddsNoSecondEndOfText) {
+    const auto dataset = good("{\"text\":\"a<|endoftext|>\"}\n{\"input_ids\":[256]}\n{\"text\":\"b\"}", options(8));
+    EXPECT_THAT(all_rows(*dataset).input_ids, ElementsAre('a', 256, 256, 0, 0, 0, 0, 0));
+    EXPECT_THAT(all_rows(*dataset).labels, ElementsAre(256, 256, 'b', kNone, kNone, kNone, kNone, kNone));
+}
+
+TEST_F(JsonlDataset, PackingSkipsEmptyDocuments) {
+    const auto dataset = good("{\"text\":\"\"}\n{\"text\":\"ab\"}\n{\"input_ids\":[]}\n{\"text\":\"\"}", options(4));
+    EXPECT_THAT(all_rows(*dataset).input_ids, ElementsAre('a', 0, 0, 0));
+}
+
+TEST_F(JsonlDataset, PackingJoinsReadyMadeIdsAsTheyAre) {
+    const auto dataset = good("{\"input_ids\":[1,2]}\n{\"input_ids\":[3]}\n", options(2));
+    EXPECT_THAT(all_rows(*dataset).input_ids, ElementsAre(1, 2));
+    EXPECT_THAT(all_rows(*dataset).labels, ElementsAre(2, 3));
+    EXPECT_TRUE(load("{\"input_ids\":[1,2]}\n{\"input_ids\":[3]}\n", options(2, true, 10)).has_value())
+        << "a vocabulary without the tokenizer's end of text";
+    const auto mixed =
+        good("{\"input_ids\":[1]}\n{\"text\":\"a\"}\n{\"input_ids\":[2]}\n{\"input_ids\":[3]}", options(6));
+    EXPECT_THAT(all_rows(*mixed).input_ids, ElementsAre(1, 256, 'a', 256, 2, 0));
+}
+
+TEST_F(JsonlDataset, WithoutPackingEachDocumentIsARow) {
+    const auto dataset =
+        good("{\"text\":\"abcdef\"}\n{\"text\":\"g\"}\n{\"text\":\"hi\"}\n{\"text\":\"\"}", options(3, false));
+    ASSERT_EQ(dataset->row_count(), 2U);
+    EXPECT_EQ(dataset->token_count(), 4U);
+    const TokenBatch batch = all_rows(*dataset);
+    EXPECT_THAT(batch.input_ids, ElementsAre('a', 'b', 'c', 'h', 0, 0));
+    EXPECT_THAT(batch.labels, ElementsAre('b', 'c', 'd', 'i', kNone, kNone));
+    EXPECT_THAT(batch.lengths, ElementsAre(3, 1));
+    EXPECT_EQ(batch.target_tokens, 4U);
+}
+
+TEST_F(JsonlDataset, LabelsBelongToTheirOwnPosition) {
+    const auto dataset = good(R"({"input_ids":[1,2,3,4],"labels":[-100,-100,3,7]})", options(3, false));
+    const TokenBatch batch = all_rows(*dataset);
+    EXPECT_THAT(batch.input_ids, ElementsAre(1, 2, 3));
+    EXPECT_THAT(batch.labels, ElementsAre(kNone, 3, 7));
+    EXPECT_EQ(batch.target_tokens, 2U);
+    EXPECT_EQ(batch.lengths[0], 3);
+    EXPECT_EQ(dataset->largest_id(), 7);
+}
+
+TEST_F(JsonlDataset, DocumentsWithAndWithoutLabelsMix) {
+    const auto dataset = good(
+        "{\"input_ids\":[1,2]}\n{\"labels\":[-100,4],\"input_ids\":[3,4]}\n"
+        "{\"input_ids\":[5,6],\"labels\":null}\n{\"text\":\"a\"}\n",
+        options(7));
+    const TokenBatch batch = all_rows(*dataset);
+    EXPECT_THAT(batch.input_ids, ElementsAre(1, 2, 3, 4, 5, 6, 256));
+    EXPECT_THAT(batch.labels, ElementsAre(2, kNone, 4, 5, 6, 256, 'a'));
+}
+
+TEST_F(JsonlDataset, RowsWithoutATargetAreLeftOut) {
+    const std::string masked = R"({"input_ids":[1,2,3],"labels":[1,-100,-100]})";
+    const auto rows = good(masked + "\n{\"input_ids\":[4,5]}\n", options(2, false));
+    ASSERT_EQ(rows->row_count(), 1U);
+    EXPECT_THAT(all_rows(*rows).input_ids, ElementsAre(4, 0));
+    tokenizer_.reset();
+    const auto packed = good(masked + "\n{\"input_ids\":[4,5]}\n", options(2));
+    ASSERT_EQ(packed->row_count(), 1U);
+    EXPECT_THAT(all_rows(*packed).labels, ElementsAre(4, 5));
+}
+
+TEST_F(JsonlDataset, ReadsBomCrlfEmptyLinesEscapesAndOtherFields) {
+    const auto dataset = good(
+        "\xEF\xBB\xBF{\"text\":\"\\u00e9\\u0000\\ud83d\\ude00\"}\r\n\r\n  \t\r\n"
+        "{\"id\":{\"text\":1},\"text\":\"x\",\"score\":null}",
+        options(8));
+    EXPECT_THAT(all_rows(*dataset).input_ids, ElementsAre(0xC3, 0xA9, 0, 0xF0, 0x9F, 0x98, 0x80, 256));
+    EXPECT_EQ(all_rows(*dataset).labels.back(), 'x');
+}
+
+TEST_F(JsonlDataset, HashIsFixedForever) {
+    // sha256("distilld dataset 1\n" + u64 T, rows, (begin, length)…, token count, i32 ids…, i32 targets…)
+    const auto dataset = good("{\"text\":\"ab\"}\n{\"text\":\"c\"}", options(2));
+    EXPECT_EQ(dataset->hash(), "c53ed4e4812b4cd27fac0faf1f3a6abfa0ad145f3bd1b051288a5a07c64885f9");
+}
+
+TEST_F(JsonlDataset, HashTellsApartWhatTrainsDifferently) {
+    const std::string two = "{\"input_ids\":[1,2,3]}\n{\"input_ids\":[4,5,6]}\n";
+    const std::string base = good(two, options(2))->hash();
+    EXPECT_EQ(good("\n" + two, options(2))->hash(), base);
+    EXPECT_EQ(good("{\"input_ids\":[1,2,3],\"labels\":[1,2,3]}\n{\"input_ids\":[4,5,6]}\n", options(2))->hash(), base)
+        << "labels that equal the ids are no labels";
+    EXPECT_NE(good(two, options(3))->hash(), base);
+    EXPECT_NE(good(two, options(2, false))->hash(), base);
+    EXPECT_NE(good("{\"input_ids\":[1,2,3]}\n{\"input_ids\":[4,5,7]}\n", options(2))->hash(), base);
+    EXPECT_NE(good("{\"input_ids\":[4,5,6]}\n{\"input_ids\":[1,2,3]}\n", options(2))->hash(), base);
+    EXPECT_NE(good("{\"input_ids\":[1,2,3],\"labels\":[1,2,-100]}\n{\"input_ids\":[4,5,6]}\n", options(2))->hash(),
+              base);
+    EXPECT_NE(good("{\"text\":\"ab\"}\n{\"text\":\"c\"}", options(2))->hash(),
+              good("{\"text\":\"abc\"}", options(2))->hash());
+    EXPECT_NE(good("{\"input_ids\":[1,2]}\n{\"input_ids\":[3,4]}", options(2, false))->hash(),
+              good("{\"input_ids\":[1,2,3]}\n{\"input_ids\":[4]}", options(2, false))->hash());
+}
+
+TEST_F(JsonlDataset, BatchTakesTheRowsInTheOrderAsked) {
+    const auto dataset = good("{\"input_ids\":[1,2]}\n{\"input_ids\":[3,4]}\n{\"input_ids\":[5,6]}", options(1, false));
+    const TokenBatch batch = dataset->batch(77, {2, 0, 2});
+    EXPECT_EQ(batch.number, 77U);
+    EXPECT_THAT(batch.input_ids, ElementsAre(5, 1, 5));
+    EXPECT_THAT(batch.labels, ElementsAre(6, 2, 6));
+    EXPECT_THROW((void)dataset->batch(0, {3}), std::out_of_range);
+}
+
+TEST_F(JsonlDataset, ManyDocumentsKeepTheirContent) {
+    std::string content;
+    std::vector<std::int32_t> expected;
+    for (std::int32_t i = 0; i < 5000; ++i) {
+        content += "{\"input_ids\":[";
+        for (std::int32_t j = 0; j <= i % 50; ++j) {
+            content += (j > 0 ? "," : "") + std::to_string((i * 31 + j) % 250);
+            expected.push_back((i * 31 + j) % 250);
+        }
+        content += i % 2 == 0 ? "]}\n" : "]}\r\n";
+    }
+    const auto dataset = good(content, options(128));
+    const TokenBatch batch = all_rows(*dataset);
+    EXPECT_EQ(dataset->token_count(), expected.size() - 1);
+    ASSERT_GE(batch.input_ids.size(), expected.size() - 1);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end() - 1, batch.input_ids.begin()));
+}
+
+TEST_F(JsonlDataset, RefusesBadLinesByFileAndLine) {
+    struct Case {
+        const char* line;
+        const char* message;
+    };
+    const Case cases[] = {
+        {"{", "is not a JSON object"},
+        {"{\"text\":\"a\"} {\"text\":\"b\"}", "is not a JSON object"},
+        {"{\"text\":\"a\",\"score\":01}", "is not a JSON object"},
+        {"\"abc\"", "is a string where an object was expected: accepted are"},
+        {"[1,2]", "is an array where an object was expected"},
+        {"null", "is null where an object was expected"},
+        {"{}", "has neither \"text\" nor \"input_ids\": accepted are {\"text\": \"…\"} and {\"input_ids\": […]}"},
+        {"{\"content\":\"a\"}", "has neither \"text\" nor \"input_ids\""},
+        {"{\"messages\":[]}", "{\"messages\"} are not supported"},
+        {"{\"messages\":[],\"text\":\"a\"}", "{\"messages\"} are not supported"},
+        {"{\"prompt\":\"a\",\"completion\":\"b\"}", "{\"prompt\", \"completion\"} are not supported"},
+        {"{\"prompt\":\"a\"}", "{\"prompt\", \"completion\"} are not supported"},
+        {"{\"text\":\"a\",\"input_ids\":[1]}", "holds both"},
+        {"{\"text\":\"a\",\"text\":\"b\"}", "\"text\" stands there twice"},
+        {"{\"text\":\"a\",\"labels\":[1]}", "\"labels\" go with \"input_ids\""},
+        {"{\"labels\":[1]}", "has neither"},
+        {"{\"text\":5}", "\"text\" is a number where a string was expected"},
+        {"{\"text\":null}", "\"text\" is null where a string was expected"},
+        {"{\"text\":\"\\ud800\"}", "JSON"},
+        {"{\"text\":\"\\udc00\"}", ""},
+        {"{\"text\":\"\xFF\"}", "is not valid UTF-8"},
+        {"{\"text\":\"\xC3\"}", "is not valid UTF-8"},
+        {"{\"text\":\"\xED\xA0\x80\"}", "is not valid UTF-8"},
+        {"{\"input_ids\":\"1,2\"}", "\"input_ids\" is a string where an array of integers was expected"},
+        {"{\"input_ids\":[1,2.0]}", "input_ids[1] is no 64-bit integer"},
+        {"{\"input_ids\":[1,\"2\"]}", "input_ids[1] is a string where a token id was expected"},
+        {"{\"input_ids\":[[1,2]]}", "input_ids[0] is an array where a token id was expected"},
+        {"{\"input_ids\":[true]}", "input_ids[0] is a boolean"},
+        {"{\"input_ids\":[-1]}", "input_ids[0] is -1, not a token id"},
+        {"{\"input_ids\":[-100]}", "input_ids[0] is -100, not a token id"},
+        {"{\"input_ids\":[2147483648]}", "input_ids[0] is 2147483648"},
+        {"{\"input_ids\":[18446744073709551615]}", "input_ids[0] is no 64-bit integer"},
+        {"{\"input_ids\":[1,257]}", "input_ids[1] is 257, outside the vocabulary of 257"},
+        {"{\"input_ids\":[1,2],\"labels\":[1]}", "\"labels\" has 1 entries and \"input_ids\" has 2"},
+        {"{\"input_ids\":[1,2],\"labels\":[1,-5]}", "labels[1] is -5, not a token id and not -100"},
+        {"{\"input_ids\":[1,2],\"labels\":[1,300]}", "labels[1] is 300, outside the vocabulary of 257"},
+        {"{\"input_ids\":[1,2],\"labels\":{}}", "\"labels\" is an object"},
+        {"{\"input_ids\":[1,2],\"attention_mask\":[1,0]}", "\"attention_mask\" holds zeros"},
+    };
+    for (const Case& test : cases) {
+        const std::string message =
+            refusal("{\"text\":\"fine\"}\n\n" + std::string(test.line) + "\n", options(4, true, 257));
+        EXPECT_THAT(message, AllOf(HasSubstr("data.jsonl:3: "), HasSubstr(test.message))) << test.line;
+    }
+    EXPECT_TRUE(load("{\"input_ids\":[1,2],\"attention_mask\":[1,1]}", options(4)).has_value());
+    EXPECT_TRUE(load("{\"input_ids\":[1,256]}", options(4, true, 257)).has_value());
+}
+
+TEST_F(JsonlDataset, ChecksTextAndEndOfTextAgainstTheVocabulary) {
+    EXPECT_THAT(refusal("{\"text\":\"aé\"}", options(4, true, 128)),
+                AllOf(HasSubstr("data.jsonl:1: "), HasSubstr("token id 195, outside the vocabulary of 128")));
+    EXPECT_THAT(refusal("{\"text\":\"ab\"}\n{\"text\":\"cd\"}", options(4, true, 256)),
+                AllOf(HasSubstr("data.jsonl:2: "), HasSubstr("id 256"), HasSubstr("vocabulary of 256")));
+    EXPECT_TRUE(load("{\"text\":\"ab\"}\n{\"text\":\"cd\"}", options(4, false, 256)).has_value());
+}
+
+TEST_F(JsonlDataset, TextNeedsATokenizer) {
+    tokenizer_.reset();
+    DatasetOptions how = options(4);
+    EXPECT_THAT(refusal("{\"text\":\"ab\"}", how), HasSubstr("data.jsonl:1: \"text\" needs a tokenizer"));
+    how.no_tokenizer_reason = "model.type \"Unigram\" is not understood";
+    EXPECT_THAT(refusal("{\"text\":\"ab\"}", how), HasSubstr("(model.type \"Unigram\" is not understood)"));
+}
+
+TEST_F(JsonlDataset, NothingToTrainOnIsAnError) {
+    for (const char* content :
+         {"", "\n\n", "{\"text\":\"\"}", "{\"text\":\"a\"}", "{\"input_ids\":[1,2],\"labels\":[1,-100]}"}) {
+        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: holds nothing to train on")) << content;
+        EXPECT_THAT(refusal(content, options(4, false)), HasSubstr("data.jsonl: holds nothing to train on")) << content;
+    }
+    EXPECT_THAT(refusal("{\"text\":\"a\"}\n{\"text\":\"b\"}", options(4, false)), HasSubstr("nothing to train on"));
+    EXPECT_TRUE(load("{\"text\":\"a\"}\n{\"text\":\"b\"}", options(4)).has_value());
+}
+
+TEST_F(JsonlDataset, RefusesCompressedFilesLongLinesAndNoLength) {
+    EXPECT_THAT(refusal("\x1F\x8B\x08 rest", options(4)), HasSubstr("compressed with gzip"));
+    EXPECT_THAT(refusal("\x28\xB5\x2F\xFD rest", options(4)), HasSubstr("compressed with zstd"));
+    DatasetOptions narrow = options(4);
+    narrow.line_limit = 20;
+    EXPECT_TRUE(load("{\"text\":\"123456789\"}", narrow).has_value());
+    EXPECT_THAT(refusal("{\"text\":\"1234567890\"}", narrow), HasSubstr("data.jsonl:1: line is longer than 20 bytes"));
+    const auto zero = load("{\"text\":\"ab\"}", options(0));
+    ASSERT_FALSE(zero.has_value());
+    EXPECT_THAT(zero.error().message, HasSubstr("sequence_length"));
+    const auto absent = load_jsonl_dataset(folder_.path() / "absent.jsonl", tokenizer_.get(), options(4));
+    ASSERT_FALSE(absent.has_value());
+    EXPECT_EQ(absent.error().kind, ErrorKind::io);
+    EXPECT_THAT(absent.error().message, HasSubstr("absent.jsonl"));
+}
+
+}  // namespace
+}  // namespace distilld

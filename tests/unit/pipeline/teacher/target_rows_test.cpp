@@ -1,0 +1,132 @@
+#include "pipeline/teacher/target_rows.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "pipeline/teacher/transport/body_buffer.hpp"
+#include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
+
+namespace distilld {
+namespace {
+
+using test::floats_of;
+using test::ids_of;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(TopKReducer, TakesTheBestAndLeavesTheRestInTheTail) {
+    TopKReducer reducer(1, 2, 4, 2);
+    ASSERT_TRUE(reducer.add_row(std::vector<float>{0, 3, 1, 2}));
+    ASSERT_TRUE(reducer.add_row(std::vector<float>{5, 5, 5, 5}));  // equal: the smaller ids
+    const auto targets = reducer.finish();
+    EXPECT_EQ(ids_of(targets.ids), (std::vector<std::uint32_t>{1, 3, 0, 1}));
+    const double total = 1 + std::exp(3.0) + std::exp(1.0) + std::exp(2.0);
+    const auto values = floats_of(targets.values);
+    const auto tail = floats_of(targets.tail);
+    EXPECT_NEAR(values[0], 3 - std::log(total), 1e-6);
+    EXPECT_NEAR(values[1], 2 - std::log(total), 1e-6);
+    EXPECT_NEAR(tail[0], std::log(1 + std::exp(1.0)) - std::log(total), 1e-6);
+    EXPECT_NEAR(values[2], std::log(0.25), 1e-6);
+    EXPECT_NEAR(tail[1], std::log(0.5), 1e-6);
+}
+
+TEST(TopKReducer, KeepsATinyTailAndAnEmptyOne) {
+    TopKReducer tiny(1, 1, 3, 1);
+    ASSERT_TRUE(tiny.add_row(std::vector<float>{0, -50, -60}));
+    EXPECT_NEAR(floats_of(tiny.finish().tail)[0], std::log(std::exp(-50.0) + std::exp(-60.0)), 1e-4);
+    TopKReducer whole(1, 1, 2, 10);
+    ASSERT_TRUE(whole.add_row(std::vector<float>{1, 2}));
+    const auto targets = whole.finish();
+    EXPECT_EQ(targets.width, 2U);
+    EXPECT_EQ(floats_of(targets.tail)[0], -kInfinity);
+}
+
+TEST(TopKReducer, RefusesRowsThatAreNoDistribution) {
+    for (const auto& row :
+         {std::vector<float>{0, NAN}, std::vector<float>{0, kInfinity}, std::vector<float>{-kInfinity, -kInfinity}}) {
+        TopKReducer reducer(1, 1, 2, 1);
+        EXPECT_FALSE(reducer.add_row(row));
+    }
+    TopKReducer masked(1, 1, 2, 1);
+    EXPECT_TRUE(masked.add_row(std::vector<float>{0, -kInfinity}));
+}
+
+struct Arrays {
+    std::vector<std::uint32_t> ids{1, 2};
+    std::vector<float> values{-0.5F, -1.5F};
+    std::vector<float> tail{-2.0F};
+
+    [[nodiscard]] TeacherTargets targets() const {
+        TeacherTargets result;
+        result.rows = 1;
+        result.columns = 1;
+        result.width = 2;
+        result.ids = {ElementType::u32, std::as_bytes(std::span(ids))};
+        result.values = {ElementType::f32, std::as_bytes(std::span(values))};
+        result.tail = {ElementType::f32, std::as_bytes(std::span(tail))};
+        return result;
+    }
+};
+
+TEST(FindDefect, ChecksTopK) {
+    EXPECT_EQ(find_defect(Arrays().targets(), 3), std::nullopt);
+    EXPECT_NE(find_defect(Arrays().targets(), 2), std::nullopt);
+    Arrays negative;
+    negative.ids[0] = static_cast<std::uint32_t>(-1);
+    EXPECT_NE(find_defect(negative.targets(), 0), std::nullopt);
+    for (const float bad : {NAN, kInfinity, 0.5F}) {
+        Arrays value;
+        value.values[1] = bad;
+        EXPECT_NE(find_defect(value.targets(), 3), std::nullopt) << bad;
+        Arrays tail;
+        tail.tail[0] = bad;
+        EXPECT_NE(find_defect(tail.targets(), 3), std::nullopt) << bad;
+    }
+    Arrays impossible;
+    impossible.values[1] = -kInfinity;
+    EXPECT_EQ(find_defect(impossible.targets(), 3), std::nullopt);
+}
+
+TEST(FindDefect, ChecksLogits) {
+    const auto check = [](std::vector<float> values, std::uint32_t vocabulary) {
+        TeacherTargets targets;
+        targets.kind = TeacherTargets::Kind::logits;
+        targets.rows = 1;
+        targets.columns = 2;
+        targets.width = 2;
+        targets.values = {ElementType::f32, std::as_bytes(std::span(values))};
+        return find_defect(targets, vocabulary);
+    };
+    EXPECT_EQ(check({1, 2, 3, -kInfinity}, 2), std::nullopt);
+    EXPECT_NE(check({1, 2, 3, 4}, 3)->find("2 logits"), std::string::npos);
+    EXPECT_NE(check({1, 2, 3, 4}, 3)->find("3 ids"), std::string::npos);
+    EXPECT_NE(check({1, 2, NAN, 4}, 2)->find("position 1"), std::string::npos);
+    EXPECT_NE(check({1, kInfinity, 3, 4}, 2), std::nullopt);
+    EXPECT_NE(check({1, 2, -kInfinity, -kInfinity}, 2), std::nullopt);
+}
+
+TEST(BufferPool, RecyclesWithinItsBound) {
+    BufferPool pool(1000);
+    const std::byte* address = nullptr;
+    {
+        const auto buffer = pool.acquire();
+        buffer->resize(600);
+        address = buffer->data();
+    }
+    EXPECT_EQ(pool.idle_count(), 1U);
+    const auto again = pool.acquire();
+    EXPECT_EQ(again->data(), address);
+    EXPECT_EQ(again->size(), 0U);
+    {
+        const auto second = pool.acquire();
+        second->resize(600);
+        const auto large = pool.acquire();
+        large->resize(600);
+    }
+    EXPECT_EQ(pool.idle_count(), 1U);
+}
+
+}  // namespace
+}  // namespace distilld
