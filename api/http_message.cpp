@@ -19,21 +19,27 @@ bool equal_without_case(std::string_view a, std::string_view b) noexcept {
 
 std::optional<std::string_view> Request::header(std::string_view name) const {
     for (const auto& [key, value] : headers) {
-        if (equal_without_case(key, name)) return value;
+        if (equal_without_case(key, name)) {
+            return value;
+        }
     }
     return std::nullopt;
 }
 
 std::optional<std::string_view> Request::query_value(std::string_view name) const {
     for (const auto& [key, value] : query) {
-        if (key == name) return value;
+        if (key == name) {
+            return value;
+        }
     }
     return std::nullopt;
 }
 
 std::string_view Request::path_parameter(std::string_view name) const {
     for (const auto& [key, value] : path_parameters) {
-        if (key == name) return value;
+        if (key == name) {
+            return value;
+        }
     }
     return {};
 }

@@ -87,7 +87,9 @@ constexpr std::array<FieldPlace, 52> kFields{{
 void read_name(ObjectReader& root, JobSpec& spec) {
     spec.name = "job";
     std::string name;
-    if (!root.text("name", name, kNameLimit, false)) return;
+    if (!root.text("name", name, kNameLimit, false)) {
+        return;
+    }
     const auto allowed = [](char c) {
         return is_letter(c) || is_digit(c) || c == ' ' || c == '.' || c == '_' || c == '-' || c == ':';
     };
@@ -101,14 +103,18 @@ void read_name(ObjectReader& root, JobSpec& spec) {
 
 void read_student(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out) {
     const auto* object = root.required_object("student", "an object with model (a Hugging Face folder)");
-    if (object == nullptr) return;
+    if (object == nullptr) {
+        return;
+    }
     ObjectReader reader(*object, "/student", out);
     auto& student = spec.student;
     const bool has_model = reader.find("model") != nullptr;
     reader.text("model", student.model, kPathLimit, false);
     reader.one_of("init", kInits, student.init);
     const bool has_config = reader.find("config") != nullptr;
-    if (const auto* config = reader.object("config")) student.config_json = json::serialize(*config);
+    if (const auto* config = reader.object("config")) {
+        student.config_json = json::serialize(*config);
+    }
     reader.one_of("dtype", kDtypes, student.dtype);
     if (!has_model && student.init == StudentInit::pretrained) {
         reader.required("model", "the Hugging Face folder of the student");
@@ -171,13 +177,16 @@ void read_endpoints(ObjectReader& reader, TeacherSpec& teacher, std::vector<Viol
         return;
     }
     std::set<std::string> seen;
-    for (std::size_t i = 0; i < array.size(); ++i)
+    for (std::size_t i = 0; i < array.size(); ++i) {
         check_endpoint(reader, i, array[i], seen, teacher, out);
+    }
 }
 
 void read_teacher(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out) {
     const auto* object = root.object("teacher");
-    if (object == nullptr) return;
+    if (object == nullptr) {
+        return;
+    }
     ObjectReader reader(*object, "/teacher", out);
     TeacherSpec teacher;
     read_endpoints(reader, teacher, out);
@@ -185,7 +194,9 @@ void read_teacher(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out
     reader.text("model", teacher.model, 256, false);
     auto& concurrency = teacher.max_concurrent;
     reader.integer_or_auto("max_concurrent", concurrency.automatic, concurrency.limit, 1, kConcurrencyLimit);
-    if (concurrency.automatic) concurrency.limit = kConcurrencyLimit;
+    if (concurrency.automatic) {
+        concurrency.limit = kConcurrencyLimit;
+    }
     reader.integer("window", teacher.window, 0, 1U << 20);
     reader.integer("window_bytes", teacher.window_bytes, 1, 1ULL << 50);
     reader.number("timeout_secs", teacher.timeout_secs, 0, 86400, Ends::open_low);
@@ -197,7 +208,9 @@ void read_teacher(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out
             return is_letter(c) || is_digit(c) || c == '_';
         });
         // The value is not echoed: people paste the key itself here.
-        if (!good) reader.violate("api_key_env", "invalid_value", "is not the name of an environment variable");
+        if (!good) {
+            reader.violate("api_key_env", "invalid_value", "is not the name of an environment variable");
+        }
     }
     reader.text("ca_file", teacher.ca_file, kPathLimit, true);
     reader.integer("max_retries", teacher.max_retries, 0, 1000);
@@ -208,10 +221,14 @@ void read_teacher(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out
 
 void read_dataset(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out) {
     const auto* object = root.required_object("dataset", "an object with train (a JSONL file) and sequence_length");
-    if (object == nullptr) return;
+    if (object == nullptr) {
+        return;
+    }
     ObjectReader reader(*object, "/dataset", out);
     auto& dataset = spec.dataset;
-    if (reader.find("train") == nullptr) reader.required("train", "the JSONL file to train on");
+    if (reader.find("train") == nullptr) {
+        reader.required("train", "the JSONL file to train on");
+    }
     reader.text("train", dataset.train, kPathLimit, false);
     reader.text("eval", dataset.eval, kPathLimit, true);
     if (reader.find("sequence_length") == nullptr) {
@@ -226,9 +243,13 @@ void read_length(ObjectReader& reader, TrainingSpec& training) {
     const bool has_steps = reader.find("max_steps") != nullptr;
     const bool has_epochs = reader.find("epochs") != nullptr;
     std::uint64_t steps = 0;
-    if (reader.integer("max_steps", steps, 1, kStepLimit)) training.max_steps = steps;
+    if (reader.integer("max_steps", steps, 1, kStepLimit)) {
+        training.max_steps = steps;
+    }
     double epochs = 0;
-    if (reader.number("epochs", epochs, 0, 1e6, Ends::open_low)) training.epochs = epochs;
+    if (reader.number("epochs", epochs, 0, 1e6, Ends::open_low)) {
+        training.epochs = epochs;
+    }
     if (has_steps && has_epochs) {
         reader.violate("epochs", "conflict", "give max_steps or epochs, not both");
     } else if (!has_steps && !has_epochs) {
@@ -238,7 +259,9 @@ void read_length(ObjectReader& reader, TrainingSpec& training) {
 
 void read_training(ObjectReader& root, JobSpec& spec, bool has_teacher, std::vector<Violation>& out) {
     const auto* object = root.required_object("training", "an object with at least max_steps or epochs");
-    if (object == nullptr) return;
+    if (object == nullptr) {
+        return;
+    }
     ObjectReader reader(*object, "/training", out);
     auto& training = spec.training;
     reader.boolean("parallel", training.parallel);
@@ -271,7 +294,9 @@ void read_training(ObjectReader& root, JobSpec& spec, bool has_teacher, std::vec
 
 void read_checkpoint(ObjectReader& root, JobSpec& spec, std::vector<Violation>& out) {
     const auto* object = root.object("checkpoint");
-    if (object == nullptr) return;
+    if (object == nullptr) {
+        return;
+    }
     ObjectReader reader(*object, "/checkpoint", out);
     reader.integer("every_steps", spec.checkpoint.every_steps, 0, kStepLimit);
     reader.integer("keep", spec.checkpoint.keep, 1, 1000);
@@ -280,8 +305,12 @@ void read_checkpoint(ObjectReader& root, JobSpec& spec, std::vector<Violation>& 
 }
 
 void read_output(ObjectReader& root, JobSpec& spec) {
-    if (root.find("output") == nullptr) root.required("output", "the folder that takes the trained student");
-    if (!root.text("output", spec.output, kPathLimit, false)) return;
+    if (root.find("output") == nullptr) {
+        root.required("output", "the folder that takes the trained student");
+    }
+    if (!root.text("output", spec.output, kPathLimit, false)) {
+        return;
+    }
     if (!spec.student.model.empty() && normal_path(spec.output) == normal_path(spec.student.model)) {
         root.violate("output", "conflict", "is the folder of student.model, which would be overwritten");
     }
@@ -292,7 +321,9 @@ void read_output(ObjectReader& root, JobSpec& spec) {
 std::string describe(const SpecViolations& violations) {
     std::string text;
     for (const auto& violation : violations.violations) {
-        if (!text.empty()) text += '\n';
+        if (!text.empty()) {
+            text += '\n';
+        }
         text += (violation.pointer.empty() ? "(document)" : violation.pointer) + ": " + violation.detail;
     }
     return text;
@@ -331,7 +362,9 @@ ParsedSpec parse_job_spec(std::string_view text) {
     read_checkpoint(root, spec, out);
     read_output(root, spec);
     root.finish(kFields);
-    if (!out.empty()) return result;
+    if (!out.empty()) {
+        return result;
+    }
     return spec;
 }
 

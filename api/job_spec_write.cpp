@@ -13,11 +13,15 @@ namespace json = boost::json;
 
 json::object to_json_object(const JobSpec& spec) {
     json::object student;
-    if (!spec.student.model.empty()) student["model"] = spec.student.model;
+    if (!spec.student.model.empty()) {
+        student["model"] = spec.student.model;
+    }
     student["init"] = to_string(spec.student.init);
     if (spec.student.config_json) {
         auto config = parse_json_text(*spec.student.config_json, kSpecDepthLimit);
-        if (!config) throw ErrorException(invalid_input("/student/config: not JSON: " + config.error().reason));
+        if (!config) {
+            throw ErrorException(invalid_input("/student/config: not JSON: " + config.error().reason));
+        }
         student["config"] = *std::move(config);
     }
     student["dtype"] = to_string(spec.student.dtype);
@@ -41,8 +45,12 @@ json::object to_json_object(const JobSpec& spec) {
         object["timeout_secs"] = teacher.timeout_secs;
         object["startup_timeout_secs"] = teacher.startup_timeout_secs;
         object["top_k"] = teacher.top_k;
-        if (!teacher.api_key_env.empty()) object["api_key_env"] = teacher.api_key_env;
-        if (!teacher.ca_file.empty()) object["ca_file"] = teacher.ca_file;
+        if (!teacher.api_key_env.empty()) {
+            object["api_key_env"] = teacher.api_key_env;
+        }
+        if (!teacher.ca_file.empty()) {
+            object["ca_file"] = teacher.ca_file;
+        }
         object["max_retries"] = teacher.max_retries;
         object["hedge"] = teacher.hedge;
         root["teacher"] = std::move(object);
@@ -50,7 +58,9 @@ json::object to_json_object(const JobSpec& spec) {
 
     json::object dataset;
     dataset["train"] = spec.dataset.train;
-    if (!spec.dataset.eval.empty()) dataset["eval"] = spec.dataset.eval;
+    if (!spec.dataset.eval.empty()) {
+        dataset["eval"] = spec.dataset.eval;
+    }
     dataset["sequence_length"] = spec.dataset.sequence_length;
     dataset["packing"] = spec.dataset.packing;
     root["dataset"] = std::move(dataset);
@@ -65,8 +75,12 @@ json::object to_json_object(const JobSpec& spec) {
         object["batch_size"] = training.batch_size;
     }
     object["micro_batches"] = training.micro_batches;
-    if (training.max_steps) object["max_steps"] = *training.max_steps;
-    if (training.epochs) object["epochs"] = *training.epochs;
+    if (training.max_steps) {
+        object["max_steps"] = *training.max_steps;
+    }
+    if (training.epochs) {
+        object["epochs"] = *training.epochs;
+    }
     object["learning_rate"] = training.learning_rate;
     object["lr_scheduler_type"] = to_string(training.lr_scheduler_type);
     object["warmup_steps"] = training.warmup_steps;
@@ -85,7 +99,9 @@ json::object to_json_object(const JobSpec& spec) {
     root["training"] = std::move(object);
 
     object = json::object{{"every_steps", spec.checkpoint.every_steps}, {"keep", spec.checkpoint.keep}};
-    if (!spec.checkpoint.dir.empty()) object["dir"] = spec.checkpoint.dir;
+    if (!spec.checkpoint.dir.empty()) {
+        object["dir"] = spec.checkpoint.dir;
+    }
     root["checkpoint"] = std::move(object);
     root["output"] = spec.output;
     return root;

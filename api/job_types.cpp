@@ -33,7 +33,9 @@ json::value text_or_null(const std::string& text) {
 
 /// The text as JSON; as a string when it is none (a spec is stored as it was sent).
 json::value raw_json(const std::string& text) {
-    if (text.empty()) return nullptr;
+    if (text.empty()) {
+        return nullptr;
+    }
     auto value = parse_json_text(text, kStoredDepthLimit);
     return value ? *std::move(value) : json::value(text);
 }
@@ -42,7 +44,9 @@ json::value raw_json(const std::string& text) {
 class Reader {
   public:
     Reader(const json::value& value, std::string what) : object_(value.if_object()), what_(std::move(what)) {
-        if (object_ == nullptr) fail("is not an object");
+        if (object_ == nullptr) {
+            fail("is not an object");
+        }
     }
 
     [[nodiscard]] const json::value* find(const char* name) const {
@@ -52,21 +56,29 @@ class Reader {
 
     void text(const char* name, std::string& target) {
         if (const auto* value = find(name)) {
-            if (!value->is_string()) return fail_member(name);
+            if (!value->is_string()) {
+                return fail_member(name);
+            }
             target = value->get_string();
         }
     }
     void boolean(const char* name, bool& target) {
         if (const auto* value = find(name)) {
-            if (!value->is_bool()) return fail_member(name);
+            if (!value->is_bool()) {
+                return fail_member(name);
+            }
             target = value->get_bool();
         }
     }
     /// null reads as NaN, an absent member leaves the default.
     void real(const char* name, double& target) {
-        if (object_ == nullptr) return;
+        if (object_ == nullptr) {
+            return;
+        }
         const auto* value = object_->if_contains(name);
-        if (value == nullptr) return;
+        if (value == nullptr) {
+            return;
+        }
         if (value->is_null()) {
             target = std::numeric_limits<double>::quiet_NaN();
         } else if (value->is_number()) {
@@ -80,16 +92,22 @@ class Reader {
         if (const auto* value = find(name)) {
             boost::system::error_code ec;
             const auto number = value->to_number<Integer>(ec);
-            if (ec) return fail_member(name);
+            if (ec) {
+                return fail_member(name);
+            }
             target = number;
         }
     }
     void fail_member(const char* name) { fail(std::string("member '") + name + "' is not of the type expected"); }
     void fail(const std::string& what) {
-        if (error_.empty()) error_ = what_ + ": " + what;
+        if (error_.empty()) {
+            error_ = what_ + ": " + what;
+        }
     }
     void merge(const Reader& other) {
-        if (error_.empty()) error_ = other.error_;
+        if (error_.empty()) {
+            error_ = other.error_;
+        }
     }
     [[nodiscard]] bool failed() const { return !error_.empty(); }
     [[nodiscard]] Error error() const { return invalid_input(error_); }
@@ -109,8 +127,9 @@ json::object stage_json(const StageTimes& stage) {
 
 json::object fetch_json(const FetchCounters& fetch) {
     json::object failures;
-    for (const auto& [kind, count] : fetch.failures)
+    for (const auto& [kind, count] : fetch.failures) {
         failures[kind] = count;
+    }
     json::object object;
     object["requests"] = fetch.requests;
     object["completed"] = fetch.completed;
@@ -161,7 +180,9 @@ void read_fetch(Reader& outer, const json::value& value, FetchCounters& fetch) {
 }
 
 void read_stages(Reader& outer, const json::value& value, std::vector<StageTimes>& stages) {
-    if (!value.is_array()) return outer.fail_member("stages");
+    if (!value.is_array()) {
+        return outer.fail_member("stages");
+    }
     for (const auto& item : value.get_array()) {
         Reader reader(item, "stages");
         StageTimes stage;
@@ -175,7 +196,9 @@ void read_stages(Reader& outer, const json::value& value, std::vector<StageTimes
 }
 
 void read_checkpoints(Reader& outer, const json::value& value, std::vector<JobCheckpoint>& checkpoints) {
-    if (!value.is_array()) return outer.fail_member("checkpoints");
+    if (!value.is_array()) {
+        return outer.fail_member("checkpoints");
+    }
     for (const auto& item : value.get_array()) {
         Reader reader(item, "checkpoints");
         JobCheckpoint checkpoint;
@@ -208,7 +231,9 @@ const char* to_string(JobState state) noexcept {
 
 std::optional<JobState> job_state_from_string(std::string_view text) noexcept {
     for (const auto state : kStates) {
-        if (text == to_string(state)) return state;
+        if (text == to_string(state)) {
+            return state;
+        }
     }
     return std::nullopt;
 }
@@ -231,15 +256,18 @@ const char* to_string(EventType type) noexcept {
 
 std::optional<EventType> event_type_from_string(std::string_view text) noexcept {
     for (const auto type : kEventTypes) {
-        if (text == to_string(type)) return type;
+        if (text == to_string(type)) {
+            return type;
+        }
     }
     return std::nullopt;
 }
 
 json::object to_json_object(const ProgressEvent& progress) {
     json::array stages;
-    for (const auto& stage : progress.stages)
+    for (const auto& stage : progress.stages) {
         stages.push_back(stage_json(stage));
+    }
     const double percent = progress.total_steps == 0
                                ? 0.0
                                : 100.0 * static_cast<double>(progress.step) / static_cast<double>(progress.total_steps);
@@ -283,9 +311,15 @@ Result<ProgressEvent> progress_from_json(const json::value& value) {
     reader.real("teacher_hidden_fraction", progress.teacher_hidden_fraction);
     reader.text("bottleneck", progress.bottleneck);
     reader.integer("nonfinite_steps", progress.nonfinite_steps);
-    if (const auto* stages = reader.find("stages")) read_stages(reader, *stages, progress.stages);
-    if (const auto* fetch = reader.find("fetch")) read_fetch(reader, *fetch, progress.fetch);
-    if (reader.failed()) return reader.error();
+    if (const auto* stages = reader.find("stages")) {
+        read_stages(reader, *stages, progress.stages);
+    }
+    if (const auto* fetch = reader.find("fetch")) {
+        read_fetch(reader, *fetch, progress.fetch);
+    }
+    if (reader.failed()) {
+        return reader.error();
+    }
     return progress;
 }
 
@@ -313,9 +347,13 @@ json::object to_json_object(const Job& job, bool with_specs) {
             json::object{{"code", job.status_reason->code}, {"message", job.status_reason->message}};
     }
     object["queue_position"] = nullptr;
-    if (job.queue_position) object["queue_position"] = *job.queue_position;
+    if (job.queue_position) {
+        object["queue_position"] = *job.queue_position;
+    }
     object["progress"] = nullptr;
-    if (job.progress) object["progress"] = to_json_object(*job.progress);
+    if (job.progress) {
+        object["progress"] = to_json_object(*job.progress);
+    }
     object["eval_loss"] = job.eval_loss ? number(*job.eval_loss) : json::value(nullptr);
     object["output"] = job.output;
     object["weights_sha256"] = text_or_null(job.weights_sha256);
@@ -353,17 +391,31 @@ Result<Job> job_from_json(const json::value& value) {
         reader.merge(inner);
         job.status_reason = std::move(result);
     }
-    if (reader.find("queue_position") != nullptr) reader.integer("queue_position", job.queue_position.emplace());
-    if (reader.find("eval_loss") != nullptr) reader.real("eval_loss", job.eval_loss.emplace());
-    if (const auto* checkpoints = reader.find("checkpoints")) read_checkpoints(reader, *checkpoints, job.checkpoints);
+    if (reader.find("queue_position") != nullptr) {
+        reader.integer("queue_position", job.queue_position.emplace());
+    }
+    if (reader.find("eval_loss") != nullptr) {
+        reader.real("eval_loss", job.eval_loss.emplace());
+    }
+    if (const auto* checkpoints = reader.find("checkpoints")) {
+        read_checkpoints(reader, *checkpoints, job.checkpoints);
+    }
     if (const auto* progress = reader.find("progress")) {
         auto parsed = progress_from_json(*progress);
-        if (!parsed) return parsed.error();
+        if (!parsed) {
+            return parsed.error();
+        }
         job.progress = *std::move(parsed);
     }
-    if (const auto* spec = reader.find("spec")) job.spec_json = json::serialize(*spec);
-    if (const auto* spec = reader.find("resolved_spec")) job.resolved_spec_json = json::serialize(*spec);
-    if (reader.failed()) return reader.error();
+    if (const auto* spec = reader.find("spec")) {
+        job.spec_json = json::serialize(*spec);
+    }
+    if (const auto* spec = reader.find("resolved_spec")) {
+        job.resolved_spec_json = json::serialize(*spec);
+    }
+    if (reader.failed()) {
+        return reader.error();
+    }
     return job;
 }
 
@@ -400,7 +452,9 @@ Result<JobEvent> job_event_from_json(const json::value& value) {
             reader.fail_member("data");
         }
     }
-    if (reader.failed()) return reader.error();
+    if (reader.failed()) {
+        return reader.error();
+    }
     return event;
 }
 

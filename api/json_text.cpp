@@ -55,7 +55,9 @@ class KeyWatcher {
         key_.append(part.data(), part.size());
         auto& level = levels_.back();
         level.token = key_;
-        if (!level.keys.insert(key_).second) duplicates_.push_back(pointer());
+        if (!level.keys.insert(key_).second) {
+            duplicates_.push_back(pointer());
+        }
         key_.clear();
         return true;
     }
@@ -93,8 +95,9 @@ class KeyWatcher {
     }
     [[nodiscard]] std::string pointer() const {
         std::string result;
-        for (const auto& level : levels_)
+        for (const auto& level : levels_) {
             result += "/" + escape_pointer_token(level.token);
+        }
         return result;
     }
 
@@ -126,8 +129,12 @@ boost::system::result<boost::json::value, JsonTextError> parse_json_text(std::st
     }
     if (ec) {
         std::string what = ec.message();
-        if (ec == boost::json::error::incomplete) what = "the text ends too early";
-        if (ec == boost::json::error::too_deep) what = "nested deeper than " + std::to_string(max_depth) + " levels";
+        if (ec == boost::json::error::incomplete) {
+            what = "the text ends too early";
+        }
+        if (ec == boost::json::error::too_deep) {
+            what = "nested deeper than " + std::to_string(max_depth) + " levels";
+        }
         return JsonTextError{consumed, what + ", " + place_of(text, consumed)};
     }
     return parser.release();
@@ -156,7 +163,9 @@ std::string escape_pointer_token(std::string_view token) {
 
 Result<std::vector<std::string>> split_pointer(std::string_view pointer) {
     std::vector<std::string> tokens;
-    if (pointer.empty()) return tokens;
+    if (pointer.empty()) {
+        return tokens;
+    }
     if (pointer.front() != '/') {
         return invalid_input("'" + std::string(pointer) + "' is not a JSON pointer: it must begin with '/'");
     }

@@ -15,14 +15,20 @@ namespace json = boost::json;
 
 std::string number_text(double value) {
     json::value boxed = value;
-    if (value == std::floor(value) && std::abs(value) < 1e15) boxed = static_cast<std::int64_t>(value);
+    if (value == std::floor(value) && std::abs(value) < 1e15) {
+        boxed = static_cast<std::int64_t>(value);
+    }
     return json::serialize(boxed);
 }
 
 /// A whole number: JSON integers, and 8.0 or 1e3, which some programs write for them.
 std::optional<std::uint64_t> as_unsigned(const json::value& value) {
-    if (value.is_uint64()) return value.get_uint64();
-    if (value.is_int64() && value.get_int64() >= 0) return static_cast<std::uint64_t>(value.get_int64());
+    if (value.is_uint64()) {
+        return value.get_uint64();
+    }
+    if (value.is_int64() && value.get_int64() >= 0) {
+        return static_cast<std::uint64_t>(value.get_int64());
+    }
     if (value.is_double()) {
         const double number = value.get_double();
         if (number >= 0 && number <= 9007199254740992.0 && number == std::floor(number)) {
@@ -34,7 +40,9 @@ std::optional<std::uint64_t> as_unsigned(const json::value& value) {
 
 std::optional<std::string> place_of(std::string_view key, std::span<const FieldPlace> places) {
     for (const auto& [section, field] : places) {
-        if (key == field) return (*section == '\0' ? "" : "/" + std::string(section)) + "/" + field;
+        if (key == field) {
+            return (*section == '\0' ? "" : "/" + std::string(section)) + "/" + field;
+        }
     }
     return std::nullopt;
 }
@@ -67,7 +75,9 @@ const json::value* ObjectReader::find(const char* name) {
 
 const json::object* ObjectReader::object(const char* name) {
     const auto* value = find(name);
-    if (value == nullptr) return nullptr;
+    if (value == nullptr) {
+        return nullptr;
+    }
     if (!value->is_object()) {
         wrong_type(name, "an object", *value);
         return nullptr;
@@ -76,14 +86,18 @@ const json::object* ObjectReader::object(const char* name) {
 }
 
 const json::object* ObjectReader::required_object(const char* name, std::string_view what) {
-    if (find(name) != nullptr) return object(name);
+    if (find(name) != nullptr) {
+        return object(name);
+    }
     required(name, what);
     return nullptr;
 }
 
 bool ObjectReader::boolean(const char* name, bool& target) {
     const auto* value = find(name);
-    if (value == nullptr) return false;
+    if (value == nullptr) {
+        return false;
+    }
     if (!value->is_bool()) {
         wrong_type(name, "a boolean", *value);
         return false;
@@ -94,7 +108,9 @@ bool ObjectReader::boolean(const char* name, bool& target) {
 
 bool ObjectReader::number(const char* name, double& target, double least, double most, Ends ends) {
     const auto* value = find(name);
-    if (value == nullptr) return false;
+    if (value == nullptr) {
+        return false;
+    }
     if (!value->is_number()) {
         wrong_type(name, "a number", *value);
         return false;
@@ -114,7 +130,9 @@ bool ObjectReader::number(const char* name, double& target, double least, double
 
 bool ObjectReader::text(const char* name, std::string& target, std::size_t longest, bool may_be_empty) {
     const auto* value = find(name);
-    if (value == nullptr) return false;
+    if (value == nullptr) {
+        return false;
+    }
     if (!value->is_string()) {
         wrong_type(name, "a string", *value);
         return false;
@@ -139,7 +157,9 @@ bool ObjectReader::text(const char* name, std::string& target, std::size_t longe
 void ObjectReader::finish(std::span<const FieldPlace> places) {
     for (const auto& member : object_) {
         const std::string_view key = member.key();
-        if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+        if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
+            continue;
+        }
         auto detail = "unknown field " + quote(key);
         if (const auto near = closest(key, known_)) {
             detail += "; did you mean \"" + *near + "\"?";
@@ -182,19 +202,26 @@ bool ObjectReader::auto_text(const char* name, const json::value& value, bool& a
 
 std::optional<std::size_t> ObjectReader::index_of(const char* name, const std::vector<std::string>& candidates) {
     const auto* value = find(name);
-    if (value == nullptr) return std::nullopt;
+    if (value == nullptr) {
+        return std::nullopt;
+    }
     if (!value->is_string()) {
         wrong_type(name, "a string", *value);
         return std::nullopt;
     }
     const std::string_view text = value->get_string();
     const auto found = std::find(candidates.begin(), candidates.end(), text);
-    if (found != candidates.end()) return static_cast<std::size_t>(found - candidates.begin());
+    if (found != candidates.end()) {
+        return static_cast<std::size_t>(found - candidates.begin());
+    }
     std::string all;
-    for (const auto& candidate : candidates)
+    for (const auto& candidate : candidates) {
         all += (all.empty() ? "\"" : ", \"") + candidate + "\"";
+    }
     auto detail = quote(text) + " is not one of " + all;
-    if (const auto near = closest(text, candidates)) detail += "; did you mean \"" + *near + "\"?";
+    if (const auto near = closest(text, candidates)) {
+        detail += "; did you mean \"" + *near + "\"?";
+    }
     violate(name, "invalid_value", std::move(detail));
     return std::nullopt;
 }

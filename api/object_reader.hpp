@@ -58,8 +58,12 @@ class ObjectReader {
     template <class Integer>
     bool integer_or_auto(const char* name, bool& automatic, Integer& target, std::uint64_t least, std::uint64_t most) {
         const auto* value = find(name);
-        if (value == nullptr) return false;
-        if (value->is_string()) return auto_text(name, *value, automatic);
+        if (value == nullptr) {
+            return false;
+        }
+        if (value->is_string()) {
+            return auto_text(name, *value, automatic);
+        }
         return store(whole_number(name, *value, "\"auto\" or a whole number", least, most), target);
     }
 
@@ -71,10 +75,13 @@ class ObjectReader {
     template <class Enum, std::size_t N>
     bool one_of(const char* name, const std::array<EnumName<Enum>, N>& names, Enum& target) {
         std::vector<std::string> candidates;
-        for (const auto& candidate : names)
+        for (const auto& candidate : names) {
             candidates.emplace_back(candidate.text);
+        }
         const auto index = index_of(name, candidates);
-        if (index) target = names[*index].value;
+        if (index) {
+            target = names[*index].value;
+        }
         return index.has_value();
     }
 
@@ -84,7 +91,9 @@ class ObjectReader {
   private:
     template <class Integer>
     static bool store(std::optional<std::uint64_t> number, Integer& target) {
-        if (number) target = static_cast<Integer>(*number);
+        if (number) {
+            target = static_cast<Integer>(*number);
+        }
         return number.has_value();
     }
 

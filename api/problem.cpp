@@ -63,8 +63,12 @@ std::string to_json(const Problem& problem) {
     body["type"] = problem.type;
     body["title"] = title;
     body["status"] = problem.status;
-    if (!problem.detail.empty()) body["detail"] = problem.detail;
-    if (!problem.instance.empty()) body["instance"] = problem.instance;
+    if (!problem.detail.empty()) {
+        body["detail"] = problem.detail;
+    }
+    if (!problem.instance.empty()) {
+        body["instance"] = problem.instance;
+    }
     if (!problem.errors.empty()) {
         boost::json::array errors;
         for (const auto& violation : problem.errors) {
@@ -77,9 +81,13 @@ std::string to_json(const Problem& problem) {
     error["message"] = problem.detail.empty() ? title : problem.detail;
     error["type"] = problem.status < 500 ? "invalid_request_error" : "server_error";
     error["param"] = nullptr;
-    if (!problem.param.empty()) error["param"] = problem.param;
+    if (!problem.param.empty()) {
+        error["param"] = problem.param;
+    }
     error["code"] = nullptr;
-    if (!problem.code.empty()) error["code"] = problem.code;
+    if (!problem.code.empty()) {
+        error["code"] = problem.code;
+    }
     body["error"] = std::move(error);
     return boost::json::serialize(body);
 }
@@ -100,7 +108,9 @@ Problem spec_problem(const SpecViolations& violations, std::string instance) {
     problem.code = "invalid_job_spec";
     problem.instance = std::move(instance);
     problem.detail = describe(violations);
-    if (!violations.violations.empty()) problem.param = violations.violations.front().pointer;
+    if (!violations.violations.empty()) {
+        problem.param = violations.violations.front().pointer;
+    }
     problem.errors = violations.violations;
     return problem;
 }

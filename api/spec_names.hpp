@@ -27,7 +27,9 @@ inline constexpr std::array kSchedulers{EnumName<LrScheduler>{"constant", LrSche
 template <class Enum, std::size_t N>
 const char* name_of(const std::array<EnumName<Enum>, N>& names, Enum value) noexcept {
     for (const auto& name : names) {
-        if (name.value == value) return name.text;
+        if (name.value == value) {
+            return name.text;
+        }
     }
     return "unknown";
 }

@@ -17,13 +17,19 @@ namespace {
 namespace json = boost::json;
 
 json::value value_of_override(const std::string& text) {
-    if (auto parsed = parse_json_text(text, kSpecDepthLimit)) return *std::move(parsed);
+    if (auto parsed = parse_json_text(text, kSpecDepthLimit)) {
+        return *std::move(parsed);
+    }
     return json::string(text);
 }
 
 std::optional<std::size_t> index_of(const std::string& token) {
-    if (token.empty() || token.size() > 9 || !std::all_of(token.begin(), token.end(), is_digit)) return std::nullopt;
-    if (token.size() > 1 && token.front() == '0') return std::nullopt;
+    if (token.empty() || token.size() > 9 || !std::all_of(token.begin(), token.end(), is_digit)) {
+        return std::nullopt;
+    }
+    if (token.size() > 1 && token.front() == '0') {
+        return std::nullopt;
+    }
     return std::stoul(token);
 }
 
@@ -35,13 +41,16 @@ Error override_error(const std::string& pointer, const std::string& what) {
 Result<json::value*> step_into(json::value& parent, const std::string& token, const std::string& pointer) {
     if (auto* object = parent.if_object()) {
         auto& child = (*object)[token];
-        if (child.is_null()) child.emplace_object();
+        if (child.is_null()) {
+            child.emplace_object();
+        }
         return &child;
     }
     if (auto* array = parent.if_array()) {
         const auto index = index_of(token);
-        if (!index || *index >= array->size())
+        if (!index || *index >= array->size()) {
             return override_error(pointer, "'" + token + "' is no index of the array");
+        }
         return &(*array)[*index];
     }
     return override_error(pointer, "the parent of '" + token + "' is " + kind_name(parent) + ", not an object");
@@ -73,12 +82,18 @@ Result<void> assign(json::value& parent, const std::string& token, json::value v
 
 Result<void> apply_one(json::value& document, const Override& change) {
     const auto tokens = split_pointer(change.first);
-    if (!tokens) return override_error(change.first, tokens.error().message);
-    if (tokens->empty()) return override_error(change.first, "the pointer names the whole document, not a field");
+    if (!tokens) {
+        return override_error(change.first, tokens.error().message);
+    }
+    if (tokens->empty()) {
+        return override_error(change.first, "the pointer names the whole document, not a field");
+    }
     auto* parent = &document;
     for (std::size_t i = 0; i + 1 < tokens->size(); ++i) {
         auto child = step_into(*parent, (*tokens)[i], change.first);
-        if (!child) return child.error();
+        if (!child) {
+            return child.error();
+        }
         parent = *child;
     }
     return assign(*parent, tokens->back(), value_of_override(change.second), change.first);
@@ -91,13 +106,17 @@ Result<std::string> apply_overrides(std::string_view json_text, const std::vecto
         return invalid_input("the spec is longer than " + std::to_string(kSpecSizeLimit) + " bytes");
     }
     auto document = parse_json_text(json_text, kSpecDepthLimit);
-    if (!document) return invalid_input("the spec is not JSON: " + document.error().reason);
+    if (!document) {
+        return invalid_input("the spec is not JSON: " + document.error().reason);
+    }
     // The value read has one of the two already: laying changes over it would hide the mistake.
     if (const auto twice = duplicate_keys(json_text, kSpecDepthLimit); !twice.empty()) {
         return invalid_input(twice.front() + ": stands more than once in its object");
     }
     for (const auto& change : overrides) {
-        if (auto done = apply_one(*document, change); !done) return done.error();
+        if (auto done = apply_one(*document, change); !done) {
+            return done.error();
+        }
     }
     return json::serialize(*document);
 }

@@ -8,8 +8,9 @@ namespace {
 /// Levenshtein distance; both texts are short here.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
         row[j] = j;
+    }
     for (std::size_t i = 1; i <= a.size(); ++i) {
         std::size_t diagonal = row[0];
         row[0] = i;
@@ -25,7 +26,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates) {
-    if (word.size() > 64) return std::nullopt;
+    if (word.size() > 64) {
+        return std::nullopt;
+    }
     std::optional<std::string> best;
     std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
     for (const auto& candidate : candidates) {
@@ -39,11 +42,14 @@ std::optional<std::string> closest(std::string_view word, const std::vector<std:
 
 std::string quote(std::string_view text) {
     constexpr std::size_t kShown = 60;
-    if (text.size() <= kShown) return "'" + std::string(text) + "'";
+    if (text.size() <= kShown) {
+        return "'" + std::string(text) + "'";
+    }
     // Do not cut a UTF-8 sequence in two.
     std::size_t end = kShown;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U)
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
         --end;
+    }
     return "'" + std::string(text.substr(0, end)) + "…'";
 }
 

@@ -23,23 +23,35 @@ int flock_error(int descriptor) {
 }  // namespace
 
 FolderLock::~FolderLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
+    if (descriptor_ >= 0) {
+        ::close(descriptor_);
+    }
 }
 
 Result<std::optional<FolderLock>> FolderLock::try_lock(const std::filesystem::path& folder) {
     FolderLock lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (lock.descriptor_ < 0) return failure("open folder " + folder.string(), errno);
-    if (flock_error(lock.descriptor_) == EWOULDBLOCK) return std::optional<FolderLock>();
+    if (lock.descriptor_ < 0) {
+        return failure("open folder " + folder.string(), errno);
+    }
+    if (flock_error(lock.descriptor_) == EWOULDBLOCK) {
+        return std::optional<FolderLock>();
+    }
     return std::optional<FolderLock>(std::move(lock));
 }
 
 Result<std::optional<FolderLock>> FolderLock::try_lock_file(const std::filesystem::path& folder) {
     const std::string file = (folder / "lock").string();
     FolderLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (lock.descriptor_ < 0) return failure("open " + file, errno);
+    if (lock.descriptor_ < 0) {
+        return failure("open " + file, errno);
+    }
     const int error = flock_error(lock.descriptor_);
-    if (error == EWOULDBLOCK) return std::optional<FolderLock>();
-    if (error != 0) return failure("lock " + file, error);
+    if (error == EWOULDBLOCK) {
+        return std::optional<FolderLock>();
+    }
+    if (error != 0) {
+        return failure("lock " + file, error);
+    }
     return std::optional<FolderLock>(std::move(lock));
 }
 

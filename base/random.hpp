@@ -22,7 +22,9 @@ class SplitMix64 {
         const std::uint64_t threshold = (0 - bound) % bound;
         for (;;) {
             const std::uint64_t value = next();
-            if (value >= threshold) return value % bound;
+            if (value >= threshold) {
+                return value % bound;
+            }
         }
     }
 

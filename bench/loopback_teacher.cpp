@@ -54,8 +54,9 @@ class LatencyTeacher final : public LoopbackTeacher {
 
     ~LatencyTeacher() override {
         asio::post(io_, [this] {
-            for (const auto& server : servers_)
+            for (const auto& server : servers_) {
                 server->stop(std::chrono::seconds(0));
+            }
         });
         thread_.join();
     }
@@ -97,16 +98,24 @@ class LatencyTeacher final : public LoopbackTeacher {
             header_length = length;
         }
         Result<kserve::InferRequest> parsed = kserve::parse_infer_request(body, header_length);
-        if (!parsed) co_return error_response(400, parsed.error().message);
+        if (!parsed) {
+            co_return error_response(400, parsed.error().message);
+        }
         const kserve::InferTensor* ids = nullptr;
         for (const kserve::InferTensor& tensor : parsed->inputs) {
-            if (tensor.name == "input_ids" && tensor.datatype == "INT32" && tensor.shape.size() == 2) ids = &tensor;
+            if (tensor.name == "input_ids" && tensor.datatype == "INT32" && tensor.shape.size() == 2) {
+                ids = &tensor;
+            }
         }
-        if (ids == nullptr) co_return error_response(400, "input_ids INT32 [B, T] is missing");
+        if (ids == nullptr) {
+            co_return error_response(400, "input_ids INT32 [B, T] is missing");
+        }
         const auto wanted = parsed->parameters.find("top_k");
         std::int64_t top_k = 8;
         if (wanted != parsed->parameters.end()) {
-            if (const auto* value = std::get_if<std::int64_t>(&wanted->second)) top_k = *value;
+            if (const auto* value = std::get_if<std::int64_t>(&wanted->second)) {
+                top_k = *value;
+            }
         }
         const std::int64_t rows = ids->shape[0];
         const std::int64_t columns = ids->shape[1];
@@ -119,14 +128,18 @@ class LatencyTeacher final : public LoopbackTeacher {
             timer.expires_after(std::chrono::nanoseconds(latency));
             auto waiting = timer.async_wait(asio::as_tuple(asio::use_awaitable));
             co_await std::move(waiting);
-            if (fails(arrival)) co_return error_response(500, "drawn to fail");
+            if (fails(arrival)) {
+                co_return error_response(500, "drawn to fail");
+            }
         }
         co_return answer(rows, columns, top_k);
     }
 
     Nanos latency_of(std::uint64_t number, std::uint64_t attempt) const {
         const std::vector<Nanos>& list = options_.latencies;
-        if (attempt == 0) return list[number % list.size()];
+        if (attempt == 0) {
+            return list[number % list.size()];
+        }
         return list[SplitMix64(number * 31 + attempt).next() % list.size()];
     }
 
@@ -136,7 +149,9 @@ class LatencyTeacher final : public LoopbackTeacher {
 
     api::Response answer(std::int64_t rows, std::int64_t columns, std::int64_t top_k) {
         auto& encoded = answers_[{rows, columns, top_k}];
-        if (encoded.body.empty()) encoded = encode(rows, columns, top_k);
+        if (encoded.body.empty()) {
+            encoded = encode(rows, columns, top_k);
+        }
         api::Response response;
         response.content_type = std::string(encoded.content_type());
         if (encoded.json_header_length) {
@@ -151,8 +166,9 @@ class LatencyTeacher final : public LoopbackTeacher {
         const auto positions = static_cast<std::size_t>(rows * columns);
         const auto width = static_cast<std::size_t>(top_k);
         std::vector<std::uint32_t> ids(positions * width);
-        for (std::size_t i = 0; i < ids.size(); ++i)
+        for (std::size_t i = 0; i < ids.size(); ++i) {
             ids[i] = static_cast<std::uint32_t>(i % width);
+        }
         const float each = 0.9F / static_cast<float>(top_k);
         std::vector<float> tail(positions, std::log(0.1F));
         kserve::InferResponse response;
@@ -168,8 +184,9 @@ class LatencyTeacher final : public LoopbackTeacher {
             response.outputs.push_back(kserve::make_tensor("topk_logprobs", "FP16", {rows, columns, top_k}, halves));
         }
         response.outputs.push_back(kserve::make_tensor("tail_logprob", "FP32", {rows, columns}, std::move(tail)));
-        for (kserve::InferTensor& output : response.outputs)
+        for (kserve::InferTensor& output : response.outputs) {
             output.binary = !options_.json_answers;
+        }
         return kserve::build_infer_response(response).value();
     }
 
@@ -196,8 +213,9 @@ std::vector<std::int32_t> ids_of_number(std::uint64_t number) {
 
 std::uint64_t number_of_ids(const std::vector<std::int32_t>& ids) {
     std::uint64_t number = 0;
-    for (std::size_t i = kNumberIds; i-- > 0;)
+    for (std::size_t i = kNumberIds; i-- > 0;) {
         number = number * kIdBase + static_cast<std::uint64_t>(ids.at(i));
+    }
     return number;
 }
 

@@ -127,20 +127,26 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
     auto batches = std::make_shared<BatchSource>(dataset, BatchPlan(1, options.batch_size, 1), options.micro_batches);
     std::unique_ptr<TraceWriter> trace;
-    if (live && parallel && !options.trace_file.empty()) trace = make_trace_writer(options.trace_file).value();
+    if (live && parallel && !options.trace_file.empty()) {
+        trace = make_trace_writer(options.trace_file).value();
+    }
 
     PipelineRun run;
     std::optional<Result<GraphOutcome>> outcome;
     std::exception_ptr failed;
     const auto work = [&]() -> asio::awaitable<void> {
         Result<TeacherInfo> probed = co_await remote->probe(student.vocabulary_size());
-        if (!probed) throw std::runtime_error(probed.error().message);
+        if (!probed) {
+            throw std::runtime_error(probed.error().message);
+        }
         std::unique_ptr<PreloadedTeacher> preloaded;
         if (!live) {
             auto tokens = std::make_shared<const TokenBatch>(
                 dataset->batch(0, std::vector<std::uint64_t>(options.batch_size, 0)));
             FetchResult<TeacherTargets> targets = co_await remote->fetch(0, tokens, std::chrono::seconds(60));
-            if (!targets) throw std::runtime_error(targets.error().message);
+            if (!targets) {
+                throw std::runtime_error(targets.error().message);
+            }
             preloaded = std::make_unique<PreloadedTeacher>(std::move(*targets));
         }
         TeacherSource* source = live ? remote.get() : static_cast<TeacherSource*>(preloaded.get());
@@ -159,8 +165,12 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     io.run();
     staging.join();
     disk.join();
-    if (failed) std::rethrow_exception(failed);
-    if (!*outcome) throw std::runtime_error(outcome->error().message);
+    if (failed) {
+        std::rethrow_exception(failed);
+    }
+    if (!*outcome) {
+        throw std::runtime_error(outcome->error().message);
+    }
     run.outcome = std::move(**outcome);
     run.wall = from_seconds(run.outcome.last.seconds_elapsed);
     run.fill = from_seconds(run.outcome.fill_seconds);

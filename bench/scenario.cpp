@@ -33,12 +33,18 @@ namespace {
 
 std::vector<Nanos> read_latencies(const std::string& file, std::uint64_t count) {
     std::ifstream in(file);
-    if (!in) throw UsageError("--latencies " + file + ": cannot be read");
+    if (!in) {
+        throw UsageError("--latencies " + file + ": cannot be read");
+    }
     std::vector<Nanos> latencies;
     std::string line;
     for (std::uint64_t number = 1; latencies.size() < count && std::getline(in, line); ++number) {
-        if (!line.empty() && line.back() == '\r') line.pop_back();
-        if (line.empty()) continue;
+        if (!line.empty() && line.back() == '\r') {
+            line.pop_back();
+        }
+        if (line.empty()) {
+            continue;
+        }
         double value = 0;
         const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
         if (error != std::errc() || end != line.data() + line.size() || !(value >= 0) || value > 1e9) {
@@ -56,7 +62,9 @@ std::vector<Nanos> read_latencies(const std::string& file, std::uint64_t count) 
 }  // namespace
 
 std::vector<Nanos> first_latencies(const Scenario& scenario, std::uint64_t count) {
-    if (!scenario.latencies_file.empty()) return read_latencies(scenario.latencies_file, count);
+    if (!scenario.latencies_file.empty()) {
+        return read_latencies(scenario.latencies_file, count);
+    }
     return lognormal_latencies(count, scenario.teacher(), scenario.sigma, scenario.seed);
 }
 

@@ -18,7 +18,9 @@ boost::json::object run_simulate(const SimulateOptions& options) {
     std::vector<Nanos> first = latencies;
     for (std::uint64_t n = 0; n < first.size(); ++n) {
         const bool stalls = SplitMix64(n * 3 + scenario.seed * 0x51ED2701).uniform() < options.stall_rate;
-        if (stalls) first[n] = static_cast<Nanos>(options.stall_factor * mean);
+        if (stalls) {
+            first[n] = static_cast<Nanos>(options.stall_factor * mean);
+        }
     }
     std::uint64_t calls = 0;
     const VirtualTeacher teacher = [&](const IssueAction& request, std::uint32_t, Nanos) {
@@ -29,8 +31,9 @@ boost::json::object run_simulate(const SimulateOptions& options) {
         if (request.endpoint + 1 == scenario.endpoints) {
             answer.latency = static_cast<Nanos>(scenario.slow_factor * static_cast<double>(answer.latency));
         }
-        if (SplitMix64(calls * 7 + scenario.seed).uniform() < scenario.failure_rate)
+        if (SplitMix64(calls * 7 + scenario.seed).uniform() < scenario.failure_rate) {
             answer.failure = FailureKind::server_error;
+        }
         return answer;
     };
     SchedulerOptions scheduler;

@@ -32,7 +32,9 @@ std::unique_ptr<Student> make_student(const PipelineOptions& options) {
     student.with_teacher = true;
     student.sequence_length = options.sequence_length;
     Result<std::unique_ptr<Student>> made = models::make_llama_student(student);
-    if (!made) throw UsageError("--student: " + made.error().message);
+    if (!made) {
+        throw UsageError("--student: " + made.error().message);
+    }
     return std::move(*made);
 }
 
@@ -44,8 +46,9 @@ double median(std::vector<double> values) {
 
 boost::json::array to_array(const std::vector<double>& values) {
     boost::json::array array;
-    for (const double value : values)
+    for (const double value : values) {
         array.emplace_back(value);
+    }
     return array;
 }
 

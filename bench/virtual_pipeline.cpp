@@ -34,15 +34,25 @@ class Simulation {
         scheduler_.on_wanted(0);
         act();
         while (next_train_ < options_.end || training_) {
-            if (events_.empty()) break;
+            if (events_.empty()) {
+                break;
+            }
             const Event event = events_.top();
             events_.pop();
-            if (event.kind == Event::Kind::wakeup && event.order < latest_wakeup_) continue;
+            if (event.kind == Event::Kind::wakeup && event.order < latest_wakeup_) {
+                continue;
+            }
             now_ = event.at;
-            if (event.kind == Event::Kind::answer && cancelled_.erase(event.request) == 0) finish(event);
-            if (event.kind == Event::Kind::trained) trained(event.micro_batch);
+            if (event.kind == Event::Kind::answer && cancelled_.erase(event.request) == 0) {
+                finish(event);
+            }
+            if (event.kind == Event::Kind::trained) {
+                trained(event.micro_batch);
+            }
             act();
-            if (run_.gave_up) break;
+            if (run_.gave_up) {
+                break;
+            }
         }
         run_.makespan = now_;
         run_.counters = scheduler_.counters();
@@ -144,8 +154,9 @@ VirtualRun run_virtual(const SchedulerOptions& options, Nanos student, const Vir
 
 Nanos oracle_makespan(const std::vector<Nanos>& latencies, std::uint32_t concurrency, Nanos student) {
     std::priority_queue<Nanos, std::vector<Nanos>, std::greater<>> free_at;
-    for (std::uint32_t i = 0; i < concurrency; ++i)
+    for (std::uint32_t i = 0; i < concurrency; ++i) {
         free_at.push(0);
+    }
     Nanos trained = 0;
     for (const Nanos latency : latencies) {
         const Nanos answered = free_at.top() + latency;

@@ -33,8 +33,9 @@ const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) co
         cached.order.resize(rows_);
         std::iota(cached.order.begin(), cached.order.end(), std::uint64_t{0});
         SplitMix64 random(seed_ ^ (epoch * 0xD1342543DE82EF95ULL + 0x2545F4914F6CDD1DULL));
-        for (std::uint64_t i = rows_ - 1; i > 0; --i)
+        for (std::uint64_t i = rows_ - 1; i > 0; --i) {
             std::swap(cached.order[i], cached.order[random.below(i + 1)]);
+        }
     }
     return cached.order;
 }

@@ -13,13 +13,18 @@ constexpr double kLatencyWeight = 0.2;
 
 EndpointHealth::EndpointHealth(std::uint32_t endpoints, BreakerOptions options)
     : options_(options), endpoints_(std::max<std::uint32_t>(1, endpoints)) {
-    for (Endpoint& endpoint : endpoints_)
+    for (Endpoint& endpoint : endpoints_) {
         endpoint.cooldown = options_.cooldown;
+    }
 }
 
 bool EndpointHealth::available(const Endpoint& endpoint, Nanos now) const {
-    if (now < endpoint.hold_until) return false;
-    if (!endpoint.open) return true;
+    if (now < endpoint.hold_until) {
+        return false;
+    }
+    if (!endpoint.open) {
+        return true;
+    }
     return !endpoint.probing && now >= endpoint.open_until;
 }
 
@@ -37,12 +42,18 @@ std::optional<std::uint32_t> EndpointHealth::pick(Nanos now, std::uint32_t avoid
     const double assumed = measured > 0 ? known / measured : 1.0;
     for (std::uint32_t i = 0; i < endpoints_.size(); ++i) {
         const Endpoint& endpoint = endpoints_[i];
-        if (!available(endpoint, now)) continue;
+        if (!available(endpoint, now)) {
+            continue;
+        }
         // In flight in proportion to 1/latency: what Little's law gives endpoints of different speed.
         double cost = (endpoint.in_flight + 1) * (endpoint.latency > 0 ? endpoint.latency : assumed);
         const bool overlooked = endpoint.in_flight == 0 && issued_ - endpoint.last_issue >= options_.explore_every;
-        if (endpoint.open || overlooked) cost = 0;  // a probe, or a slow endpoint measured anew
-        if (i == avoid) cost = std::numeric_limits<double>::max();
+        if (endpoint.open || overlooked) {
+            cost = 0;  // a probe, or a slow endpoint measured anew
+        }
+        if (i == avoid) {
+            cost = std::numeric_limits<double>::max();
+        }
         if (cost < best_cost) {
             best_cost = cost;
             best = i;
@@ -54,7 +65,9 @@ std::optional<std::uint32_t> EndpointHealth::pick(Nanos now, std::uint32_t avoid
 std::vector<Nanos> EndpointHealth::wakeups() const {
     std::vector<Nanos> times;
     for (const Endpoint& endpoint : endpoints_) {
-        if (endpoint.probing) continue;
+        if (endpoint.probing) {
+            continue;
+        }
         times.push_back(std::max(endpoint.open ? endpoint.open_until : Nanos{0}, endpoint.hold_until));
     }
     return times;
@@ -73,7 +86,9 @@ void EndpointHealth::on_issued(std::uint32_t endpoint, Nanos now) {
     Endpoint& e = endpoints_[endpoint];
     ++e.in_flight;
     e.last_issue = ++issued_;
-    if (e.open && now >= e.open_until) e.probing = true;
+    if (e.open && now >= e.open_until) {
+        e.probing = true;
+    }
 }
 
 void EndpointHealth::measure(Endpoint& endpoint, double latency) {
@@ -95,7 +110,9 @@ void EndpointHealth::on_success(std::uint32_t endpoint, Nanos latency) {
 bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Nanos now, std::optional<Nanos> hold_until) {
     Endpoint& e = endpoints_[endpoint];
     --e.in_flight;
-    if (hold_until) e.hold_until = std::max(e.hold_until, *hold_until);
+    if (hold_until) {
+        e.hold_until = std::max(e.hold_until, *hold_until);
+    }
     // An endpoint that says it is busy is alive: concurrency backs off instead.
     if (kind == FailureKind::overloaded) {
         e.probing = false;
@@ -103,13 +120,17 @@ bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Nanos 
     }
     ++e.failures_in_row;
     if (e.open) {
-        if (!e.probing) return false;  // a straggler of the time before it opened
+        if (!e.probing) {
+            return false;  // a straggler of the time before it opened
+        }
         e.probing = false;
         e.cooldown = std::min(e.cooldown * 2, options_.cooldown_cap);
         open(e, now);
         return false;
     }
-    if (e.failures_in_row < options_.failures) return false;
+    if (e.failures_in_row < options_.failures) {
+        return false;
+    }
     open(e, now);
     return true;
 }
@@ -118,7 +139,9 @@ void EndpointHealth::on_dropped(std::uint32_t endpoint, Nanos age) {
     Endpoint& e = endpoints_[endpoint];
     --e.in_flight;
     e.probing = false;
-    if (static_cast<double>(age) > e.latency) measure(e, static_cast<double>(age));
+    if (static_cast<double>(age) > e.latency) {
+        measure(e, static_cast<double>(age));
+    }
 }
 
 }  // namespace distilld

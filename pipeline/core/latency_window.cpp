@@ -13,7 +13,9 @@ void LatencyWindow::add(Nanos latency) {
 }
 
 Nanos LatencyWindow::percentile(double p) const {
-    if (size_ == 0) return 0;
+    if (size_ == 0) {
+        return 0;
+    }
     std::array<Nanos, kCapacity> sorted = ring_;
     const auto rank = static_cast<std::size_t>(std::ceil(p * static_cast<double>(size_)));
     const auto index = std::clamp<std::size_t>(rank, 1, size_) - 1;
@@ -24,10 +26,13 @@ Nanos LatencyWindow::percentile(double p) const {
 
 double LatencyWindow::mean_of_last(std::size_t count) const {
     const std::size_t used = std::min(count, size_);
-    if (used == 0) return 0;
+    if (used == 0) {
+        return 0;
+    }
     double sum = 0;
-    for (std::size_t i = 1; i <= used; ++i)
+    for (std::size_t i = 1; i <= used; ++i) {
         sum += static_cast<double>(ring_[(next_ + kCapacity - i) % kCapacity]);
+    }
     return sum / static_cast<double>(used);
 }
 

@@ -22,7 +22,9 @@ LimitController::LimitController(LimitOptions options) : options_(options) {
 void LimitController::set_ceiling(std::uint32_t ceiling) {
     const bool at_ceiling = limit_ == options_.ceiling;
     options_.ceiling = std::max<std::uint32_t>(1, ceiling);
-    if (!options_.adaptive && at_ceiling) limit_ = options_.ceiling;
+    if (!options_.adaptive && at_ceiling) {
+        limit_ = options_.ceiling;
+    }
     limit_ = std::min(limit_, options_.ceiling);
     reset_measure();
 }
@@ -41,10 +43,18 @@ void LimitController::move_to(std::uint32_t limit, std::uint64_t n) {
 }
 
 void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, double latency, bool slots_full) {
-    if (n == 0 || busy <= 0 || latency <= 0) return;  // the first fill cannot be hidden
-    if (overloaded_at_ != 0 && ++taken_since_overload_ >= kForgetOverloadTakes) overloaded_at_ = 0;
-    if (hold_ > 0) --hold_;
-    if (n < gate_) return;
+    if (n == 0 || busy <= 0 || latency <= 0) {
+        return;  // the first fill cannot be hidden
+    }
+    if (overloaded_at_ != 0 && ++taken_since_overload_ >= kForgetOverloadTakes) {
+        overloaded_at_ = 0;
+    }
+    if (hold_ > 0) {
+        --hold_;
+    }
+    if (n < gate_) {
+        return;
+    }
     waited_ += static_cast<double>(waited);
     busy_ += static_cast<double>(busy);
     full_ = full_ || (slots_full && waited > 0);
@@ -64,7 +74,9 @@ void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, double
 
 void LimitController::grow(std::uint64_t n, double needed, double throughput) {
     if (limit_ >= options_.ceiling || hold_ > 0) {
-        if (taken_ >= kCalmTakes) reset_measure();
+        if (taken_ >= kCalmTakes) {
+            reset_measure();
+        }
         return;
     }
     if (proven_limit_ == 0 || limit_ < proven_limit_) {
@@ -82,13 +94,19 @@ void LimitController::grow(std::uint64_t n, double needed, double throughput) {
         proven_throughput_ = throughput;
     }
     // After overload one step a generation, and only with the teacher's complaint in mind.
-    if (overloaded_at_ != 0 && taken_ < 2 * static_cast<std::uint64_t>(limit_)) return;
+    if (overloaded_at_ != 0 && taken_ < 2 * static_cast<std::uint64_t>(limit_)) {
+        return;
+    }
     const auto wanted = static_cast<std::uint32_t>(std::min(std::ceil(1.1 * needed), 1e6));
     const auto most = static_cast<std::uint32_t>(std::min(std::ceil(2.0 * needed), 1e6));
     const std::uint32_t step = limit_ + std::max<std::uint32_t>(1, limit_ / 8);
     std::uint32_t next = std::max(step, std::min(limit_ * 4, wanted));
-    if (options_.adaptive) next = std::min(next, std::max(most, limit_));
-    if (overloaded_at_ != 0) next = std::min(next, std::max(limit_ + 1, overloaded_at_ * 9 / 10));
+    if (options_.adaptive) {
+        next = std::min(next, std::max(most, limit_));
+    }
+    if (overloaded_at_ != 0) {
+        next = std::min(next, std::max(limit_ + 1, overloaded_at_ * 9 / 10));
+    }
     next = std::min(next, options_.ceiling);
     if (next == limit_) {
         reset_measure();
@@ -99,12 +117,16 @@ void LimitController::grow(std::uint64_t n, double needed, double throughput) {
 
 void LimitController::shrink_if_calm(double needed, double stall) {
     const auto enough = static_cast<std::uint32_t>(std::ceil(1.25 * needed)) + 1;
-    if (options_.adaptive && !full_ && stall < 0.2 * options_.target_stall && limit_ > 2 * enough) limit_ = enough;
+    if (options_.adaptive && !full_ && stall < 0.2 * options_.target_stall && limit_ > 2 * enough) {
+        limit_ = enough;
+    }
     reset_measure();
 }
 
 void LimitController::on_overload(Nanos issued, Nanos now) {
-    if (issued <= last_decrease_) return;
+    if (issued <= last_decrease_) {
+        return;
+    }
     last_decrease_ = now;
     overloaded_at_ = limit_;
     taken_since_overload_ = 0;

@@ -25,7 +25,9 @@ std::uint32_t PrefetchScheduler::window() const noexcept {
 std::uint32_t PrefetchScheduler::buffered() const noexcept {
     std::uint32_t count = 0;
     for (const auto& [n, item] : items_) {
-        if (n >= next_take_ && (item.state == Item::State::ready || item.state == Item::State::delivered)) ++count;
+        if (n >= next_take_ && (item.state == Item::State::ready || item.state == Item::State::delivered)) {
+            ++count;
+        }
     }
     return count;
 }
@@ -40,7 +42,9 @@ void PrefetchScheduler::on_endpoint_absent(std::uint32_t endpoint, Nanos now) {
 
 std::optional<PrefetchScheduler::Request> PrefetchScheduler::forget(RequestId request) {
     const auto found = requests_.find(request);
-    if (found == requests_.end()) return std::nullopt;  // cancelled before: its end is no news
+    if (found == requests_.end()) {
+        return std::nullopt;  // cancelled before: its end is no news
+    }
     const Request known = found->second;
     requests_.erase(found);
     std::erase(items_.at(known.micro_batch).requests, request);
@@ -49,23 +53,30 @@ std::optional<PrefetchScheduler::Request> PrefetchScheduler::forget(RequestId re
 
 void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Nanos now) {
     const std::optional<Request> known = forget(request);
-    if (!known) return;
+    if (!known) {
+        return;
+    }
     const Nanos latency = now - known->issued;
     latencies_.add(latency);
     endpoints_.on_success(known->endpoint, latency);
     ++counters_.completed;
-    if (known->hedge) ++counters_.hedge_wins;
+    if (known->hedge) {
+        ++counters_.hedge_wins;
+    }
     Item& item = items_.at(known->micro_batch);
     item.state = Item::State::ready;
     item.winner = request;
     item.bytes = bytes;
     held_bytes_ += bytes;
     largest_answer_ = std::max(largest_answer_, bytes);
-    for (const RequestId loser : item.requests)
+    for (const RequestId loser : item.requests) {
         to_cancel_.insert(loser);
+    }
     for (const RequestId loser : to_cancel_) {
         const auto found = requests_.find(loser);
-        if (found == requests_.end()) continue;
+        if (found == requests_.end()) {
+            continue;
+        }
         endpoints_.on_dropped(found->second.endpoint, now - found->second.issued);
         requests_.erase(found);
     }
@@ -74,19 +85,27 @@ void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Nan
 
 void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Nanos now) {
     const std::optional<Request> known = forget(request);
-    if (!known) return;
+    if (!known) {
+        return;
+    }
     ++counters_.failures[kind];
     const std::optional<Nanos> hold = retry_after ? std::optional<Nanos>(now + *retry_after) : std::optional<Nanos>();
     // The silence of an endpoint that is taken for dead anyway says nothing of load.
     const bool too_slow = kind == FailureKind::timeout && !endpoints_.is_open(known->endpoint);
-    if (endpoints_.on_failure(known->endpoint, kind, now, hold)) ++counters_.breaker_openings;
-    if (kind == FailureKind::overloaded || too_slow) controller_.on_overload(known->issued, now);
+    if (endpoints_.on_failure(known->endpoint, kind, now, hold)) {
+        ++counters_.breaker_openings;
+    }
+    if (kind == FailureKind::overloaded || too_slow) {
+        controller_.on_overload(known->issued, now);
+    }
 
     Item& item = items_.at(known->micro_batch);
     item.last_failure = kind;
     item.last_request = request;
     item.avoid_endpoint = known->endpoint;
-    if (!item.requests.empty()) return;  // its hedge, or the request it hedged, is still under way
+    if (!item.requests.empty()) {
+        return;  // its hedge, or the request it hedged, is still under way
+    }
     if (kind == FailureKind::rejected || item.attempts > options_.retry.max_retries) {
         given_up_.push_back(GiveUpAction{known->micro_batch, request, kind, item.attempts});
         return;
@@ -125,21 +144,33 @@ void PrefetchScheduler::on_trained(std::uint64_t, Nanos now) {
 
 void PrefetchScheduler::on_released(std::uint64_t n, Nanos) {
     const auto found = items_.find(n);
-    if (found == items_.end()) return;
+    if (found == items_.end()) {
+        return;
+    }
     held_bytes_ -= found->second.bytes;
     items_.erase(found);
     next_release_ = n + 1;
 }
 
 bool PrefetchScheduler::room_for_another() const noexcept {
-    if (next_issue_ >= options_.end) return false;
-    if (next_issue_ == next_release_) return true;  // the very next one is always let through
-    if (next_issue_ - next_release_ >= window()) return false;
-    if (options_.window_bytes == 0) return true;
+    if (next_issue_ >= options_.end) {
+        return false;
+    }
+    if (next_issue_ == next_release_) {
+        return true;  // the very next one is always let through
+    }
+    if (next_issue_ - next_release_ >= window()) {
+        return false;
+    }
+    if (options_.window_bytes == 0) {
+        return true;
+    }
     // What is under way is counted at the size of the largest answer so far.
     std::uint64_t pending = 0;
     for (const auto& [n, item] : items_) {
-        if (item.state == Item::State::fetching || item.state == Item::State::backing_off) ++pending;
+        if (item.state == Item::State::fetching || item.state == Item::State::backing_off) {
+            ++pending;
+        }
     }
     return held_bytes_ + (pending + 1) * largest_answer_ <= options_.window_bytes;
 }
@@ -155,7 +186,9 @@ void PrefetchScheduler::issue(std::uint64_t n, Item& item, std::uint32_t endpoin
     if (hedge) {
         ++counters_.hedges;
     } else {
-        if (item.attempts > 0) ++counters_.retries;
+        if (item.attempts > 0) {
+            ++counters_.retries;
+        }
         ++item.attempts;
     }
     out.emplace_back(IssueAction{id, n, endpoint, item.attempts - 1, hedge});
@@ -163,10 +196,16 @@ void PrefetchScheduler::issue(std::uint64_t n, Item& item, std::uint32_t endpoin
 
 void PrefetchScheduler::issue_retries(Nanos now, std::vector<SchedulerAction>& out) {
     for (auto& [n, item] : items_) {
-        if (!slot_free()) return;
-        if (item.state != Item::State::backing_off || item.retry_at > now) continue;
+        if (!slot_free()) {
+            return;
+        }
+        if (item.state != Item::State::backing_off || item.retry_at > now) {
+            continue;
+        }
         const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, item.avoid_endpoint);
-        if (!endpoint) return;
+        if (!endpoint) {
+            return;
+        }
         issue(n, item, *endpoint, false, now, out);
     }
 }
@@ -174,7 +213,9 @@ void PrefetchScheduler::issue_retries(Nanos now, std::vector<SchedulerAction>& o
 void PrefetchScheduler::issue_new(Nanos now, std::vector<SchedulerAction>& out) {
     while (slot_free() && room_for_another()) {
         const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, kNoEndpoint);
-        if (!endpoint) return;
+        if (!endpoint) {
+            return;
+        }
         const std::uint64_t n = next_issue_++;
         hedge_tokens_ = std::min(options_.hedge.burst, hedge_tokens_ + options_.hedge.budget);
         issue(n, items_[n], *endpoint, false, now, out);
@@ -182,24 +223,36 @@ void PrefetchScheduler::issue_new(Nanos now, std::vector<SchedulerAction>& out) 
 }
 
 std::optional<Nanos> PrefetchScheduler::hedge_after() const {
-    if (!options_.hedge.enabled || latencies_.size() < options_.hedge.least_samples) return std::nullopt;
+    if (!options_.hedge.enabled || latencies_.size() < options_.hedge.least_samples) {
+        return std::nullopt;
+    }
     return latencies_.percentile(options_.hedge.percentile);
 }
 
 void PrefetchScheduler::issue_hedges(Nanos now, bool slots_are_spare, std::vector<SchedulerAction>& out) {
     const std::optional<Nanos> late = hedge_after();
-    if (!late) return;
+    if (!late) {
+        return;
+    }
     // A slot that would otherwise idle costs nothing. One that another micro-batch could use is spent only on a request
     // that is late beyond doubt.
     const auto limit_age =
         slots_are_spare ? *late : static_cast<Nanos>(static_cast<double>(*late) * options_.hedge.paid_factor);
     for (auto& [n, item] : items_) {  // the lowest number first: it holds up all others
-        if (!slot_free() || hedge_tokens_ < 1.0) return;
-        if (item.state != Item::State::fetching || item.requests.size() != 1) continue;
+        if (!slot_free() || hedge_tokens_ < 1.0) {
+            return;
+        }
+        if (item.state != Item::State::fetching || item.requests.size() != 1) {
+            continue;
+        }
         const Request& first = requests_.at(item.requests.front());
-        if (now - first.issued <= limit_age) continue;
+        if (now - first.issued <= limit_age) {
+            continue;
+        }
         const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, first.endpoint);
-        if (!endpoint) return;
+        if (!endpoint) {
+            return;
+        }
         hedge_tokens_ -= 1.0;
         issue(n, item, *endpoint, true, now, out);
     }
@@ -216,18 +269,22 @@ void PrefetchScheduler::deliver(std::vector<SchedulerAction>& out) {
 
 std::vector<SchedulerAction> PrefetchScheduler::poll(Nanos now) {
     std::vector<SchedulerAction> out;
-    for (const RequestId request : to_cancel_)
+    for (const RequestId request : to_cancel_) {
         out.emplace_back(CancelAction{request});
+    }
     to_cancel_.clear();
-    for (const GiveUpAction& action : given_up_)
+    for (const GiveUpAction& action : given_up_) {
         out.emplace_back(action);
+    }
     given_up_.clear();
     issue_retries(now, out);
     issue_hedges(now, false, out);
     issue_new(now, out);
     issue_hedges(now, true, out);
     deliver(out);
-    if (wanted_since_ && in_flight() >= controller_.limit()) full_while_waiting_ = true;
+    if (wanted_since_ && in_flight() >= controller_.limit()) {
+        full_while_waiting_ = true;
+    }
     return out;
 }
 
@@ -235,9 +292,13 @@ std::optional<Nanos> PrefetchScheduler::next_wakeup(Nanos now) const {
     std::optional<Nanos> next;
     // What was due and is still there after poll() waits for something else: a slot, an endpoint, a hedge token.
     const auto earliest = [&next, now](Nanos at) {
-        if (at > now && (!next || at < *next)) next = at;
+        if (at > now && (!next || at < *next)) {
+            next = at;
+        }
     };
-    if (!slot_free()) return next;  // the next event is the end of a request
+    if (!slot_free()) {
+        return next;  // the next event is the end of a request
+    }
     bool waits_for_endpoint = room_for_another();
     const std::optional<Nanos> late = hedge_after();
     for (const auto& [n, item] : items_) {
@@ -250,8 +311,9 @@ std::optional<Nanos> PrefetchScheduler::next_wakeup(Nanos now) const {
         }
     }
     if (waits_for_endpoint) {
-        for (const Nanos at : endpoints_.wakeups())
+        for (const Nanos at : endpoints_.wakeups()) {
             earliest(at);
+        }
     }
     return next;
 }

@@ -13,9 +13,12 @@ class ByteTokenizer final : public Tokenizer {
         ids.reserve(text.size());
         for (;;) {
             const std::size_t special = text.find(kByteEndOfTextToken);
-            for (const char c : text.substr(0, special))
+            for (const char c : text.substr(0, special)) {
                 ids.push_back(static_cast<unsigned char>(c));
-            if (special == std::string_view::npos) return ids;
+            }
+            if (special == std::string_view::npos) {
+                return ids;
+            }
             ids.push_back(kByteEndOfText);
             text.remove_prefix(special + kByteEndOfTextToken.size());
         }

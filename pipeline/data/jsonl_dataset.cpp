@@ -34,8 +34,12 @@ struct Tokens {
 class Sha256 {
   public:
     Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-        if (context_ == nullptr) throw std::bad_alloc();
-        if (EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) throw std::runtime_error("no SHA-256");
+        if (context_ == nullptr) {
+            throw std::bad_alloc();
+        }
+        if (EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) {
+            throw std::runtime_error("no SHA-256");
+        }
     }
 
     template <class T>
@@ -50,7 +54,9 @@ class Sha256 {
     std::string hex() {
         unsigned char digest[EVP_MAX_MD_SIZE];
         unsigned size = 0;
-        if (EVP_DigestFinal_ex(context_.get(), digest, &size) != 1) throw std::runtime_error("SHA-256 failed");
+        if (EVP_DigestFinal_ex(context_.get(), digest, &size) != 1) {
+            throw std::runtime_error("SHA-256 failed");
+        }
         constexpr char kDigits[] = "0123456789abcdef";
         std::string text;
         for (unsigned i = 0; i < size; ++i) {
@@ -88,8 +94,9 @@ class MemoryDataset final : public Dataset {
           rows_(std::move(rows)),
           sequence_length_(sequence_length),
           hash_(hash_of(tokens_, rows_, sequence_length)) {
-        for (const Row& row : rows_)
+        for (const Row& row : rows_) {
             token_count_ += row.length;
+        }
         largest_id_ = *std::max_element(tokens_.ids.begin(), tokens_.ids.end());
         const auto targets = tokens_.targets();
         largest_id_ = std::max(largest_id_, *std::max_element(targets.begin(), targets.end()));
@@ -117,7 +124,9 @@ class MemoryDataset final : public Dataset {
             for (std::size_t t = 0; t < row.length; ++t) {
                 const std::int32_t label = targets[row.begin + t + 1];
                 batch.labels[out + t] = label;
-                if (label != kIgnoredLabel) ++batch.target_tokens;
+                if (label != kIgnoredLabel) {
+                    ++batch.target_tokens;
+                }
             }
             batch.lengths.push_back(static_cast<std::int32_t>(row.length));
         }
@@ -145,15 +154,23 @@ class MemoryDataset final : public Dataset {
 class Builder {
   public:
     Builder(const Tokenizer* tokenizer, const DatasetOptions& options) : options_(options) {
-        if (options.packing && tokenizer != nullptr) separator_ = tokenizer->end_of_text();
+        if (options.packing && tokenizer != nullptr) {
+            separator_ = tokenizer->end_of_text();
+        }
     }
 
     // `read_share` is the part of the file read so far, in (0, 1], or 0 when unknown.
     Result<void> add(const Document& document, double read_share) {
-        if (document.ids.empty()) return {};
-        if (!options_.packing && document.ids.size() < 2) return {};
+        if (document.ids.empty()) {
+            return {};
+        }
+        if (!options_.packing && document.ids.size() < 2) {
+            return {};
+        }
         std::size_t count = document.ids.size();
-        if (!options_.packing) count = std::min(count, std::size_t{options_.sequence_length} + 1);
+        if (!options_.packing) {
+            count = std::min(count, std::size_t{options_.sequence_length} + 1);
+        }
 
         reserve(tokens_.ids.size() + count + 1, read_share);
         // Ids that came ready-made keep the ends that their maker gave them.
@@ -167,7 +184,9 @@ class Builder {
             }
             append(std::span(&*separator_, 1), std::span(&*separator_, 1), false);
         }
-        if (!options_.packing) add_row(tokens_.ids.size(), count - 1);
+        if (!options_.packing) {
+            add_row(tokens_.ids.size(), count - 1);
+        }
         const std::span ids(document.ids.data(), count);
         append(ids, document.has_labels ? std::span(document.labels.data(), count) : ids, document.has_labels);
         return {};
@@ -189,7 +208,9 @@ class Builder {
                                    [](std::int32_t label) { return label == kIgnoredLabel; });
             });
         }
-        if (rows_.empty()) return nullptr;
+        if (rows_.empty()) {
+            return nullptr;
+        }
         return std::make_unique<MemoryDataset>(std::move(tokens_), std::move(rows_), options_.sequence_length);
     }
 
@@ -197,7 +218,9 @@ class Builder {
     // Grows to what the file is likely to need rather than by doubling, which would hold up to three times the tokens
     // while it copies.
     void reserve(std::size_t needed, double read_share) {
-        if (needed <= tokens_.ids.capacity()) return;
+        if (needed <= tokens_.ids.capacity()) {
+            return;
+        }
         std::size_t room = needed + needed / 2;
         if (read_share > 0) {
             const double whole = static_cast<double>(needed) / read_share * 1.02;
@@ -205,7 +228,9 @@ class Builder {
                 std::clamp(static_cast<std::size_t>(std::min(whole, 1e18)), needed + needed / 16, 64 * needed + 4096);
         }
         tokens_.ids.reserve(room);
-        if (has_labels_) tokens_.labels.reserve(room);
+        if (has_labels_) {
+            tokens_.labels.reserve(room);
+        }
     }
 
     void append(std::span<const std::int32_t> ids, std::span<const std::int32_t> labels, bool own_labels) {
@@ -216,7 +241,9 @@ class Builder {
             has_labels_ = true;
         }
         tokens_.ids.insert(tokens_.ids.end(), ids.begin(), ids.end());
-        if (has_labels_) tokens_.labels.insert(tokens_.labels.end(), labels.begin(), labels.end());
+        if (has_labels_) {
+            tokens_.labels.insert(tokens_.labels.end(), labels.begin(), labels.end());
+        }
     }
 
     void add_row(std::uint64_t begin, std::uint64_t length) {
@@ -236,8 +263,12 @@ bool is_blank(std::string_view line) {
 }
 
 std::string_view compression_of(std::string_view first_bytes) {
-    if (first_bytes.starts_with("\x1F\x8B")) return "gzip";
-    if (first_bytes.starts_with("\x28\xB5\x2F\xFD")) return "zstd";
+    if (first_bytes.starts_with("\x1F\x8B")) {
+        return "gzip";
+    }
+    if (first_bytes.starts_with("\x28\xB5\x2F\xFD")) {
+        return "zstd";
+    }
     return {};
 }
 
@@ -249,28 +280,42 @@ Error at(const LineReader& reader, const Error& error) {
 
 Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path& file, const Tokenizer* tokenizer,
                                                     const DatasetOptions& options) {
-    if (options.sequence_length == 0) return invalid_input("sequence_length is 0: at least 1 is needed");
+    if (options.sequence_length == 0) {
+        return invalid_input("sequence_length is 0: at least 1 is needed");
+    }
     LineReader reader(file, options.line_limit, kDocumentPadding);
-    if (auto opened = reader.open(); !opened) return opened.error();
+    if (auto opened = reader.open(); !opened) {
+        return opened.error();
+    }
     const auto parser = make_document_parser(tokenizer, options);
     Builder builder(tokenizer, options);
     Document document;
     for (;;) {
         const auto more = reader.next();
-        if (!more) return more.error();
-        if (!*more) break;
+        if (!more) {
+            return more.error();
+        }
+        if (!*more) {
+            break;
+        }
         if (reader.line_number() == 1) {
             if (const auto compression = compression_of(reader.line()); !compression.empty()) {
                 return invalid_input(file.string() + ": is compressed with " + std::string(compression) +
                                      ": unpack it first");
             }
         }
-        if (is_blank(reader.line())) continue;
-        if (auto parsed = parser->parse(reader.line(), document); !parsed) return at(reader, parsed.error());
+        if (is_blank(reader.line())) {
+            continue;
+        }
+        if (auto parsed = parser->parse(reader.line(), document); !parsed) {
+            return at(reader, parsed.error());
+        }
         const double read_share = reader.file_size() == 0 ? 0.0
                                                           : static_cast<double>(reader.bytes_consumed()) /
                                                                 static_cast<double>(reader.file_size());
-        if (auto added = builder.add(document, read_share); !added) return at(reader, added.error());
+        if (auto added = builder.add(document, read_share); !added) {
+            return at(reader, added.error());
+        }
     }
     auto dataset = builder.finish();
     if (dataset == nullptr) {

@@ -56,7 +56,9 @@ Result<Fields> collect(dom::object object) {
                           {"completion", &fields.completion}};
     for (const dom::key_value_pair field : object) {
         for (const Name& known : names) {
-            if (field.key != known.name) continue;
+            if (field.key != known.name) {
+                continue;
+            }
             if (known.slot->has_value()) {
                 return invalid_input("field \"" + std::string(known.name) + "\" stands there twice");
             }
@@ -80,8 +82,12 @@ class SimdjsonDocumentParser final : public DocumentParser {
         dom::element root;
         // The caller's buffer is padded: no copy.
         if (const auto code = parser_.parse(line.data(), line.size(), false).get(root)) {
-            if (code == simdjson::UTF8_ERROR) return invalid_input("is not valid UTF-8");
-            if (code == simdjson::MEMALLOC) return invalid_input("is too long: memory ran out");
+            if (code == simdjson::UTF8_ERROR) {
+                return invalid_input("is not valid UTF-8");
+            }
+            if (code == simdjson::MEMALLOC) {
+                return invalid_input("is too long: memory ran out");
+            }
             return invalid_input(std::string("is not a JSON object: ") + simdjson::error_message(code));
         }
         dom::object object;
@@ -89,17 +95,27 @@ class SimdjsonDocumentParser final : public DocumentParser {
             return invalid_input("is " + type_name(root) + " where an object was expected: " + std::string(kAccepted));
         }
         auto fields = collect(object);
-        if (!fields) return fields.error();
-        if (fields->messages) return unsupported("{\"messages\"}");
-        if (fields->prompt || fields->completion) return unsupported("{\"prompt\", \"completion\"}");
+        if (!fields) {
+            return fields.error();
+        }
+        if (fields->messages) {
+            return unsupported("{\"messages\"}");
+        }
+        if (fields->prompt || fields->completion) {
+            return unsupported("{\"prompt\", \"completion\"}");
+        }
         if (fields->text && fields->input_ids) {
             return invalid_input("holds both \"text\" and \"input_ids\": " + std::string(kAccepted));
         }
         if (fields->text) {
-            if (fields->labels) return invalid_input("\"labels\" go with \"input_ids\", not with \"text\"");
+            if (fields->labels) {
+                return invalid_input("\"labels\" go with \"input_ids\", not with \"text\"");
+            }
             return read_text(*fields->text, document);
         }
-        if (fields->input_ids) return read_ids(*fields, document);
+        if (fields->input_ids) {
+            return read_ids(*fields, document);
+        }
         return invalid_input("has neither \"text\" nor \"input_ids\": " + std::string(kAccepted));
     }
 
@@ -115,16 +131,22 @@ class SimdjsonDocumentParser final : public DocumentParser {
             return invalid_input("\"text\" is " + type_name(element) + " where a string was expected");
         }
         // A lone low surrogate passes simdjson's string decoder as three bytes that are no UTF-8.
-        if (!simdjson::validate_utf8(text)) return invalid_input("\"text\" holds half a surrogate pair");
+        if (!simdjson::validate_utf8(text)) {
+            return invalid_input("\"text\" holds half a surrogate pair");
+        }
         if (tokenizer_ == nullptr) {
             std::string message = "\"text\" needs a tokenizer and the student has none that is understood";
-            if (!options_.no_tokenizer_reason.empty()) message += " (" + options_.no_tokenizer_reason + ")";
+            if (!options_.no_tokenizer_reason.empty()) {
+                message += " (" + options_.no_tokenizer_reason + ")";
+            }
             return invalid_input(message);
         }
         document.ids = tokenizer_->encode(text);
         document.from_text = true;
         const std::uint32_t vocabulary = options_.vocabulary_size;
-        if (vocabulary == 0) return {};
+        if (vocabulary == 0) {
+            return {};
+        }
         for (const std::int32_t id : document.ids) {
             if (static_cast<std::uint32_t>(id) >= vocabulary) {
                 return invalid_input("\"text\" holds token id " + std::to_string(id) + ", outside the vocabulary of " +
@@ -135,17 +157,23 @@ class SimdjsonDocumentParser final : public DocumentParser {
     }
 
     Result<void> read_ids(const Fields& fields, Document& document) {
-        if (auto read = read_integers("input_ids", *fields.input_ids, false, document.ids); !read) return read;
+        if (auto read = read_integers("input_ids", *fields.input_ids, false, document.ids); !read) {
+            return read;
+        }
         // null is how some writers say that there are none.
         if (fields.labels && !fields.labels->is_null()) {
-            if (auto read = read_integers("labels", *fields.labels, true, document.labels); !read) return read;
+            if (auto read = read_integers("labels", *fields.labels, true, document.labels); !read) {
+                return read;
+            }
             if (document.labels.size() != document.ids.size()) {
                 return invalid_input("\"labels\" has " + std::to_string(document.labels.size()) +
                                      " entries and \"input_ids\" has " + std::to_string(document.ids.size()));
             }
             document.has_labels = true;
         }
-        if (fields.attention_mask) return check_mask(*fields.attention_mask);
+        if (fields.attention_mask) {
+            return check_mask(*fields.attention_mask);
+        }
         return {};
     }
 
@@ -183,7 +211,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
     // Padding inside the data would be trained on: rows are padded here, after cutting.
     static Result<void> check_mask(dom::element element) {
         dom::array array;
-        if (element.get(array)) return {};
+        if (element.get(array)) {
+            return {};
+        }
         for (const dom::element entry : array) {
             std::int64_t value = 0;
             if (!entry.get(value) && value == 0) {

@@ -27,16 +27,26 @@ LineReader::LineReader(std::filesystem::path file, std::size_t line_limit, std::
     : file_(std::move(file)), line_limit_(line_limit), padding_(padding) {}
 
 LineReader::~LineReader() {
-    if (descriptor_ >= 0) ::close(descriptor_);
+    if (descriptor_ >= 0) {
+        ::close(descriptor_);
+    }
 }
 
 Result<void> LineReader::open() {
     descriptor_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) return system_error(file_, "cannot be opened");
+    if (descriptor_ < 0) {
+        return system_error(file_, "cannot be opened");
+    }
     struct stat info{};
-    if (::fstat(descriptor_, &info) != 0) return system_error(file_, "cannot be examined");
-    if (S_ISDIR(info.st_mode)) return io_error(file_.string() + ": is a folder, a file was expected");
-    if (S_ISREG(info.st_mode)) file_size_ = static_cast<std::uint64_t>(info.st_size);
+    if (::fstat(descriptor_, &info) != 0) {
+        return system_error(file_, "cannot be examined");
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return io_error(file_.string() + ": is a folder, a file was expected");
+    }
+    if (S_ISREG(info.st_mode)) {
+        file_size_ = static_cast<std::uint64_t>(info.st_size);
+    }
     buffer_.resize(kFirstBuffer + padding_);
     return {};
 }
@@ -65,7 +75,9 @@ Result<bool> LineReader::next() {
             return true;
         }
         searched = available;
-        if (auto filled = fill(); !filled) return filled.error();
+        if (auto filled = fill(); !filled) {
+            return filled.error();
+        }
     }
 }
 
@@ -73,8 +85,12 @@ void LineReader::take(std::size_t length, std::size_t line_break) {
     line_ = std::string_view(buffer_.data() + begin_, length);
     begin_ += length + line_break;
     bytes_consumed_ += length + line_break;
-    if (line_number_ == 1 && line_.starts_with(kByteOrderMark)) line_.remove_prefix(kByteOrderMark.size());
-    if (line_.ends_with('\r')) line_.remove_suffix(1);
+    if (line_number_ == 1 && line_.starts_with(kByteOrderMark)) {
+        line_.remove_prefix(kByteOrderMark.size());
+    }
+    if (line_.ends_with('\r')) {
+        line_.remove_suffix(1);
+    }
 }
 
 // Moves the begun line to the front, doubles the buffer when it is full of that one line, and reads once.
@@ -84,11 +100,17 @@ Result<void> LineReader::fill() {
         end_ -= begin_;
         begin_ = 0;
     }
-    if (end_ + padding_ == buffer_.size()) buffer_.resize(2 * end_ + padding_);
+    if (end_ + padding_ == buffer_.size()) {
+        buffer_.resize(2 * end_ + padding_);
+    }
     for (;;) {
         const ssize_t count = ::read(descriptor_, buffer_.data() + end_, buffer_.size() - padding_ - end_);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return system_error(file_, "cannot be read");
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            return system_error(file_, "cannot be read");
+        }
         at_end_ = count == 0;
         end_ += static_cast<std::size_t>(count);
         return {};

@@ -26,11 +26,17 @@ Error os_error(const fs::path& file, std::string_view what) {
 Result<void> write_all(int descriptor, std::string_view text, const fs::path& file) {
     while (!text.empty()) {
         const ssize_t count = ::write(descriptor, text.data(), text.size());
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return os_error(file, "cannot be written");
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            return os_error(file, "cannot be written");
+        }
         text.remove_prefix(static_cast<std::size_t>(count));
     }
-    if (::fsync(descriptor) != 0) return os_error(file, "cannot be written");
+    if (::fsync(descriptor) != 0) {
+        return os_error(file, "cannot be written");
+    }
     return {};
 }
 
@@ -38,20 +44,30 @@ Result<void> write_all(int descriptor, std::string_view text, const fs::path& fi
 Result<void> write_file(const fs::path& file, const json::value& content) {
     const fs::path temporary = file.string() + ".tmp";
     const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (descriptor < 0) return os_error(temporary, "cannot be created");
+    if (descriptor < 0) {
+        return os_error(temporary, "cannot be created");
+    }
     auto written = write_all(descriptor, json::serialize(content) + "\n", temporary);
     ::close(descriptor);
-    if (written && ::rename(temporary.c_str(), file.c_str()) != 0) written = os_error(file, "cannot be renamed to");
-    if (!written) ::unlink(temporary.c_str());
+    if (written && ::rename(temporary.c_str(), file.c_str()) != 0) {
+        written = os_error(file, "cannot be renamed to");
+    }
+    if (!written) {
+        ::unlink(temporary.c_str());
+    }
     return written;
 }
 
 Result<void> sync_folder(const fs::path& folder) {
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return os_error(folder, "cannot be opened");
+    if (descriptor < 0) {
+        return os_error(folder, "cannot be opened");
+    }
     const int status = ::fsync(descriptor);
     ::close(descriptor);
-    if (status != 0) return os_error(folder, "cannot be written");
+    if (status != 0) {
+        return os_error(folder, "cannot be written");
+    }
     return {};
 }
 
@@ -67,8 +83,9 @@ json::object end_of_text_token() {
 json::object tokenizer_json() {
     json::object vocabulary;
     const auto alphabet = byte_level_alphabet();
-    for (std::size_t byte = 0; byte < alphabet.size(); ++byte)
+    for (std::size_t byte = 0; byte < alphabet.size(); ++byte) {
         vocabulary.emplace(alphabet[byte], byte);
+    }
     json::object added = end_of_text_token();
     added.emplace("id", kByteEndOfText);
     // ByteLevel's own regex would only cut the text into words first, which changes nothing without merges.
@@ -105,7 +122,9 @@ json::object tokenizer_config_json() {
 
 std::string shown(const json::value& value) {
     std::string text = json::serialize(value);
-    if (text.size() > 60) text = text.substr(0, 57) + "...";
+    if (text.size() > 60) {
+        text = text.substr(0, 57) + "...";
+    }
     return text;
 }
 
@@ -128,12 +147,16 @@ std::string_view type_of(const json::value& component) {
 // True when `object` has `name` as `expected`, or not at all and that means the same.
 bool flag_is(const json::object& object, std::string_view name, bool expected, bool when_absent) {
     const json::value* found = member(object, name);
-    if (found == nullptr) return expected == when_absent;
+    if (found == nullptr) {
+        return expected == when_absent;
+    }
     return found->is_bool() && found->get_bool() == expected;
 }
 
 Result<void> check_absent(const json::object& root, std::string_view component) {
-    if (const json::value* found = member(root, component)) return not_understood(component, *found);
+    if (const json::value* found = member(root, component)) {
+        return not_understood(component, *found);
+    }
     return {};
 }
 
@@ -142,14 +165,20 @@ Result<void> check_pre_tokenizer(const json::object& root) {
     if (found == nullptr || type_of(*found) != "ByteLevel") {
         return not_understood("pre_tokenizer", found != nullptr ? *found : json::value());
     }
-    if (!flag_is(found->get_object(), "add_prefix_space", false, true)) return not_understood("pre_tokenizer", *found);
+    if (!flag_is(found->get_object(), "add_prefix_space", false, true)) {
+        return not_understood("pre_tokenizer", *found);
+    }
     return {};
 }
 
 // ByteLevel as post-processor moves offsets only; transformers saves a template that consists of the text alone.
 bool leaves_ids_alone(const json::value& processor) {
-    if (type_of(processor) == "ByteLevel") return true;
-    if (type_of(processor) != "TemplateProcessing") return false;
+    if (type_of(processor) == "ByteLevel") {
+        return true;
+    }
+    if (type_of(processor) != "TemplateProcessing") {
+        return false;
+    }
     const json::value* single = member(processor.get_object(), "single");
     return single != nullptr && *single == json::value{{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}};
 }
@@ -160,7 +189,9 @@ Result<void> check_ends(const json::object& root) {
         return not_understood("decoder", decoder != nullptr ? *decoder : json::value());
     }
     const json::value* processor = member(root, "post_processor");
-    if (processor != nullptr && !leaves_ids_alone(*processor)) return not_understood("post_processor", *processor);
+    if (processor != nullptr && !leaves_ids_alone(*processor)) {
+        return not_understood("post_processor", *processor);
+    }
     return {};
 }
 
@@ -179,7 +210,9 @@ Result<void> check_vocabulary(const json::object& vocabulary) {
             --bytes;
             continue;
         }
-        if (id.is_int64() && id.get_int64() >= 0 && id.get_int64() < 256) continue;
+        if (id.is_int64() && id.get_int64() >= 0 && id.get_int64() < 256) {
+            continue;
+        }
         return not_understood("model.vocab entry", json::object{{token, id}});
     }
     if (bytes != alphabet.size()) {
@@ -191,24 +224,32 @@ Result<void> check_vocabulary(const json::object& vocabulary) {
 
 Result<void> check_model(const json::object& root) {
     const json::value* model = member(root, "model");
-    if (model == nullptr || !model->is_object()) return invalid_input("has no \"model\"");
+    if (model == nullptr || !model->is_object()) {
+        return invalid_input("has no \"model\"");
+    }
     const json::object& object = model->get_object();
     if (type_of(*model) != "BPE") {
         const json::value* type = member(object, "type");
         return not_understood("model.type", type != nullptr ? *type : json::value());
     }
     if (const json::value* merges = member(object, "merges")) {
-        if (!merges->is_array() || !merges->get_array().empty()) return not_understood("model.merges", *merges);
+        if (!merges->is_array() || !merges->get_array().empty()) {
+            return not_understood("model.merges", *merges);
+        }
     }
     for (const std::string_view name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
         const json::value* found = member(object, name);
         const bool empty = found == nullptr || (found->is_string() && found->get_string().empty()) ||
                            (found->is_double() && found->get_double() == 0.0);
-        if (!empty) return not_understood("model." + std::string(name), *found);
+        if (!empty) {
+            return not_understood("model." + std::string(name), *found);
+        }
     }
     // Every byte is in the vocabulary, so unk_token, fuse_unk, byte_fallback and ignore_merges never come to bear.
     const json::value* vocabulary = member(object, "vocab");
-    if (vocabulary == nullptr || !vocabulary->is_object()) return invalid_input("has no \"model.vocab\" object");
+    if (vocabulary == nullptr || !vocabulary->is_object()) {
+        return invalid_input("has no \"model.vocab\" object");
+    }
     return check_vocabulary(vocabulary->get_object());
 }
 
@@ -219,33 +260,49 @@ Result<void> check_added_tokens(const json::object& root) {
     }
     const json::value& entry = added->get_array()[0];
     const json::object* token = entry.if_object();
-    if (token == nullptr) return not_understood("added_tokens", *added);
+    if (token == nullptr) {
+        return not_understood("added_tokens", *added);
+    }
     const json::value* id = member(*token, "id");
     const json::value* content = member(*token, "content");
     const bool expected = id != nullptr && id->is_int64() && id->get_int64() == kByteEndOfText && content != nullptr &&
                           content->is_string() && std::string_view(content->get_string()) == kByteEndOfTextToken &&
                           flag_is(*token, "single_word", false, false) && flag_is(*token, "lstrip", false, false) &&
                           flag_is(*token, "rstrip", false, false);
-    if (!expected) return not_understood("added_tokens", *added);
+    if (!expected) {
+        return not_understood("added_tokens", *added);
+    }
     return {};
 }
 
 Result<void> check_form(const json::value& content) {
     const json::object* root = content.if_object();
-    if (root == nullptr) return invalid_input("is no JSON object");
-    if (auto checked = check_model(*root); !checked) return checked;
-    for (const std::string_view component : {"normalizer", "truncation", "padding"}) {
-        if (auto checked = check_absent(*root, component); !checked) return checked;
+    if (root == nullptr) {
+        return invalid_input("is no JSON object");
     }
-    if (auto checked = check_pre_tokenizer(*root); !checked) return checked;
-    if (auto checked = check_ends(*root); !checked) return checked;
+    if (auto checked = check_model(*root); !checked) {
+        return checked;
+    }
+    for (const std::string_view component : {"normalizer", "truncation", "padding"}) {
+        if (auto checked = check_absent(*root, component); !checked) {
+            return checked;
+        }
+    }
+    if (auto checked = check_pre_tokenizer(*root); !checked) {
+        return checked;
+    }
+    if (auto checked = check_ends(*root); !checked) {
+        return checked;
+    }
     return check_added_tokens(*root);
 }
 
 Result<json::value> read_json(const fs::path& file) {
     std::error_code code;
     const std::uintmax_t size = fs::file_size(file, code);
-    if (code) return io_error(file.string() + ": cannot be read: " + code.message());
+    if (code) {
+        return io_error(file.string() + ": cannot be read: " + code.message());
+    }
     if (size > kTokenizerFileLimit) {
         return invalid_input(file.string() + ": is larger than " + std::to_string(kTokenizerFileLimit) + " bytes");
     }
@@ -256,7 +313,9 @@ Result<json::value> read_json(const fs::path& file) {
     }
     boost::system::error_code parsed;
     json::value content = json::parse(text, parsed);
-    if (parsed) return invalid_input(file.string() + ": is not valid JSON: " + parsed.message());
+    if (parsed) {
+        return invalid_input(file.string() + ": is not valid JSON: " + parsed.message());
+    }
     return content;
 }
 
@@ -265,11 +324,19 @@ Result<json::value> read_json(const fs::path& file) {
 Result<void> write_byte_tokenizer(const fs::path& folder) {
     std::error_code code;
     fs::create_directories(folder, code);
-    if (code) return io_error(folder.string() + ": cannot be created: " + code.message());
-    if (auto written = write_file(folder / "tokenizer.json", tokenizer_json()); !written) return written;
-    if (auto written = write_file(folder / "tokenizer_config.json", tokenizer_config_json()); !written) return written;
+    if (code) {
+        return io_error(folder.string() + ": cannot be created: " + code.message());
+    }
+    if (auto written = write_file(folder / "tokenizer.json", tokenizer_json()); !written) {
+        return written;
+    }
+    if (auto written = write_file(folder / "tokenizer_config.json", tokenizer_config_json()); !written) {
+        return written;
+    }
     const json::object specials = {{"eos_token", kByteEndOfTextToken}};
-    if (auto written = write_file(folder / "special_tokens_map.json", specials); !written) return written;
+    if (auto written = write_file(folder / "special_tokens_map.json", specials); !written) {
+        return written;
+    }
     return sync_folder(folder);
 }
 
@@ -277,10 +344,16 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {
     const fs::path file = folder / "tokenizer.json";
     std::error_code code;
     const bool there = fs::exists(file, code);
-    if (code) return io_error(file.string() + ": cannot be examined: " + code.message());
-    if (!there) return std::unique_ptr<Tokenizer>();
+    if (code) {
+        return io_error(file.string() + ": cannot be examined: " + code.message());
+    }
+    if (!there) {
+        return std::unique_ptr<Tokenizer>();
+    }
     auto content = read_json(file);
-    if (!content) return content.error();
+    if (!content) {
+        return content.error();
+    }
     if (auto checked = check_form(*content); !checked) {
         Error error = checked.error();
         error.message = file.string() + ": " + error.message;

@@ -19,7 +19,9 @@ PlannedBatch BatchSource::batch(std::uint64_t number) {
     if (found == step_target_tokens_.end()) {
         found = step_target_tokens_.emplace(step, count_targets(step)).first;
         const auto oldest = step_target_tokens_.begin();
-        if (step_target_tokens_.size() > kRememberedSteps && oldest != found) step_target_tokens_.erase(oldest);
+        if (step_target_tokens_.size() > kRememberedSteps && oldest != found) {
+            step_target_tokens_.erase(oldest);
+        }
     }
     auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number)));
     return {std::move(tokens), found->second};
@@ -30,8 +32,9 @@ PlannedBatch BatchSource::batch(std::uint64_t number) {
 std::uint64_t BatchSource::count_targets(std::uint64_t step) const {
     std::uint64_t tokens = 0;
     for (std::uint64_t n = step * micro_batches_; n < (step + 1) * micro_batches_; ++n) {
-        for (const std::uint64_t row : plan_.rows_of(n))
+        for (const std::uint64_t row : plan_.rows_of(n)) {
             tokens += dataset_->target_tokens(row);
+        }
     }
     return tokens;
 }

@@ -19,7 +19,9 @@ ProgressMeter::ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps
 
 void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, Nanos now) {
     marks_.push_back({now, marks_.back().tokens + tokens, step});
-    if (marks_.size() > kRecentSteps + 1) marks_.pop_front();
+    if (marks_.size() > kRecentSteps + 1) {
+        marks_.pop_front();
+    }
 }
 
 void ProgressMeter::fill(ProgressEvent& event) const {
@@ -47,7 +49,9 @@ std::string ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, dou
     };
     const StageTimes student = find("student");
     const double waited = student.wait_input_seconds - fill_seconds;
-    if (waited <= kNoticeableWait * (student.busy_seconds + waited)) return "student";
+    if (waited <= kNoticeableWait * (student.busy_seconds + waited)) {
+        return "student";
+    }
     const StageTimes staging = find("staging");
     const double staging_total = staging.busy_seconds + staging.wait_input_seconds + staging.wait_output_seconds;
     return staging.busy_seconds >= kNearlyAlways * staging_total ? "staging" : "teacher";

@@ -35,24 +35,30 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     asio::awaitable<void> run() override {
         clock_.enter(StageClock::State::wait_input);
-        for (const std::size_t endpoint : options_.absent_endpoints)
+        for (const std::size_t endpoint : options_.absent_endpoints) {
             scheduler_.on_endpoint_absent(static_cast<std::uint32_t>(endpoint), steady_now());
+        }
         while (!stopped_ && !failure_ && !scheduler_.done()) {
             const Nanos now = steady_now();
-            for (const SchedulerAction& action : scheduler_.poll(now))
+            for (const SchedulerAction& action : scheduler_.poll(now)) {
                 perform(action);
+            }
             note_state();
-            if (stopped_ || failure_ || scheduler_.done()) break;
+            if (stopped_ || failure_ || scheduler_.done()) {
+                break;
+            }
             std::optional<std::chrono::steady_clock::time_point> deadline;
             if (const std::optional<Nanos> wakeup = scheduler_.next_wakeup(now)) {
                 deadline = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(*wakeup));
             }
             co_await changed_.wait(deadline);
         }
-        for (auto& [id, request] : active_)
+        for (auto& [id, request] : active_) {
             request->cancel();
-        while (!active_.empty())
+        }
+        while (!active_.empty()) {
             co_await changed_.wait();
+        }
         clock_.enter(StageClock::State::idle);
         ended_ = true;
         delivered_signal_.notify();
@@ -63,7 +69,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
             co_await delivered_signal_.wait();
         }
         // What was delivered before a failure may still be trained on; after stop() nothing is wanted any more.
-        if (delivered_.empty() || stopped_) co_return std::nullopt;
+        if (delivered_.empty() || stopped_) {
+            co_return std::nullopt;
+        }
         std::optional<MicroBatch> batch(std::move(delivered_.front()));
         delivered_.pop_front();
         ++next_out_;
@@ -99,8 +107,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
         counters.retries = seen.retries;
         counters.hedges = seen.hedges;
         counters.hedge_wins = seen.hedge_wins;
-        for (const auto& [kind, count] : seen.failures)
+        for (const auto& [kind, count] : seen.failures) {
             counters.failures[to_string(kind)] = count;
+        }
         counters.breaker_openings = seen.breaker_openings;
         counters.bytes_received = bytes_received_;
         counters.concurrency = scheduler_.limit();
@@ -140,7 +149,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
             start(*issue);
         } else if (const auto* cancel = std::get_if<CancelAction>(&action)) {
             const auto found = active_.find(cancel->request);
-            if (found != active_.end()) found->second->cancel();
+            if (found != active_.end()) {
+                found->second->cancel();
+            }
         } else if (const auto* deliver = std::get_if<DeliverAction>(&action)) {
             const auto answer = answers_.find(deliver->micro_batch);
             const PlannedBatch& planned = planned_.at(deliver->micro_batch);
@@ -161,7 +172,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
         auto finished = [this, active, id = issue.request](const std::exception_ptr& thrown) {
             active_.erase(id);
             // A coroutine that was cancelled may end by operation_aborted.
-            if (thrown && !active->cancelled) fail(thrown);
+            if (thrown && !active->cancelled) {
+                fail(thrown);
+            }
             changed_.notify();
         };
         asio::co_spawn(executor_, fetch(issue),
@@ -202,26 +215,38 @@ class PrefetchingTeacherStage final : public TeacherStage {
         auto fetching = source_->fetch(issue.endpoint, tokens, options_.deadline);
         FetchResult<TeacherTargets> answer = co_await std::move(fetching);
         const Nanos now = steady_now();
-        if (trace_ != nullptr) trace_->overlapping_span("teacher", name_of(issue, answer), began, now, n);
+        if (trace_ != nullptr) {
+            trace_->overlapping_span("teacher", name_of(issue, answer), began, now, n);
+        }
         if (answer) {
             const std::uint64_t bytes = answer->held_bytes;
             const std::uint64_t before = scheduler_.counters().completed;
             scheduler_.on_completed(issue.request, bytes, now);
-            if (scheduler_.counters().completed == before) co_return;  // cancelled meanwhile: another answer won
+            if (scheduler_.counters().completed == before) {
+                co_return;  // cancelled meanwhile: another answer won
+            }
             bytes_received_ += bytes;
             answers_.emplace(n, std::move(*answer));
         } else {
             const FetchError& error = answer.error();
-            if (error.kind != FailureKind::cancelled) last_message_ = error.message;
+            if (error.kind != FailureKind::cancelled) {
+                last_message_ = error.message;
+            }
             std::optional<Nanos> retry_after;
-            if (error.retry_after) retry_after = std::chrono::nanoseconds(*error.retry_after).count();
+            if (error.retry_after) {
+                retry_after = std::chrono::nanoseconds(*error.retry_after).count();
+            }
             scheduler_.on_failed(issue.request, error.kind, retry_after, now);
         }
     }
 
     static const char* name_of(const IssueAction& issue, const FetchResult<TeacherTargets>& answer) {
-        if (!answer) return to_string(answer.error().kind);
-        if (issue.hedge) return "hedge";
+        if (!answer) {
+            return to_string(answer.error().kind);
+        }
+        if (issue.hedge) {
+            return "hedge";
+        }
         return issue.attempt > 0 ? "retry" : "request";
     }
 

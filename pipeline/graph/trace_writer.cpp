@@ -26,9 +26,12 @@ class FileTraceWriter final : public TraceWriter {
         // Spans come when they end, so a lane is free when its last span ended before this one began.
         std::vector<Nanos>& lanes = lanes_[std::string(group)];
         std::size_t lane = 0;
-        while (lane < lanes.size() && lanes[lane] > begin)
+        while (lane < lanes.size() && lanes[lane] > begin) {
             ++lane;
-        if (lane == lanes.size()) lanes.push_back(0);
+        }
+        if (lane == lanes.size()) {
+            lanes.push_back(0);
+        }
         lanes[lane] = end;
         write(track_id(std::string(group) + " " + std::to_string(lane)), name, begin, end, micro_batch);
     }
@@ -36,7 +39,9 @@ class FileTraceWriter final : public TraceWriter {
   private:
     std::uint32_t track_id(std::string_view track) {
         const auto found = tracks_.find(track);
-        if (found != tracks_.end()) return found->second;
+        if (found != tracks_.end()) {
+            return found->second;
+        }
         const auto id = static_cast<std::uint32_t>(tracks_.size() + 1);
         tracks_.emplace(std::string(track), id);
         out_ << R"({"ph":"M","name":"thread_name","pid":1,"tid":)" << id << R"(,"args":{"name":")" << track
@@ -46,7 +51,9 @@ class FileTraceWriter final : public TraceWriter {
 
     // Names are ours (stage and event names), so nothing needs escaping.
     void write(std::uint32_t track, std::string_view name, Nanos begin, Nanos end, std::uint64_t micro_batch) {
-        if (origin_ < 0) origin_ = begin;
+        if (origin_ < 0) {
+            origin_ = begin;
+        }
         char times[96];
         std::snprintf(times, sizeof times, "\"ts\":%.3f,\"dur\":%.3f", static_cast<double>(begin - origin_) * 1e-3,
                       static_cast<double>(end - begin) * 1e-3);
@@ -64,7 +71,9 @@ class FileTraceWriter final : public TraceWriter {
 
 Result<std::unique_ptr<TraceWriter>> make_trace_writer(const std::filesystem::path& file) {
     std::ofstream out(file, std::ios::trunc);
-    if (!out) return io_error("trace file " + file.string() + " cannot be written");
+    if (!out) {
+        return io_error("trace file " + file.string() + " cannot be written");
+    }
     return std::unique_ptr<TraceWriter>(std::make_unique<FileTraceWriter>(std::move(out)));
 }
 

@@ -80,16 +80,22 @@ class StagedTrainingGraph final : public TrainingGraph {
         staged_.close();
         want_.notify();
         co_await tasks_.join();
-        if (!thrown) thrown = staging_thrown_;
+        if (!thrown) {
+            thrown = staging_thrown_;
+        }
         if (thrown) {
             co_await recording_.join();
             std::rethrow_exception(thrown);
         }
         const bool whole = outcome_.steps_done == options_.total_steps;
-        if (!whole && !cancelled_ && !error_) error_ = teacher_->failure();
+        if (!whole && !cancelled_ && !error_) {
+            error_ = teacher_->failure();
+        }
         co_await last_checkpoint(whole);
         co_await recording_.join();
-        if (error_) co_return *error_;
+        if (error_) {
+            co_return *error_;
+        }
         outcome_.cancelled = !whole;
         co_return std::move(outcome_);
     }
@@ -119,7 +125,9 @@ class StagedTrainingGraph final : public TrainingGraph {
     }
 
     void spawn(asio::awaitable<void> task) {
-        if (!tasks_.spawn(std::move(task))) throw std::logic_error("the graph's task group is closed");
+        if (!tasks_.spawn(std::move(task))) {
+            throw std::logic_error("the graph's task group is closed");
+        }
     }
 
     // --- staging: tensors of micro-batch N+1 while N trains ---
@@ -138,7 +146,9 @@ class StagedTrainingGraph final : public TrainingGraph {
         staging_clock_.enter(StageClock::State::wait_input);
         for (;;) {
             std::optional<MicroBatch> batch = co_await teacher_->next();
-            if (!batch) break;
+            if (!batch) {
+                break;
+            }
             Staged staged;
             staged.number = batch->tokens->number;
             staged.positions = static_cast<std::uint64_t>(batch->tokens->rows) * batch->tokens->columns;
@@ -149,12 +159,16 @@ class StagedTrainingGraph final : public TrainingGraph {
             };
             auto staging = run_on(executors_.staging, std::move(make));
             staged.batch = co_await std::move(staging);
-            if (trace_ != nullptr) trace_->span("staging", "stage", began, steady_now(), staged.number);
+            if (trace_ != nullptr) {
+                trace_->span("staging", "stage", began, steady_now(), staged.number);
+            }
             staging_clock_.enter(StageClock::State::wait_output);
             auto sending = staged_.send(std::move(staged));
             const bool taken = co_await std::move(sending);
             want_.notify();
-            if (!taken) break;
+            if (!taken) {
+                break;
+            }
             staging_clock_.enter(StageClock::State::wait_input);
         }
     }
@@ -174,11 +188,15 @@ class StagedTrainingGraph final : public TrainingGraph {
                 if (cancelled_) {
                     student_clock_.enter(StageClock::State::idle);
                     // A step that has all its micro-batches is worth finishing: it costs no more waiting.
-                    if (m + 1 < options_.training.micro_batches) co_return;
+                    if (m + 1 < options_.training.micro_batches) {
+                        co_return;
+                    }
                 }
             }
             co_await finish_step(step, sums);
-            if (cancelled_) co_return;
+            if (cancelled_) {
+                co_return;
+            }
         }
         student_clock_.enter(StageClock::State::idle);
     }
@@ -187,8 +205,12 @@ class StagedTrainingGraph final : public TrainingGraph {
         teacher_->on_wanted();
         student_clock_.enter(StageClock::State::wait_input);
         for (;;) {
-            if (std::optional<Staged> staged = staged_.try_receive()) co_return staged;
-            if (staged_.closed()) co_return std::nullopt;
+            if (std::optional<Staged> staged = staged_.try_receive()) {
+                co_return staged;
+            }
+            if (staged_.closed()) {
+                co_return std::nullopt;
+            }
             // Nothing to train on: time for the optimizer's pending updates, one layer at a time.
             if (updates_pending_) {
                 co_await apply_one_update();
@@ -213,7 +235,9 @@ class StagedTrainingGraph final : public TrainingGraph {
     asio::awaitable<void> train(Staged staged, StepSums& sums) {
         const std::uint64_t n = staged.number;
         teacher_->on_taken(n);
-        if (options_.training.parallel) teacher_->on_released(n);
+        if (options_.training.parallel) {
+            teacher_->on_released(n);
+        }
         student_clock_.enter(StageClock::State::busy);
         if (!filled_) {
             filled_ = true;
@@ -226,10 +250,14 @@ class StagedTrainingGraph final : public TrainingGraph {
         auto training = run_on(executors_.compute, std::move(work));
         const MicroBatchStats stats = co_await std::move(training);
         updates_pending_ = false;  // the forward pass applied what was pending
-        if (trace_ != nullptr) trace_->span("student", "train", began, steady_now(), n);
+        if (trace_ != nullptr) {
+            trace_->span("student", "train", began, steady_now(), n);
+        }
         sums.add(stats, staged.positions);
         teacher_->on_trained(n);
-        if (!options_.training.parallel) teacher_->on_released(n);
+        if (!options_.training.parallel) {
+            teacher_->on_released(n);
+        }
     }
 
     asio::awaitable<void> finish_step(std::uint64_t step, const StepSums& sums) {
@@ -242,17 +270,23 @@ class StagedTrainingGraph final : public TrainingGraph {
         auto finishing = run_on(executors_.compute, std::move(finish));
         const StepStats result = co_await std::move(finishing);
         const Nanos now = steady_now();
-        if (trace_ != nullptr) trace_->span("optimizer", "finish_step", began, now, step);
+        if (trace_ != nullptr) {
+            trace_->span("optimizer", "finish_step", began, now, step);
+        }
         optimizer_clock_.enter(StageClock::State::wait_input);
         updates_pending_ = training.overlap_optimizer && training.parallel;
         outcome_.steps_done = step + 1;
         tokens_seen_ += sums.positions;
-        if (!result.finite) ++nonfinite_steps_;
+        if (!result.finite) {
+            ++nonfinite_steps_;
+        }
         meter_.on_step(step + 1, sums.positions, now);
         record_step(sums, result, rate);
         const bool last = step + 1 == options_.total_steps;
         const bool evaluate_now = training.eval_steps > 0 && (step + 1) % training.eval_steps == 0;
-        if (!eval_.empty() && (last || evaluate_now)) co_await evaluate();
+        if (!eval_.empty() && (last || evaluate_now)) {
+            co_await evaluate();
+        }
         const bool due = options_.checkpoint_every > 0 && (step + 1) % options_.checkpoint_every == 0;
         if (!last && !cancelled_ && (due || checkpoint_requested_)) {
             checkpoint_requested_ = false;
@@ -276,19 +310,25 @@ class StagedTrainingGraph final : public TrainingGraph {
         outcome_.last.tokens_per_second = meter_.mean_tokens_per_second();
         const bool last = event.step == options_.total_steps;
         const std::uint64_t every = std::max<std::uint64_t>(1, options_.training.logging_steps);
-        if (hooks_.on_event && (last || event.step % every == 0)) hooks_.on_event(event);
+        if (hooks_.on_event && (last || event.step % every == 0)) {
+            hooks_.on_event(event);
+        }
     }
 
     void fill_times(ProgressEvent& event) {
         meter_.fill(event);
         event.stages = {teacher_->plan_times(), staging_clock_.times(), student_clock_.times(),
                         optimizer_clock_.times(), recorder_clock_.times()};
-        if (has_teacher_) event.stages.insert(event.stages.begin() + 1, teacher_->times());
+        if (has_teacher_) {
+            event.stages.insert(event.stages.begin() + 1, teacher_->times());
+        }
         event.bottleneck = ProgressMeter::bottleneck(event.stages, outcome_.fill_seconds);
         const double waited = student_clock_.times().wait_input_seconds;
         const double wall = to_seconds(steady_now() - start_);
         event.stall_fraction = wall > 0 ? waited / wall : 0;
-        if (!has_teacher_) return;
+        if (!has_teacher_) {
+            return;
+        }
         event.fetch = teacher_->counters();
         const double asked = teacher_->times().busy_seconds;
         event.teacher_hidden_fraction = asked > 0 ? std::clamp(1.0 - waited / asked, 0.0, 1.0) : 1.0;
@@ -304,7 +344,9 @@ class StagedTrainingGraph final : public TrainingGraph {
             total.target_tokens += stats.target_tokens;
         }
         updates_pending_ = false;  // evaluation applied what was pending
-        if (total.target_tokens == 0) co_return;
+        if (total.target_tokens == 0) {
+            co_return;
+        }
         outcome_.eval_loss = total.ce_sum / static_cast<double>(total.target_tokens);
         if (hooks_.on_event) {
             hooks_.on_event(EvaluationEvent{outcome_.steps_done, *outcome_.eval_loss, total.target_tokens});
@@ -327,10 +369,13 @@ class StagedTrainingGraph final : public TrainingGraph {
     // The copy is taken at once; writing it goes on behind the next step. One write at a time.
     asio::awaitable<void> take_checkpoint() {
         std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
-        while (writing_)
+        while (writing_) {
             co_await written_.wait();
+        }
         writing_ = true;
-        if (!recording_.spawn(write_checkpoint(std::move(taken), outcome_.steps_done))) writing_ = false;
+        if (!recording_.spawn(write_checkpoint(std::move(taken), outcome_.steps_done))) {
+            writing_ = false;
+        }
     }
 
     asio::awaitable<void> write_checkpoint(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step) {
@@ -340,28 +385,39 @@ class StagedTrainingGraph final : public TrainingGraph {
         auto writing = run_on(executors_.disk, std::move(write));
         Result<std::string> folder = co_await std::move(writing);
         const Nanos now = steady_now();
-        if (trace_ != nullptr) trace_->span("recorder", "checkpoint", began, now, step);
+        if (trace_ != nullptr) {
+            trace_->span("recorder", "checkpoint", began, now, step);
+        }
         recorder_clock_.enter(StageClock::State::wait_input);
         writing_ = false;
         written_.notify();
         if (!folder) {
-            if (!error_) error_ = folder.error();
+            if (!error_) {
+                error_ = folder.error();
+            }
             cancel();
             co_return;
         }
         outcome_.checkpoint = *folder;
-        if (hooks_.on_event) hooks_.on_event(CheckpointEvent{step, *folder, to_seconds(now - began)});
+        if (hooks_.on_event) {
+            hooks_.on_event(CheckpointEvent{step, *folder, to_seconds(now - began)});
+        }
     }
 
     // After the last step, or at the last whole step of a run that ends early, failed ones included: nothing that was
     // trained is lost.
     asio::awaitable<void> last_checkpoint(bool whole) {
         const bool progressed = outcome_.steps_done > options_.first_step;
-        if (!whole && !progressed) co_return;
-        while (writing_)
+        if (!whole && !progressed) {
+            co_return;
+        }
+        while (writing_) {
             co_await written_.wait();
+        }
         std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
-        if (whole) outcome_.final_snapshot = taken;
+        if (whole) {
+            outcome_.final_snapshot = taken;
+        }
         co_await write_checkpoint(std::move(taken), outcome_.steps_done);
     }
 

@@ -96,7 +96,9 @@ void add_jobs(CLI::App& app, JobsCommand& command) {
                          const char* subject_help) {
         CLI::App* one = add_command(*jobs, name, description);
         one->callback([&command, action] { command.action = action; });
-        if (subject != nullptr) one->add_option(subject, command.subject, subject_help)->required();
+        if (subject != nullptr) {
+            one->add_option(subject, command.subject, subject_help)->required();
+        }
         one->add_option("--server", command.server, "URL of the service")->capture_default_str();
         one->add_option_function<std::string>(
                "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
@@ -122,27 +124,40 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
     std::vector<api::Override> overrides;
     for (const auto& text : flags.sets) {
         auto one = api::parse_override(text);
-        if (!one) return one.error();
+        if (!one) {
+            return one.error();
+        }
         overrides.push_back(std::move(*one));
     }
     if (!flags.endpoints.empty()) {
         boost::json::array endpoints;
-        for (const auto& endpoint : flags.endpoints)
+        for (const auto& endpoint : flags.endpoints) {
             endpoints.emplace_back(endpoint);
+        }
         overrides.emplace_back("/teacher/endpoints", boost::json::serialize(endpoints));
     }
-    if (flags.parallel) overrides.emplace_back("/training/parallel", *flags.parallel ? "true" : "false");
-    if (flags.micro_batches) overrides.emplace_back("/training/micro_batches", std::to_string(*flags.micro_batches));
-    if (!flags.batch_size.empty()) overrides.emplace_back("/training/batch_size", flags.batch_size);
+    if (flags.parallel) {
+        overrides.emplace_back("/training/parallel", *flags.parallel ? "true" : "false");
+    }
+    if (flags.micro_batches) {
+        overrides.emplace_back("/training/micro_batches", std::to_string(*flags.micro_batches));
+    }
+    if (!flags.batch_size.empty()) {
+        overrides.emplace_back("/training/batch_size", flags.batch_size);
+    }
     if (flags.max_steps) {
         overrides.emplace_back("/training/max_steps", std::to_string(*flags.max_steps));
         overrides.emplace_back("/training/epochs", "null");
     }
-    if (!flags.checkpoint_dir.empty()) overrides.emplace_back("/checkpoint/dir", quoted(flags.checkpoint_dir));
+    if (!flags.checkpoint_dir.empty()) {
+        overrides.emplace_back("/checkpoint/dir", quoted(flags.checkpoint_dir));
+    }
     if (flags.timeout) {
         overrides.emplace_back("/teacher/timeout_secs", boost::json::serialize(boost::json::value(*flags.timeout)));
     }
-    if (!flags.output.empty()) overrides.emplace_back("/output", quoted(flags.output));
+    if (!flags.output.empty()) {
+        overrides.emplace_back("/output", quoted(flags.output));
+    }
     return overrides;
 }
 
@@ -154,10 +169,18 @@ TeacherCommand teacher_command(const TeacherFlags& flags) {
         command.arguments.emplace_back(name);
         command.arguments.push_back(value);
     };
-    if (flags.threads != 0) add("--threads", std::to_string(flags.threads));
-    if (flags.delay_ms != 0) add("--delay-ms", std::to_string(flags.delay_ms));
-    if (flags.max_batch_tokens != 0) add("--max-batch-tokens", std::to_string(flags.max_batch_tokens));
-    if (!flags.model_name.empty()) add("--model-name", flags.model_name);
+    if (flags.threads != 0) {
+        add("--threads", std::to_string(flags.threads));
+    }
+    if (flags.delay_ms != 0) {
+        add("--delay-ms", std::to_string(flags.delay_ms));
+    }
+    if (flags.max_batch_tokens != 0) {
+        add("--max-batch-tokens", std::to_string(flags.max_batch_tokens));
+    }
+    if (!flags.model_name.empty()) {
+        add("--model-name", flags.model_name);
+    }
     command.arguments.emplace_back("--");
     command.arguments.push_back(flags.model_dir);
     return command;
@@ -201,13 +224,23 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
 
     ParsedLine line;
-    if (app.got_subcommand("serve")) line.command = serve;
-    if (app.got_subcommand("teacher")) line.command = teacher_command(teacher);
-    if (app.got_subcommand("jobs")) line.command = jobs;
-    if (app.got_subcommand("healthcheck")) line.command = healthcheck;
+    if (app.got_subcommand("serve")) {
+        line.command = serve;
+    }
+    if (app.got_subcommand("teacher")) {
+        line.command = teacher_command(teacher);
+    }
+    if (app.got_subcommand("jobs")) {
+        line.command = jobs;
+    }
+    if (app.got_subcommand("healthcheck")) {
+        line.command = healthcheck;
+    }
     if (app.got_subcommand("run")) {
         auto overrides = overrides_of(spec_flags);
-        if (!overrides) return usage_error(overrides.error().message);
+        if (!overrides) {
+            return usage_error(overrides.error().message);
+        }
         run.overrides = std::move(*overrides);
         line.command = run;
     }

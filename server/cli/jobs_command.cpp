@@ -46,39 +46,59 @@ int exit_code_of(const RestResponse& response, bool submitting) {
 Result<json::value> parse_body(const RestResponse& response) {
     boost::system::error_code ec;
     json::value value = json::parse(response.body, ec);
-    if (ec) return io_error("the service's answer is not JSON: " + ec.message());
+    if (ec) {
+        return io_error("the service's answer is not JSON: " + ec.message());
+    }
     return value;
 }
 
 Result<api::Job> parse_job(const RestResponse& response) {
     const auto value = parse_body(response);
-    if (!value) return value.error();
+    if (!value) {
+        return value.error();
+    }
     return api::job_from_json(*value);
 }
 
 std::string padded(std::string text, std::size_t width) {
-    if (text.size() < width) text.resize(width, ' ');
+    if (text.size() < width) {
+        text.resize(width, ' ');
+    }
     return text + "  ";
 }
 
 std::string job_text(const api::Job& job) {
     std::string text;
     const auto add = [&text](const char* name, const std::string& value) {
-        if (!value.empty()) text += padded(name, 12) + value + "\n";
+        if (!value.empty()) {
+            text += padded(name, 12) + value + "\n";
+        }
     };
     add("id", job.id);
     add("name", job.name);
     add("state", std::string(api::to_string(job.state)) +
                      (job.cancel_requested && !api::is_terminal(job.state) ? " (cancel requested)" : ""));
-    if (job.status_reason) add("reason", job.status_reason->code + ": " + job.status_reason->message);
-    if (job.queue_position) add("queue", std::to_string(*job.queue_position));
+    if (job.status_reason) {
+        add("reason", job.status_reason->code + ": " + job.status_reason->message);
+    }
+    if (job.queue_position) {
+        add("queue", std::to_string(*job.queue_position));
+    }
     add("created", job.created_at);
     add("started", job.started_at);
     add("finished", job.finished_at);
-    if (job.progress) add("progress", progress_line(*job.progress));
-    if (job.progress) add("bottleneck", job.progress->bottleneck);
-    if (job.eval_loss) add("eval loss", std::to_string(*job.eval_loss));
-    if (!job.checkpoints.empty()) add("checkpoint", job.checkpoints.back().folder);
+    if (job.progress) {
+        add("progress", progress_line(*job.progress));
+    }
+    if (job.progress) {
+        add("bottleneck", job.progress->bottleneck);
+    }
+    if (job.eval_loss) {
+        add("eval loss", std::to_string(*job.eval_loss));
+    }
+    if (!job.checkpoints.empty()) {
+        add("checkpoint", job.checkpoints.back().folder);
+    }
     add("output", job.output);
     add("sha256", job.weights_sha256);
     return text;
@@ -175,16 +195,22 @@ class Watch {
                 return !ending_.has_value();
             };
             RestClient::Headers headers{{"Accept", "text/event-stream"}};
-            if (!last_id_.empty()) headers.emplace_back("Last-Event-ID", last_id_);
+            if (!last_id_.empty()) {
+                headers.emplace_back("Last-Event-ID", last_id_);
+            }
             const auto response = client_.stream(target_ + "/events", headers, on_piece, kSilence);
-            if (ending_) break;
+            if (ending_) {
+                break;
+            }
             if (response && response->status != 200 && (response->status < 500 || first)) {
                 display_.finish();
                 print_error(describe_problem(*response));
                 return kFailed;
             }
             const auto now = std::chrono::steady_clock::now();
-            if (heard) alive = now;
+            if (heard) {
+                alive = now;
+            }
             if (!response && ((first && !heard) || now - alive > kAway)) {
                 display_.finish();
                 print_error(response.error().message);
@@ -194,7 +220,9 @@ class Watch {
             std::this_thread::sleep_for(kReconnectPause);
         }
         display_.finish();
-        if (!command_.json) print(job_text(*ending_));
+        if (!command_.json) {
+            print(job_text(*ending_));
+        }
         return ending_->state == api::JobState::succeeded ? kDone : kFailed;
     }
 
@@ -207,23 +235,35 @@ class Watch {
     void take(const SseEvent& event) {
         boost::system::error_code ec;
         const json::value data = json::parse(event.data, ec);
-        if (ec) return;
-        if (event.type == "done") {
-            auto job = api::job_from_json(data);
-            if (job && api::is_terminal(job->state)) ending_ = std::move(*job);
+        if (ec) {
             return;
         }
-        if (!event.id.empty()) last_id_ = event.id;
+        if (event.type == "done") {
+            auto job = api::job_from_json(data);
+            if (job && api::is_terminal(job->state)) {
+                ending_ = std::move(*job);
+            }
+            return;
+        }
+        if (!event.id.empty()) {
+            last_id_ = event.id;
+        }
         if (command_.json) {
             print(json::serialize(data) + "\n");
             return;
         }
-        if (event.type == "gap") return;
+        if (event.type == "gap") {
+            return;
+        }
         const auto one = api::job_event_from_json(data);
-        if (!one) return;
+        if (!one) {
+            return;
+        }
         if (one->type == api::EventType::metrics) {
             const auto progress = api::progress_from_json(json::value(one->data));
-            if (progress) display_.show(WorkerEvent(*progress), std::chrono::steady_clock::now());
+            if (progress) {
+                display_.show(WorkerEvent(*progress), std::chrono::steady_clock::now());
+            }
             return;
         }
         display_.line(one->created_at + " " + one->level + " " + one->message);

@@ -33,7 +33,9 @@ int main(int argc, char** argv) {
         const auto line = parse_command_line(std::vector<std::string>(argv + 1, argv + argc));
         std::fputs(line.out.c_str(), stdout);
         std::fputs(line.err.c_str(), stderr);
-        if (!line.command) return line.exit_code;
+        if (!line.command) {
+            return line.exit_code;
+        }
         return std::visit([](const auto& command) { return dispatch(command); }, *line.command);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "distilld: %s\n", error.what());

@@ -31,7 +31,9 @@ std::string plural(std::uint64_t count, const char* word) {
 }  // namespace
 
 std::string duration_text(double seconds) {
-    if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
+    if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) {
+        return "?";
+    }
     const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
     std::array<char, 64> text{};
     const auto number = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
@@ -46,9 +48,15 @@ std::string duration_text(double seconds) {
 }
 
 std::string count_text(double count) {
-    if (!std::isfinite(count)) return "?";
-    if (count < 1000) return format("%.0f", count);
-    if (count < 1e6) return format("%.1fk", count / 1e3);
+    if (!std::isfinite(count)) {
+        return "?";
+    }
+    if (count < 1000) {
+        return format("%.0f", count);
+    }
+    if (count < 1e6) {
+        return format("%.1fk", count / 1e3);
+    }
     return count < 1e9 ? format("%.2fM", count / 1e6) : format("%.2fG", count / 1e9);
 }
 
@@ -58,7 +66,9 @@ std::string progress_line(const ProgressEvent& progress) {
     text += " | " + count_text(progress.tokens_per_second) + " tok/s";
     text += " | ETA " + duration_text(progress.seconds_remaining);
     text += " | stall " + percent(progress.stall_fraction);
-    if (progress.nonfinite_steps != 0) text += " | " + plural(progress.nonfinite_steps, "step") + " skipped";
+    if (progress.nonfinite_steps != 0) {
+        text += " | " + plural(progress.nonfinite_steps, "step") + " skipped";
+    }
     return text;
 }
 
@@ -69,7 +79,9 @@ std::string progress_bar(const ProgressEvent& progress, unsigned width) {
     const auto filled = static_cast<unsigned>(std::clamp(share, 0.0, 1.0) * kBarWidth);
     std::string text = "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
     text += progress_line(progress);
-    if (text.size() > width) text.resize(width);
+    if (text.size() > width) {
+        text.resize(width);
+    }
     return text;
 }
 
@@ -77,7 +89,9 @@ std::string summary(const FinishedEvent& finished) {
     const ProgressEvent& last = finished.last;
     std::string text = "finished " + plural(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
     text += "  loss            " + format("%.4f", last.loss) + "\n";
-    if (finished.eval_loss) text += "  held-out loss   " + format("%.4f", *finished.eval_loss) + "\n";
+    if (finished.eval_loss) {
+        text += "  held-out loss   " + format("%.4f", *finished.eval_loss) + "\n";
+    }
     text += "  tokens/s        " + format("%.0f", last.tokens_per_second) + "\n";
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
     if (last.fetch.requests != 0) {
@@ -87,7 +101,9 @@ std::string summary(const FinishedEvent& finished) {
                 " hedged, p50 " + format("%.3f s", last.fetch.latency_p50_seconds) + ", p95 " +
                 format("%.3f s", last.fetch.latency_p95_seconds) + "\n";
     }
-    if (!last.bottleneck.empty()) text += "  bottleneck      " + last.bottleneck + "\n";
+    if (!last.bottleneck.empty()) {
+        text += "  bottleneck      " + last.bottleneck + "\n";
+    }
     for (const auto& stage : last.stages) {
         std::string name = stage.stage;
         name.resize(std::max<std::size_t>(name.size(), 10), ' ');
@@ -112,7 +128,9 @@ void ProgressDisplay::line(const std::string& text) {
 }
 
 void ProgressDisplay::finish() {
-    if (!bar_.empty()) write_("\n");
+    if (!bar_.empty()) {
+        write_("\n");
+    }
     bar_.clear();
 }
 
@@ -120,7 +138,9 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
     if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
         const bool last = progress->step >= progress->total_steps;
         const auto interval = terminal_ ? kBarInterval : kPlainInterval;
-        if (last_shown_ && !last && now - *last_shown_ < interval) return;
+        if (last_shown_ && !last && now - *last_shown_ < interval) {
+            return;
+        }
         last_shown_ = now;
         if (terminal_) {
             bar_ = progress_bar(*progress, width_ - 1);  // the last column would wrap
@@ -134,9 +154,13 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
                            " tokens in " + plural(started->dataset_rows, "row") + ": " +
                            plural(started->total_steps, "step") + " of " + std::to_string(started->batch_size) + " x " +
                            std::to_string(started->micro_batches) + " sequences";
-        if (started->first_step != 0) text += ", from step " + std::to_string(started->first_step);
+        if (started->first_step != 0) {
+            text += ", from step " + std::to_string(started->first_step);
+        }
         line(text);
-        if (!started->teacher.empty()) line("teacher: " + started->teacher);
+        if (!started->teacher.empty()) {
+            line("teacher: " + started->teacher);
+        }
     } else if (const auto* evaluation = std::get_if<EvaluationEvent>(&event)) {
         line("step " + std::to_string(evaluation->step) + " held-out loss " + format("%.4f", evaluation->loss));
     } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {

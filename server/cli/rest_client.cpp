@@ -50,7 +50,9 @@ class BeastClient final : public RestClient {
                                  const Headers& headers) override {
         Order order;
         order.message = message(method, target, headers);
-        if (!body.empty()) order.message.set(bhttp::field::content_type, "application/json");
+        if (!body.empty()) {
+            order.message.set(bhttp::field::content_type, "application/json");
+        }
         order.message.body() = body;
         order.message.prepare_payload();
         return perform(std::move(order));
@@ -74,8 +76,9 @@ class BeastClient final : public RestClient {
         request.version(11);
         request.set(bhttp::field::host, authority_);
         request.set(bhttp::field::user_agent, std::string("distilld/") + kVersion);
-        for (const auto& [name, value] : headers)
+        for (const auto& [name, value] : headers) {
             request.set(name, value);
+        }
         request.keep_alive(false);
         return request;
     }
@@ -90,7 +93,9 @@ class BeastClient final : public RestClient {
         };
         asio::co_spawn(context, exchange(std::move(order)), done);
         context.run();
-        if (thrown) std::rethrow_exception(thrown);
+        if (thrown) {
+            std::rethrow_exception(thrown);
+        }
         return std::move(*result);
     }
 
@@ -102,20 +107,28 @@ class BeastClient final : public RestClient {
         const auto executor = co_await asio::this_coro::executor;
         tcp::resolver resolver(executor);
         const auto resolved = co_await resolver.async_resolve(host_, port_, kTuple);
-        if (std::get<0>(resolved)) co_return failed(std::get<0>(resolved));
+        if (std::get<0>(resolved)) {
+            co_return failed(std::get<0>(resolved));
+        }
         beast::tcp_stream stream(executor);
         stream.expires_after(kConnectDeadline);
         const auto connected = co_await stream.async_connect(std::get<1>(resolved), kTuple);
-        if (std::get<0>(connected)) co_return failed(std::get<0>(connected));
+        if (std::get<0>(connected)) {
+            co_return failed(std::get<0>(connected));
+        }
 
         stream.expires_after(kAnswerDeadline);
         const auto written = co_await bhttp::async_write(stream, order.message, kTuple);
-        if (std::get<0>(written)) co_return failed(std::get<0>(written));
+        if (std::get<0>(written)) {
+            co_return failed(std::get<0>(written));
+        }
         beast::flat_buffer buffer;
         bhttp::response_parser<bhttp::buffer_body> parser;
         parser.body_limit(boost::none);
         const auto head = co_await bhttp::async_read_header(stream, buffer, parser, kTuple);
-        if (std::get<0>(head)) co_return failed(std::get<0>(head));
+        if (std::get<0>(head)) {
+            co_return failed(std::get<0>(head));
+        }
 
         RestResponse response;
         response.status = parser.get().result_int();
@@ -125,19 +138,28 @@ class BeastClient final : public RestClient {
         while (!parser.is_done()) {
             parser.get().body().data = piece.data();
             parser.get().body().size = piece.size();
-            if (streamed) stream.expires_after(order.silence);
+            if (streamed) {
+                stream.expires_after(order.silence);
+            }
             // A piece as it comes, not a buffer full of them.
             const auto read = co_await bhttp::async_read_some(stream, buffer, parser, kTuple);
             const error_code ec = std::get<0>(read);
-            if (ec && ec != bhttp::error::need_buffer) co_return failed(ec);
+            if (ec && ec != bhttp::error::need_buffer) {
+                co_return failed(ec);
+            }
             const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
-            if (bytes.empty()) continue;
-            if (streamed) {
-                if (!(*order.on_piece)(bytes)) break;
+            if (bytes.empty()) {
                 continue;
             }
-            if (response.body.size() + bytes.size() > kBodyLimit)
+            if (streamed) {
+                if (!(*order.on_piece)(bytes)) {
+                    break;
+                }
+                continue;
+            }
+            if (response.body.size() + bytes.size() > kBodyLimit) {
                 co_return io_error(url_ + ": the answer is too large");
+            }
             response.body.append(bytes);
         }
         co_return response;
@@ -156,10 +178,16 @@ Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server) 
         return invalid_input("--server '" + server + "': " + why + "; http://HOST:PORT is expected");
     };
     const auto parsed = boost::urls::parse_uri(server);
-    if (!parsed) return wrong("not a URL");
-    if (parsed->scheme() != "http") return wrong("not http");
+    if (!parsed) {
+        return wrong("not a URL");
+    }
+    if (parsed->scheme() != "http") {
+        return wrong("not http");
+    }
     const std::string host(parsed->host_address());
-    if (host.empty()) return wrong("no host");
+    if (host.empty()) {
+        return wrong("no host");
+    }
     if (parsed->has_userinfo() || parsed->has_query() || parsed->has_fragment() ||
         (parsed->encoded_path() != "" && parsed->encoded_path() != "/")) {
         return wrong("more than host and port");
@@ -176,18 +204,28 @@ std::string describe_problem(const RestResponse& response) {
     boost::system::error_code ec;
     const json::value value = json::parse(response.body, ec);
     const json::object* problem = ec ? nullptr : value.if_object();
-    if (problem == nullptr) return text;
+    if (problem == nullptr) {
+        return text;
+    }
     const auto text_of = [](const json::object& object, const char* name) {
         const json::value* field = object.if_contains(name);
         return field != nullptr && field->is_string() ? std::string(field->get_string()) : std::string();
     };
-    if (const auto detail = text_of(*problem, "detail"); !detail.empty()) text += ": " + detail;
+    if (const auto detail = text_of(*problem, "detail"); !detail.empty()) {
+        text += ": " + detail;
+    }
     const json::value* errors = problem->if_contains("errors");
-    if (errors == nullptr || !errors->is_array()) return text;
+    if (errors == nullptr || !errors->is_array()) {
+        return text;
+    }
     for (const auto& error : errors->get_array()) {
-        if (!error.is_object()) continue;
+        if (!error.is_object()) {
+            continue;
+        }
         const std::string line = text_of(error.get_object(), "pointer") + ": " + text_of(error.get_object(), "detail");
-        if (text.find(line) == std::string::npos) text += "\n" + line;  // `detail` may list them already
+        if (text.find(line) == std::string::npos) {
+            text += "\n" + line;  // `detail` may list them already
+        }
     }
     return text;
 }

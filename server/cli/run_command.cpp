@@ -40,7 +40,9 @@ void print_error(const std::string& message) {
 
 unsigned terminal_width() {
     winsize size{};
-    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+        return 80;
+    }
     return size.ws_col;
 }
 
@@ -89,7 +91,9 @@ class Interrupts {
   private:
     void wait() {
         signals_.async_wait([this](const boost::system::error_code& ec, int) {
-            if (ec) return;
+            if (ec) {
+                return;
+            }
             if (++count_ == 1) {
                 display_.line("stopping after a checkpoint; interrupt again to stop at once without one");
                 cancel_.emit(asio::cancellation_type::terminal);
@@ -111,7 +115,9 @@ class Interrupts {
 
 int run(const RunCommand& command) {
     const auto start = prepare(command);
-    if (!start) return kWrongUsage;
+    if (!start) {
+        return kWrongUsage;
+    }
     // Found now, not when hours of training are over.
     const std::filesystem::path report_folder = std::filesystem::path(command.report_file).parent_path();
     if (!report_folder.empty() && !std::filesystem::is_directory(report_folder)) {
@@ -138,20 +144,26 @@ int run(const RunCommand& command) {
         display.show(event, std::chrono::steady_clock::now());
         const bool ending = std::holds_alternative<FinishedEvent>(event) ||
                             std::holds_alternative<CancelledEvent>(event) || std::holds_alternative<FailedEvent>(event);
-        if (ending) last = event;
+        if (ending) {
+            last = event;
+        }
     };
     std::exception_ptr thrown;
     std::optional<Error> not_started;
     auto on_end = [&](const std::exception_ptr& failure, const Result<WorkerExit>& exit) {
         thrown = failure;
-        if (!failure && !exit) not_started = exit.error();
+        if (!failure && !exit) {
+            not_started = exit.error();
+        }
         interrupts.close();
     };
     asio::co_spawn(context, process->run(*start, on_event), asio::bind_cancellation_slot(cancel.slot(), on_end));
     context.run();
 
     display.finish();
-    if (thrown) std::rethrow_exception(thrown);
+    if (thrown) {
+        std::rethrow_exception(thrown);
+    }
     if (not_started) {
         print_error(not_started->message);
         return kFailed;
@@ -164,7 +176,9 @@ int run(const RunCommand& command) {
         print_error(failed->message);
         return kFailed;
     }
-    if (std::holds_alternative<CancelledEvent>(*last)) return kInterrupted;
+    if (std::holds_alternative<CancelledEvent>(*last)) {
+        return kInterrupted;
+    }
     if (!command.report_file.empty()) {
         const auto report = boost::json::serialize(event_json(std::get<FinishedEvent>(*last))) + "\n";
         if (const auto written = write_file(command.report_file, report); !written) {

@@ -60,7 +60,9 @@ asio::awaitable<void> run_service(Service service) {
     log::info("serve",
               "stopping: running jobs write a checkpoint and go back to the queue; a second signal ends at once");
     service.signals.async_wait([](const boost::system::error_code& ec, int) {
-        if (!ec) std::_Exit(kFailed);
+        if (!ec) {
+            std::_Exit(kFailed);
+        }
     });
     // From here on /readyz says 503 and no job is taken; status and metrics are served until the jobs have stopped.
     co_await service.manager.stop();
@@ -111,8 +113,12 @@ int serve(const ServeCommand& command) {
     // Whichever of the two ends with an exception ends the service: there is no half of it worth keeping.
     std::exception_ptr failed;
     auto ended = [&](const std::exception_ptr& failure) {
-        if (!failure) return;
-        if (!failed) failed = failure;
+        if (!failure) {
+            return;
+        }
+        if (!failed) {
+            failed = failure;
+        }
         context.stop();
     };
     asio::co_spawn(context, (*server)->run(), ended);

@@ -20,8 +20,9 @@ int teacher(const TeacherCommand& command) {
     std::string program = default_worker_program().string();
     std::vector<std::string> arguments = command.arguments;
     std::vector<char*> pointers{program.data()};
-    for (auto& argument : arguments)
+    for (auto& argument : arguments) {
         pointers.push_back(argument.data());
+    }
     pointers.push_back(nullptr);
     ::execv(program.c_str(), pointers.data());
     std::fprintf(stderr, "distilld: cannot start %s: %s\n", program.c_str(), std::strerror(errno));

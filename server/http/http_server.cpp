@@ -38,7 +38,9 @@ struct HostPort {
 Result<HostPort> split_listen(const std::string& listen) {
     const std::string what = "'" + listen + "' is not ADDRESS:PORT";
     const std::size_t colon = listen.rfind(':');
-    if (colon == std::string::npos) return invalid_input(what);
+    if (colon == std::string::npos) {
+        return invalid_input(what);
+    }
     HostPort parts{listen.substr(0, colon), listen.substr(colon + 1)};
     if (parts.host.size() > 2 && parts.host.front() == '[' && parts.host.back() == ']') {
         parts.host = parts.host.substr(1, parts.host.size() - 2);
@@ -79,10 +81,12 @@ struct State {
             pause.cancel();
         }
         // Sessions leave the lists through the executor's queue, not in here.
-        for (const auto& session : sessions)
+        for (const auto& session : sessions) {
             session->stop();
-        for (const auto& session : refusals)
+        }
+        for (const auto& session : refusals) {
             session->stop();
+        }
         deadline = asio::steady_timer::clock_type::now() + after;
         wake.cancel();
     }
@@ -106,13 +110,18 @@ void spawn(const std::shared_ptr<State>& state, SessionList State::* list, const
     const auto position = sessions.insert(sessions.end(), session);
     auto ended = [state, list, position, session](const std::exception_ptr& failure) {
         ((*state).*list).erase(position);
-        if (state->sessions.empty() && state->refusals.empty()) state->wake.cancel();
-        if (!failure) return;
+        if (state->sessions.empty() && state->refusals.empty()) {
+            state->wake.cancel();
+        }
+        if (!failure) {
+            return;
+        }
         try {
             std::rethrow_exception(failure);
         } catch (const boost::system::system_error& error) {
-            if (error.code() != asio::error::operation_aborted)
+            if (error.code() != asio::error::operation_aborted) {
                 log::error("http", std::string("session: ") + error.what());
+            }
         } catch (const std::exception& error) {
             log::error("http", std::string("session: ") + error.what());
         }
@@ -125,7 +134,9 @@ asio::awaitable<void> accept_loop(std::shared_ptr<State> state) {
     while (!state->context->stopping) {
         auto accepted = co_await state->acceptor.async_accept(kTuple);
         const error_code ec = std::get<0>(accepted);
-        if (state->context->stopping || ec == asio::error::operation_aborted) break;
+        if (state->context->stopping || ec == asio::error::operation_aborted) {
+            break;
+        }
         if (ec) {
             // Out of descriptors, or the peer has gone already: neither may end the server.
             log::warn("http", "accept: " + ec.message());
@@ -151,10 +162,12 @@ asio::awaitable<void> drain(std::shared_ptr<State> state) {
             over = true;
             const SessionList sessions = state->sessions;  // ending changes the lists
             const SessionList refusals = state->refusals;
-            for (const auto& session : sessions)
+            for (const auto& session : sessions) {
                 session->cancel();
-            for (const auto& session : refusals)
+            }
+            for (const auto& session : refusals) {
                 session->cancel();
+            }
         }
         // Woken by the last session's end, and by another stop() with a deadline of its own.
         state->wake.expires_at(over ? Clock::time_point::max() : state->deadline);
@@ -183,7 +196,9 @@ class BeastServer final : public Server {
     static asio::awaitable<void> run_server(std::shared_ptr<State> state) {
         co_await asio::this_coro::throw_if_cancelled(false);
         co_await accept_loop(state);
-        if (!state->context->stopping) state->stop(kCancelGrace);
+        if (!state->context->stopping) {
+            state->stop(kCancelGrace);
+        }
         // From here on a cancellation changes nothing: the sessions are ending, and somebody must wait for them.
         co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
         co_await drain(state);
@@ -198,21 +213,35 @@ class BeastServer final : public Server {
 Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, ServerOptions options,
                                             std::vector<Route> routes, Observer observer) {
     auto parts = split_listen(options.listen);
-    if (!parts) return parts.error();
+    if (!parts) {
+        return parts.error();
+    }
     const std::string failed = "cannot listen on " + options.listen + ": ";
     error_code ec;
     tcp::resolver resolver(executor);
     const auto found = resolver.resolve(parts->host, parts->port, tcp::resolver::passive, ec);
-    if (ec) return invalid_input(failed + ec.message());
+    if (ec) {
+        return invalid_input(failed + ec.message());
+    }
     const tcp::endpoint endpoint = found.begin()->endpoint();
     tcp::acceptor acceptor(executor);
     acceptor.open(endpoint.protocol(), ec);
-    if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
-    if (!ec) acceptor.bind(endpoint, ec);
-    if (!ec) acceptor.listen(asio::socket_base::max_listen_connections, ec);
-    if (ec) return io_error(failed + ec.message());
+    if (!ec) {
+        acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
+    }
+    if (!ec) {
+        acceptor.bind(endpoint, ec);
+    }
+    if (!ec) {
+        acceptor.listen(asio::socket_base::max_listen_connections, ec);
+    }
+    if (ec) {
+        return io_error(failed + ec.message());
+    }
     const tcp::endpoint bound = acceptor.local_endpoint(ec);
-    if (ec) return io_error(failed + ec.message());
+    if (ec) {
+        return io_error(failed + ec.message());
+    }
     const std::string host =
         bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
 

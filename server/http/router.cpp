@@ -23,12 +23,18 @@ Result<Target> parse_target(std::string_view text) {
     }
     Target target;
     target.path = view.path();
-    if (target.path.empty()) target.path = "/";
-    for (const auto& segment : view.segments())
+    if (target.path.empty()) {
+        target.path = "/";
+    }
+    for (const auto& segment : view.segments()) {
         target.segments.emplace_back(segment);
-    if (target.segments.empty()) target.segments.emplace_back();
-    for (const auto& parameter : view.params())
+    }
+    if (target.segments.empty()) {
+        target.segments.emplace_back();
+    }
+    for (const auto& parameter : view.params()) {
         target.query.emplace_back(parameter.key, parameter.value);
+    }
     return target;
 }
 
@@ -47,7 +53,9 @@ Router::Router(std::vector<Route> routes) {
                 throw std::invalid_argument("route pattern '" + route.pattern + "': a parameter is a whole segment");
             }
             entry.segments.push_back({std::string(parameter ? part.substr(1, part.size() - 2) : part), parameter});
-            if (end == rest.size()) break;
+            if (end == rest.size()) {
+                break;
+            }
             rest.remove_prefix(end + 1);
         }
         entry.route = std::move(route);
@@ -69,10 +77,14 @@ bool Router::more_literal(const Entry& left, const Entry& right) {
 }
 
 bool Router::matches(const Entry& entry, const std::vector<std::string>& segments) {
-    if (entry.segments.size() != segments.size()) return false;
+    if (entry.segments.size() != segments.size()) {
+        return false;
+    }
     for (std::size_t i = 0; i < segments.size(); ++i) {
         const Segment& wanted = entry.segments[i];
-        if (wanted.parameter ? segments[i].empty() : wanted.text != segments[i]) return false;
+        if (wanted.parameter ? segments[i].empty() : wanted.text != segments[i]) {
+            return false;
+        }
     }
     return true;
 }
@@ -82,14 +94,24 @@ RouteMatch Router::find(std::string_view method, const std::vector<std::string>&
     const Entry* found = nullptr;
     const Entry* get = nullptr;
     for (const auto& entry : entries_) {
-        if (!matches(entry, segments)) continue;
-        if (entry.route.method == method && found == nullptr) found = &entry;
-        if (entry.route.method == "GET" && get == nullptr) get = &entry;
+        if (!matches(entry, segments)) {
+            continue;
+        }
+        if (entry.route.method == method && found == nullptr) {
+            found = &entry;
+        }
+        if (entry.route.method == "GET" && get == nullptr) {
+            get = &entry;
+        }
         match.allowed.push_back(entry.route.method);
     }
-    if (found == nullptr && method == "HEAD") found = get;
+    if (found == nullptr && method == "HEAD") {
+        found = get;
+    }
     if (found == nullptr) {
-        if (get != nullptr) match.allowed.emplace_back("HEAD");
+        if (get != nullptr) {
+            match.allowed.emplace_back("HEAD");
+        }
         std::sort(match.allowed.begin(), match.allowed.end());
         match.allowed.erase(std::unique(match.allowed.begin(), match.allowed.end()), match.allowed.end());
         return match;
@@ -97,7 +119,9 @@ RouteMatch Router::find(std::string_view method, const std::vector<std::string>&
     match.allowed.clear();
     match.route = &found->route;
     for (std::size_t i = 0; i < segments.size(); ++i) {
-        if (found->segments[i].parameter) match.parameters.emplace_back(found->segments[i].text, segments[i]);
+        if (found->segments[i].parameter) {
+            match.parameters.emplace_back(found->segments[i].text, segments[i]);
+        }
     }
     return match;
 }

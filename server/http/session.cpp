@@ -118,8 +118,9 @@ void set_head(bhttp::response<Body>& message, const api::Response& response, uns
         message.set(bhttp::field::content_type, response.content_type);
     }
     message.set("x-request-id", request_id);
-    for (const auto& [name, value] : response.headers)
+    for (const auto& [name, value] : response.headers) {
         message.insert(name, value);
+    }
     message.keep_alive(keep_alive);
 }
 
@@ -133,11 +134,15 @@ Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<SessionContext> c
     error_code ec;
     stream_.socket().set_option(asio::ip::tcp::no_delay(true), ec);
     const auto peer = stream_.socket().remote_endpoint(ec);
-    if (!ec) remote_ = peer.address().to_string();
+    if (!ec) {
+        remote_ = peer.address().to_string();
+    }
 }
 
 void Session::stop() {
-    if (phase_ == Phase::answering) return;
+    if (phase_ == Phase::answering) {
+        return;
+    }
     error_code ignored;
     stream_.socket().cancel(ignored);
     forever_.cancel();
@@ -161,7 +166,9 @@ asio::awaitable<void> Session::run() {
         first = false;
         const bool go_on = co_await exchange();
         answered = true;
-        if (!go_on) break;
+        if (!go_on) {
+            break;
+        }
     }
     phase_ = Phase::waiting;
     co_await close(answered);
@@ -214,11 +221,15 @@ asio::awaitable<bool> Session::exchange() {
 
     const auto& message = head.get();
     api::Request request = head_of(message, remote_);
-    if (message.method() != bhttp::verb::unknown) reply.method = request.method;
+    if (message.method() != bhttp::verb::unknown) {
+        reply.method = request.method;
+    }
     reply.version = message.version();
     reply.keep_alive = message.keep_alive() && !context_->stopping;
     reply.head = message.method() == bhttp::verb::head;
-    if (const auto id = as_view(message["x-request-id"]); valid_request_id(id)) reply.request_id = std::string(id);
+    if (const auto id = as_view(message["x-request-id"]); valid_request_id(id)) {
+        reply.request_id = std::string(id);
+    }
     set_header(request.headers, "x-request-id", reply.request_id);
 
     // What can be said before the body is read. A refused request's body is still read while it is within the limit,
@@ -241,8 +252,9 @@ asio::awaitable<bool> Session::exchange() {
             early = make_problem(404, "there is nothing at " + request.path);
         } else {
             std::string allow;
-            for (const auto& method : match.allowed)
+            for (const auto& method : match.allowed) {
                 allow += (allow.empty() ? "" : ", ") + method;
+            }
             early = make_problem(405, request.path + " takes " + allow);
             early->headers.emplace_back("Allow", allow);
         }
@@ -271,7 +283,9 @@ asio::awaitable<bool> Session::exchange() {
         stream_.expires_after(kTransferBase);
         const auto interim = asio::buffer(kContinue);
         const auto written = co_await asio::async_write(stream_, interim, kTuple);
-        if (std::get<0>(written)) co_return false;
+        if (std::get<0>(written)) {
+            co_return false;
+        }
     }
 
     bhttp::request_parser<bhttp::string_body> parser(std::move(head));
@@ -305,8 +319,12 @@ asio::awaitable<bool> Session::exchange() {
         }
         response = std::move(*answer);
     }
-    if (context_->stopping) reply.keep_alive = false;
-    if (response.stream) co_return co_await send_stream(std::move(response), std::move(reply));
+    if (context_->stopping) {
+        reply.keep_alive = false;
+    }
+    if (response.stream) {
+        co_return co_await send_stream(std::move(response), std::move(reply));
+    }
     co_return co_await send(std::move(response), std::move(reply));
 }
 
@@ -325,7 +343,9 @@ asio::awaitable<std::optional<api::Response>> Session::call_handler(const Route*
         throw boost::system::system_error(asio::error::operation_aborted);
     }
     auto& [order, failure, response, timer_error, watch_failure] = outcome;
-    if (order[0] == 2) co_return std::nullopt;
+    if (order[0] == 2) {
+        co_return std::nullopt;
+    }
     if (order[0] == 1) {
         log::warn("http",
                   label + ": no answer within " + std::to_string(context_->options.handler_timeout.count()) + " s");
@@ -333,7 +353,9 @@ asio::awaitable<std::optional<api::Response>> Session::call_handler(const Route*
         late.headers.emplace_back("Retry-After", "1");
         co_return late;
     }
-    if (!failure) co_return std::move(response);
+    if (!failure) {
+        co_return std::move(response);
+    }
     try {
         std::rethrow_exception(failure);
     } catch (const std::exception& error) {
@@ -350,8 +372,12 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
     if (reply.head || status == 204 || status == 304) {
         bhttp::response<bhttp::empty_body> message;
         set_head(message, response, reply.version, reply.keep_alive, reply.request_id);
-        if (reply.head && !response.stream) message.content_length(response.body.size());
-        if (reply.head && response.stream && reply.version == 11) message.chunked(true);
+        if (reply.head && !response.stream) {
+            message.content_length(response.body.size());
+        }
+        if (reply.head && response.stream && reply.version == 11) {
+            message.chunked(true);
+        }
         bhttp::response_serializer<bhttp::empty_body> serializer(message);
         stream_.expires_after(kTransferBase);
         const auto written = co_await bhttp::async_write_header(stream_, serializer, kTuple);
@@ -370,25 +396,35 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
 }
 
 asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) {
-    if (reply.head) co_return co_await send(std::move(response), std::move(reply));
+    if (reply.head) {
+        co_return co_await send(std::move(response), std::move(reply));
+    }
     const bool chunked = reply.version == 11;
-    if (!chunked) reply.keep_alive = false;  // HTTP/1.0: the end of the connection is the end of the body
+    if (!chunked) {
+        reply.keep_alive = false;  // HTTP/1.0: the end of the connection is the end of the body
+    }
     {
         bhttp::response<bhttp::empty_body> message;
         set_head(message, response, reply.version, reply.keep_alive, reply.request_id);
-        if (chunked) message.chunked(true);
+        if (chunked) {
+            message.chunked(true);
+        }
         bhttp::response_serializer<bhttp::empty_body> serializer(message);
         stream_.expires_after(kTransferBase);
         const auto written = co_await bhttp::async_write_header(stream_, serializer, kTuple);
         observe(reply, response.status);
-        if (std::get<0>(written)) co_return false;
+        if (std::get<0>(written)) {
+            co_return false;
+        }
     }
 
     const auto executor = co_await asio::this_coro::executor;
     const std::unique_ptr<api::BodyStream> body = std::move(response.stream);
     for (;;) {
         // Cut short without a last chunk: the client can tell.
-        if (context_->stopping && Clock::now() >= context_->streams_end) co_return false;
+        if (context_->stopping && Clock::now() >= context_->streams_end) {
+            co_return false;
+        }
         stream_.expires_never();
         phase_ = Phase::streaming;
         auto group =
@@ -396,7 +432,9 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
                                                     asio::co_spawn(executor, until_peer_leaves(true), asio::deferred));
         auto outcome = co_await group.async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
         auto& [order, failure, piece, watch_failure] = outcome;
-        if (order[0] != 0) co_return false;
+        if (order[0] != 0) {
+            co_return false;
+        }
         if (failure) {
             try {
                 std::rethrow_exception(failure);
@@ -409,12 +447,16 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
         phase_ = Phase::answering;
         stream_.expires_after(transfer_deadline(piece ? piece->size() : 0));
         if (!piece) {
-            if (!chunked) co_return false;
+            if (!chunked) {
+                co_return false;
+            }
             const auto end = bhttp::make_chunk_last();
             const auto written = co_await asio::async_write(stream_, end, kTuple);
             co_return !std::get<0>(written) && reply.keep_alive;
         }
-        if (piece->empty()) continue;  // an empty chunk would end the body
+        if (piece->empty()) {
+            continue;  // an empty chunk would end the body
+        }
         error_code failed;
         if (chunked) {
             const auto chunk = bhttp::make_chunk(asio::buffer(*piece));
@@ -425,7 +467,9 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
             const auto written = co_await asio::async_write(stream_, bytes, kTuple);
             failed = std::get<0>(written);
         }
-        if (failed) co_return false;
+        if (failed) {
+            co_return false;
+        }
     }
 }
 
@@ -440,12 +484,18 @@ asio::awaitable<void> Session::forever() {
 asio::awaitable<void> Session::until_peer_leaves(bool streaming) {
     if (buffer_.size() == 0 && !context_->stopping) {
         const auto waited = co_await stream_.socket().async_wait(asio::ip::tcp::socket::wait_read, kTuple);
-        if (std::get<0>(waited) && !context_->stopping) co_return;
+        if (std::get<0>(waited) && !context_->stopping) {
+            co_return;
+        }
         char byte = 0;
         const ssize_t got = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) co_return;
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+            co_return;
+        }
     }
-    if (!streaming || !context_->stopping) co_await forever();
+    if (!streaming || !context_->stopping) {
+        co_await forever();
+    }
     if (streaming && context_->stopping) {
         forever_.expires_at(context_->streams_end);
         co_await forever_.async_wait(kTuple);
@@ -464,7 +514,9 @@ asio::awaitable<void> Session::close(bool linger) {
             buffer_.clear();
             const auto space = buffer_.prepare(kFirstRead);
             const auto read = co_await stream_.async_read_some(space, kTuple);
-            if (std::get<0>(read)) break;
+            if (std::get<0>(read)) {
+                break;
+            }
             total += std::get<1>(read);
         }
     }
@@ -478,7 +530,9 @@ std::string Session::next_request_id() {
 }
 
 void Session::observe(const Reply& reply, unsigned status) const {
-    if (context_->observer) context_->observer(reply.method, reply.pattern, status, Clock::now() - reply.started);
+    if (context_->observer) {
+        context_->observer(reply.method, reply.pattern, status, Clock::now() - reply.started);
+    }
 }
 
 }  // namespace distilld::http

@@ -22,7 +22,9 @@ api::JobEvent record_of(const StartedEvent& event) {
     api::JobEvent record;
     record.message =
         event.first_step == 0 ? "training started" : "training resumed at step " + std::to_string(event.first_step);
-    if (!event.teacher.empty()) record.message += "; teacher: " + event.teacher;
+    if (!event.teacher.empty()) {
+        record.message += "; teacher: " + event.teacher;
+    }
     record.data["total_steps"] = event.total_steps;
     record.data["first_step"] = event.first_step;
     record.data["parameters"] = event.parameters;

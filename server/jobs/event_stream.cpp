@@ -13,19 +13,27 @@ class JobEventStream final : public api::BodyStream {
         : manager_(manager), job_id_(std::move(job_id)), last_(after) {}
 
     boost::asio::awaitable<std::optional<std::string>> next() override {
-        if (ended_) co_return std::nullopt;
+        if (ended_) {
+            co_return std::nullopt;
+        }
         const auto batch = co_await manager_.wait_events(job_id_, last_, kEventsOfOnePiece);
         std::string piece;
-        for (const auto& event : batch.events)
+        for (const auto& event : batch.events) {
             add(piece, event);
+        }
         if (batch.ended) {
             ended_ = true;
-            if (batch.job)
+            if (batch.job) {
                 piece +=
                     "event: done\ndata: " + boost::json::serialize(api::to_json_object(*batch.job, false)) + "\n\n";
-            if (piece.empty()) co_return std::nullopt;
+            }
+            if (piece.empty()) {
+                co_return std::nullopt;
+            }
         }
-        if (piece.empty()) piece = ": keep-alive\n\n";
+        if (piece.empty()) {
+            piece = ": keep-alive\n\n";
+        }
         co_return piece;
     }
 

@@ -83,8 +83,9 @@ class ThreadedJobManager final : public JobManager {
 
     ~ThreadedJobManager() override {
         asio::post(io_, [this] {
-            for (auto& [id, active] : active_)
+            for (auto& [id, active] : active_) {
                 active->worker->kill();
+            }
             io_.stop();
         });
         thread_.join();
@@ -159,8 +160,12 @@ class ThreadedJobManager final : public JobManager {
     // ---- reading ----
 
     std::optional<StoredJob> find(const std::string& id) {
-        if (const auto active = active_.find(id); active != active_.end()) return active->second->stored;
-        if (const auto unsaved = unsaved_.find(id); unsaved != unsaved_.end()) return unsaved->second;
+        if (const auto active = active_.find(id); active != active_.end()) {
+            return active->second->stored;
+        }
+        if (const auto unsaved = unsaved_.find(id); unsaved != unsaved_.end()) {
+            return unsaved->second;
+        }
         return store_->get(id);
     }
 
@@ -185,8 +190,9 @@ class ThreadedJobManager final : public JobManager {
         }
         auto page = store_->list(query);
         listing.has_more = page.has_more;
-        for (auto& stored : page.jobs)
+        for (auto& stored : page.jobs) {
             listing.jobs.push_back(visible(std::move(stored)));
+        }
         return listing;
     }
 
@@ -201,7 +207,9 @@ class ThreadedJobManager final : public JobManager {
         auto page = store_->events(id, after, limit);
         batch.events = std::move(page.events);
         batch.has_more = page.has_more;
-        if (batch.has_more) return batch;
+        if (batch.has_more) {
+            return batch;
+        }
         if (api::is_terminal(stored->job.state)) {
             batch.ended = true;
             batch.job = visible(std::move(*stored));
@@ -214,13 +222,16 @@ class ThreadedJobManager final : public JobManager {
     /// Ends the wait of every reader of a job.
     void wake(const std::string& id) {
         const auto [first, last] = waiters_.equal_range(id);
-        for (auto waiter = first; waiter != last; ++waiter)
+        for (auto waiter = first; waiter != last; ++waiter) {
             waiter->second->cancel();
+        }
     }
 
     asio::awaitable<EventBatch> wait_events_now(std::string id, std::uint64_t after, std::uint32_t limit) {
         auto batch = read_events(id, after, limit);
-        if (batch.ended || !batch.events.empty()) co_return batch;
+        if (batch.ended || !batch.events.empty()) {
+            co_return batch;
+        }
         asio::steady_timer timer(io_, options_.heartbeat);
         // The entry goes with this frame, also when the frame is destroyed in mid-wait.
         struct Entry {
@@ -242,7 +253,9 @@ class ThreadedJobManager final : public JobManager {
         const auto& id = stored.job.id;
         try {
             const auto sequence = store_->append_event(id, event, with_job ? &stored : nullptr);
-            if (with_job) unsaved_.erase(id);
+            if (with_job) {
+                unsaved_.erase(id);
+            }
             if (event.type == api::EventType::metrics && sequence % 1000 == 0 && sequence > options_.metrics_kept) {
                 store_->drop_metrics(id, sequence - options_.metrics_kept);
             }
@@ -264,10 +277,13 @@ class ThreadedJobManager final : public JobManager {
     void retry_later() {
         retry_.expires_after(kStoreRetry);
         retry_.async_wait([this](const boost::system::error_code& ec) {
-            if (ec) return;
+            if (ec) {
+                return;
+            }
             const auto jobs = unsaved_;
-            for (const auto& [id, stored] : jobs)
+            for (const auto& [id, stored] : jobs) {
                 record(stored, state_record(stored.job), true);
+            }
             fill_slots();
         });
     }
@@ -288,11 +304,15 @@ class ThreadedJobManager final : public JobManager {
             outcome.kind = kind;
             return std::move(outcome);
         };
-        if (stopping_) return done(SubmitOutcome::Kind::stopping);
+        if (stopping_) {
+            return done(SubmitOutcome::Kind::stopping);
+        }
         if (!request.idempotency_key.empty() && !request.dry_run) {
             const auto oldest = std::chrono::system_clock::now() - options_.idempotency_lifetime;
             if (auto earlier = store_->find_by_key(request.idempotency_key, api::rfc3339(oldest))) {
-                if (earlier->job.spec_json != request.spec_json) return done(SubmitOutcome::Kind::key_reused);
+                if (earlier->job.spec_json != request.spec_json) {
+                    return done(SubmitOutcome::Kind::key_reused);
+                }
                 outcome.job = visible(std::move(*earlier));
                 return done(SubmitOutcome::Kind::existing);
             }
@@ -305,7 +325,9 @@ class ThreadedJobManager final : public JobManager {
         api::make_paths_absolute(*spec, options_.working_directory);
         const auto folder = folder_identity(spec->output);
         for (const auto& [id, other] : outputs_) {
-            if (other != folder) continue;
+            if (other != folder) {
+                continue;
+            }
             outcome.violations.violations.push_back(
                 {"/output", "conflict", "job " + id + ", which has not ended, writes to the same folder " + folder});
             return done(SubmitOutcome::Kind::conflict);
@@ -335,7 +357,9 @@ class ThreadedJobManager final : public JobManager {
     CancelOutcome cancel_now(const std::string& id) {
         CancelOutcome outcome;
         auto stored = find(id);
-        if (!stored) return outcome;
+        if (!stored) {
+            return outcome;
+        }
         if (api::is_terminal(stored->job.state)) {
             outcome.kind = CancelOutcome::Kind::terminal;
             outcome.job = visible(std::move(*stored));
@@ -361,13 +385,17 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void ask_to_stop(const std::shared_ptr<Active>& active) {
-        if (active->stopping) return;
+        if (active->stopping) {
+            return;
+        }
         active->stopping = true;
         active->worker->send(CancelCommand{});
         active->kill_timer.expires_after(options_.cancel_grace);
         active->kill_timer.async_wait([weak = std::weak_ptr(active)](const boost::system::error_code& ec) {
             const auto late = weak.lock();
-            if (ec || !late) return;
+            if (ec || !late) {
+                return;
+            }
             late->killed = true;
             late->worker->kill();
         });
@@ -401,10 +429,12 @@ class ThreadedJobManager final : public JobManager {
     asio::awaitable<void> stop_now() {
         stopping_ = true;
         ready_ = false;
-        for (auto& [id, active] : active_)
+        for (auto& [id, active] : active_) {
             ask_to_stop(active);
-        for (auto& [id, timer] : waiters_)
+        }
+        for (auto& [id, timer] : waiters_) {
             timer->cancel();
+        }
         while (!active_.empty()) {
             idle_.expires_at(steady_clock::time_point::max());
             co_await idle_.async_wait(asio::as_tuple(asio::use_awaitable));
@@ -422,7 +452,9 @@ class ThreadedJobManager final : public JobManager {
                 return;
             }
             queue_.pop_front();
-            if (stored) begin_job(std::move(*stored));
+            if (stored) {
+                begin_job(std::move(*stored));
+            }
         }
     }
 
@@ -459,7 +491,9 @@ class ThreadedJobManager final : public JobManager {
                 std::visit([&](const auto& it) { handle(*active, it); }, event);
             };
             auto ended = co_await active->worker->run(std::move(start), on_event);
-            if (!ended) trouble = ended.error().message;
+            if (!ended) {
+                trouble = ended.error().message;
+            }
         } catch (const std::exception& error) {
             trouble = error.what();
         }
@@ -477,7 +511,9 @@ class ThreadedJobManager final : public JobManager {
         active.stored.job.progress = event;
         metrics_->progress(active.stored.job.id, event);
         const auto now = steady_clock::now();
-        if (active.last_metrics && now - *active.last_metrics < options_.metrics_interval) return;
+        if (active.last_metrics && now - *active.last_metrics < options_.metrics_interval) {
+            return;
+        }
         active.last_metrics = now;
         active.last_metrics_step = event.step;
         record(active.stored, record_of(event), true);
@@ -500,11 +536,15 @@ class ThreadedJobManager final : public JobManager {
     void handle(Active& active, const FinishedEvent& event) {
         auto& job = active.stored.job;
         // Thinning must not swallow the last step.
-        if (active.last_metrics_step != event.last.step) record(active.stored, record_of(event.last), false);
+        if (active.last_metrics_step != event.last.step) {
+            record(active.stored, record_of(event.last), false);
+        }
         job.progress = event.last;
         metrics_->progress(job.id, event.last);
         job.weights_sha256 = event.weights_sha256;
-        if (event.eval_loss) job.eval_loss = event.eval_loss;
+        if (event.eval_loss) {
+            job.eval_loss = event.eval_loss;
+        }
         active.ending = event;
     }
 
@@ -547,8 +587,9 @@ class ThreadedJobManager final : public JobManager {
 
     static api::StatusReason cancel_reason(bool by_user, const WorkerEvent& ending) {
         const bool saved = !std::get<CancelledEvent>(ending).checkpoint.empty();
-        if (by_user)
+        if (by_user) {
             return {"cancelled_by_user", saved ? "cancelled after a checkpoint" : "cancelled before a step was done"};
+        }
         return {"worker_stopped", "the worker was told to stop from outside the service"};
     }
 

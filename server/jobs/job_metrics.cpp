@@ -73,15 +73,18 @@ class PrometheusJobMetrics final : public JobMetrics {
         for (const auto state : {api::JobState::queued, api::JobState::running, api::JobState::succeeded,
                                  api::JobState::failed, api::JobState::cancelled}) {
             jobs_.Add({{"state", api::to_string(state)}}).Set(0);
-            if (api::is_terminal(state)) finished_.Add({{"result", api::to_string(state)}});
+            if (api::is_terminal(state)) {
+                finished_.Add({{"result", api::to_string(state)}});
+            }
         }
         build_info_.Add({{"version", options_.version}}).Set(1);
     }
 
     void set_job_counts(const std::vector<std::pair<api::JobState, std::uint64_t>>& counts) override {
         std::map<api::JobState, std::uint64_t> all;
-        for (const auto& [state, count] : counts)
+        for (const auto& [state, count] : counts) {
             all[state] = count;
+        }
         for (const auto state : {api::JobState::queued, api::JobState::running, api::JobState::succeeded,
                                  api::JobState::failed, api::JobState::cancelled}) {
             jobs_.Add({{"state", api::to_string(state)}}).Set(static_cast<double>(all[state]));
@@ -99,7 +102,9 @@ class PrometheusJobMetrics final : public JobMetrics {
     void run_details(const std::string& job_id, std::uint64_t first_step, std::uint64_t micro_batch_tokens) override {
         const std::lock_guard lock(mutex_);
         const auto found = runs_.find(job_id);
-        if (found == runs_.end()) return;
+        if (found == runs_.end()) {
+            return;
+        }
         found->second.last.step = first_step;
         found->second.micro_batch_tokens = micro_batch_tokens;
     }
@@ -107,7 +112,9 @@ class PrometheusJobMetrics final : public JobMetrics {
     void progress(const std::string& job_id, const ProgressEvent& now) override {
         const std::lock_guard lock(mutex_);
         const auto found = runs_.find(job_id);
-        if (found == runs_.end()) return;
+        if (found == runs_.end()) {
+            return;
+        }
         auto& run = found->second;
         count_training(run, now);
         count_stages(run.last, now);

@@ -60,7 +60,9 @@ void check_query(const Request& request, std::initializer_list<std::string_view>
         }
         const bool twice =
             std::any_of(request.query.begin(), entry, [&](const auto& other) { return other.first == name; });
-        if (twice) refuse(request, 400, "duplicate_parameter", "query parameter '" + name + "' is given twice", name);
+        if (twice) {
+            refuse(request, 400, "duplicate_parameter", "query parameter '" + name + "' is given twice", name);
+        }
     }
 }
 
@@ -85,15 +87,21 @@ std::uint32_t limit_of(const Request& request, std::uint32_t otherwise, std::uin
 
 bool flag_of(const Request& request, const char* name) {
     const auto text = request.query_value(name);
-    if (!text || *text == "false") return false;
-    if (*text != "true") refuse(request, 400, "invalid_parameter", std::string(name) + " must be true or false", name);
+    if (!text || *text == "false") {
+        return false;
+    }
+    if (*text != "true") {
+        refuse(request, 400, "invalid_parameter", std::string(name) + " must be true or false", name);
+    }
     return true;
 }
 
 std::string lower(std::string_view text) {
     std::string result(text);
     for (auto& c : result) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+        if (c >= 'A' && c <= 'Z') {
+            c = static_cast<char>(c - 'A' + 'a');
+        }
     }
     return result;
 }
@@ -103,12 +111,18 @@ std::string lower(std::string_view text) {
 /// to this machine without asking, and must not start jobs.
 void check_content_type(const Request& request) {
     const auto header = request.header("content-type");
-    if (!header) return;
+    if (!header) {
+        return;
+    }
     auto type = lower(header->substr(0, header->find(';')));
     type.erase(0, type.find_first_not_of(" \t"));
     type.erase(type.find_last_not_of(" \t") + 1);
-    if (type == "application/json" || type.ends_with("+json")) return;
-    if (type == "application/x-www-form-urlencoded" && !request.header("origin")) return;
+    if (type == "application/json" || type.ends_with("+json")) {
+        return;
+    }
+    if (type == "application/x-www-form-urlencoded" && !request.header("origin")) {
+        return;
+    }
     refuse(request, 415, "unsupported_media_type",
            "the content type is '" + type + "', application/json is expected (curl: --json @spec.json)",
            "content-type");
@@ -116,8 +130,12 @@ void check_content_type(const Request& request) {
 
 std::string idempotency_key_of(const Request& request) {
     auto header = request.header("idempotency-key");
-    if (!header) header = request.header("x-idempotency-key");
-    if (!header) return {};
+    if (!header) {
+        header = request.header("x-idempotency-key");
+    }
+    if (!header) {
+        return {};
+    }
     if (header->empty() || header->size() > kKeyLimit) {
         refuse(request, 400, "invalid_parameter", "Idempotency-Key must have 1 to 255 bytes", "idempotency-key");
     }
@@ -153,7 +171,9 @@ class JobApi {
         check_query(request, {"limit", "after", "state"});
         JobQuery query;
         query.limit = limit_of(request, kListDefault, kListMost);
-        if (const auto after = request.query_value("after")) query.after = *after;
+        if (const auto after = request.query_value("after")) {
+            query.after = *after;
+        }
         if (const auto text = request.query_value("state")) {
             query.state = api::job_state_from_string(*text);
             if (!query.state) {
@@ -166,8 +186,9 @@ class JobApi {
             refuse(request, 400, "invalid_parameter", "after names no job: '" + query.after + "'", "after");
         }
         json::array data;
-        for (const auto& job : listing.jobs)
+        for (const auto& job : listing.jobs) {
             data.push_back(api::to_json_object(job, false));
+        }
         json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", listing.has_more}};
         body["first_id"] = nullptr;
         body["last_id"] = nullptr;
@@ -182,7 +203,9 @@ class JobApi {
         check_query(request, {});
         const std::string id(request.path_parameter("id"));
         const auto job = co_await manager_.get(id);
-        if (!job) job_not_found(request, id);
+        if (!job) {
+            job_not_found(request, id);
+        }
         co_return json_response(200, api::to_json_object(*job, true));
     }
 
@@ -190,7 +213,9 @@ class JobApi {
         check_query(request, {});
         const std::string id(request.path_parameter("id"));
         const auto outcome = co_await manager_.cancel(id);
-        if (outcome.kind == CancelOutcome::Kind::not_found) job_not_found(request, id);
+        if (outcome.kind == CancelOutcome::Kind::not_found) {
+            job_not_found(request, id);
+        }
         if (outcome.kind == CancelOutcome::Kind::terminal) {
             refuse(request, 409, "job_is_terminal",
                    "job '" + id + "' has ended: it is " + api::to_string(outcome.job.state));
@@ -203,7 +228,9 @@ class JobApi {
         constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
         const std::string id(request.path_parameter("id"));
         std::uint64_t after = 0;
-        if (const auto text = request.query_value("after")) after = whole_number(request, *text, "after", 0, kMost);
+        if (const auto text = request.query_value("after")) {
+            after = whole_number(request, *text, "after", 0, kMost);
+        }
         const auto limit = limit_of(request, kEventsDefault, kEventsMost);
         if (wants_event_stream(request)) {
             // A client that reconnects says how far it got; its URL still says where it began.
@@ -211,7 +238,9 @@ class JobApi {
                 after = whole_number(request, *last, "Last-Event-ID", 0, kMost);
             }
             const auto job = co_await manager_.get(id);
-            if (!job) job_not_found(request, id);
+            if (!job) {
+                job_not_found(request, id);
+            }
             Response response;
             response.content_type = "text/event-stream";
             response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
@@ -219,10 +248,13 @@ class JobApi {
             co_return response;
         }
         const auto batch = co_await manager_.events(id, after, limit);
-        if (!batch.found) job_not_found(request, id);
+        if (!batch.found) {
+            job_not_found(request, id);
+        }
         json::array data;
-        for (const auto& event : batch.events)
+        for (const auto& event : batch.events) {
             data.push_back(api::to_json_object(event));
+        }
         const json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", batch.has_more}};
         co_return json_response(200, body);
     }
@@ -233,7 +265,9 @@ class JobApi {
     }
 
     asio::awaitable<Response> ready(Request request) {
-        if (!manager_.ready()) refuse(request, 503, "not_ready", "the service is starting or stopping");
+        if (!manager_.ready()) {
+            refuse(request, 503, "not_ready", "the service is starting or stopping");
+        }
         const json::object body{{"status", "ready"}};
         co_return json_response(200, body);
     }

@@ -65,7 +65,9 @@ class SqliteJobStore final : public JobStore {
         database_.execute("PRAGMA journal_mode = WAL");
         database_.execute("PRAGMA synchronous = FULL");
         database_.execute("PRAGMA foreign_keys = ON");
-        if (version < 1) create_schema();
+        if (version < 1) {
+            create_schema();
+        }
         prepare();
     }
 
@@ -120,8 +122,9 @@ class SqliteJobStore final : public JobStore {
     std::vector<StoredJob> unfinished() override {
         std::vector<StoredJob> jobs;
         const sqlite::ResetGuard guard(*unfinished_);
-        while (unfinished_->step())
+        while (unfinished_->step()) {
             jobs.push_back(job_of(*unfinished_));
+        }
         return jobs;
     }
 
@@ -138,7 +141,9 @@ class SqliteJobStore final : public JobStore {
 
     std::uint64_t append_event(std::string_view id, const api::JobEvent& event, const StoredJob* job) override {
         sqlite::Transaction transaction(database_);
-        if (job != nullptr) update_row(*job);
+        if (job != nullptr) {
+            update_row(*job);
+        }
         auto numbered = event;
         numbered.sequence = next_sequence(id);
         auto& statement = *insert_event_;
@@ -213,12 +218,14 @@ class SqliteJobStore final : public JobStore {
     template <class T>
     static T parsed(Result<T> (*read)(const json::value&), const std::string& document, const char* what) {
         const auto value = api::parse_json_text(document, kDocumentDepth);
-        if (!value)
+        if (!value) {
             throw ErrorException(io_error(std::string("job store: ") + what + " is damaged: " + value.error().reason));
+        }
         auto result = read(*value);
-        if (!result)
+        if (!result) {
             throw ErrorException(
                 io_error(std::string("job store: ") + what + " is damaged: " + result.error().message));
+        }
         return *std::move(result);
     }
 
@@ -234,7 +241,9 @@ class SqliteJobStore final : public JobStore {
 
     static std::optional<StoredJob> one(sqlite::Statement& statement) {
         const sqlite::ResetGuard guard(statement);
-        if (!statement.step()) return std::nullopt;
+        if (!statement.step()) {
+            return std::nullopt;
+        }
         return job_of(statement);
     }
 

@@ -36,17 +36,22 @@ double start_time() {
     const std::string text{std::istreambuf_iterator<char>(stat), {}};
     // The second field is the program's name in parentheses, which may hold spaces.
     const auto end = text.rfind(')');
-    if (end == std::string::npos) return 0;
+    if (end == std::string::npos) {
+        return 0;
+    }
     std::istringstream fields(text.substr(end + 1));
     std::string skipped;
-    for (int field = 3; field < 22; ++field)
+    for (int field = 3; field < 22; ++field) {
         fields >> skipped;
+    }
     double ticks = 0;
     fields >> ticks;
     double boot = 0;
     std::ifstream system("/proc/stat");
     for (std::string line; std::getline(system, line);) {
-        if (line.rfind("btime ", 0) == 0) boot = std::stod(line.substr(6));
+        if (line.rfind("btime ", 0) == 0) {
+            boot = std::stod(line.substr(6));
+        }
     }
     return boot + ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
@@ -54,7 +59,9 @@ double start_time() {
 double open_files() {
     std::error_code ec;
     const std::filesystem::directory_iterator begin("/proc/self/fd", ec);
-    if (ec) return 0;
+    if (ec) {
+        return 0;
+    }
     // The iterator itself holds one.
     return static_cast<double>(std::distance(begin, std::filesystem::directory_iterator{})) - 1;
 }
@@ -80,7 +87,9 @@ ProcessMetrics::ProcessMetrics(prometheus::Registry& registry)
 void ProcessMetrics::refresh() {
     resident_memory_.Set(resident_bytes());
     const auto now = cpu_seconds();
-    if (now > cpu_seconds_.Value()) cpu_seconds_.Increment(now - cpu_seconds_.Value());
+    if (now > cpu_seconds_.Value()) {
+        cpu_seconds_.Increment(now - cpu_seconds_.Value());
+    }
     open_files_.Set(open_files());
 }
 

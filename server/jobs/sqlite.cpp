@@ -25,17 +25,25 @@ void Statement::bind(int index, std::string_view text) {
 }
 
 void Statement::bind(int index, std::int64_t number) {
-    if (sqlite3_bind_int64(statement_.get(), index, number) != SQLITE_OK) database_.fail("cannot bind a number");
+    if (sqlite3_bind_int64(statement_.get(), index, number) != SQLITE_OK) {
+        database_.fail("cannot bind a number");
+    }
 }
 
 void Statement::bind_null(int index) {
-    if (sqlite3_bind_null(statement_.get(), index) != SQLITE_OK) database_.fail("cannot bind null");
+    if (sqlite3_bind_null(statement_.get(), index) != SQLITE_OK) {
+        database_.fail("cannot bind null");
+    }
 }
 
 bool Statement::step() {
     const int code = sqlite3_step(statement_.get());
-    if (code == SQLITE_ROW) return true;
-    if (code == SQLITE_DONE) return false;
+    if (code == SQLITE_ROW) {
+        return true;
+    }
+    if (code == SQLITE_DONE) {
+        return false;
+    }
     database_.fail("cannot run a statement");
 }
 
@@ -69,14 +77,20 @@ Database::Database(const std::filesystem::path& file) : file_(file.string()) {
     const int code = sqlite3_open_v2(file_.c_str(), &handle,
                                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
     handle_.reset(handle);
-    if (handle == nullptr) throw ErrorException(io_error(file_ + ": out of memory"));
-    if (code != SQLITE_OK) fail("cannot open");
+    if (handle == nullptr) {
+        throw ErrorException(io_error(file_ + ": out of memory"));
+    }
+    if (code != SQLITE_OK) {
+        fail("cannot open");
+    }
     sqlite3_extended_result_codes(handle, 1);
     sqlite3_busy_timeout(handle, 5000);
 }
 
 void Database::execute(const char* sql) {
-    if (sqlite3_exec(handle_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail("cannot run a statement");
+    if (sqlite3_exec(handle_.get(), sql, nullptr, nullptr, nullptr) != SQLITE_OK) {
+        fail("cannot run a statement");
+    }
 }
 
 std::int64_t Database::query_integer(const char* sql) {
@@ -94,7 +108,9 @@ Transaction::Transaction(Database& database) : database_(database) {
 
 Transaction::~Transaction() {
     // SQLite may have rolled back by itself (disk full): then this fails, and nothing is left to do.
-    if (open_) sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+    if (open_) {
+        sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
+    }
 }
 
 void Transaction::commit() {

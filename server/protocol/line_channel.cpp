@@ -41,7 +41,9 @@ struct LineChannel::State : std::enable_shared_from_this<LineChannel::State> {
     bool take_next() {
         const std::lock_guard lock(mutex);
         writing = !closed && !queue.empty();
-        if (!writing) return false;
+        if (!writing) {
+            return false;
+        }
         in_flight.clear();
         do {
             queued_bytes -= queue.front().text.size();
@@ -57,7 +59,9 @@ struct LineChannel::State : std::enable_shared_from_this<LineChannel::State> {
             return;
         }
         asio::async_write(socket, asio::buffer(in_flight), [self = shared_from_this()](error_code ec, std::size_t) {
-            if (ec) self->drop_all();
+            if (ec) {
+                self->drop_all();
+            }
             self->write_next();
         });
     }
@@ -93,7 +97,9 @@ LineChannel::~LineChannel() {
 void LineChannel::send(std::string line, bool droppable) {
     State& state = *state_;
     const std::lock_guard lock(state.mutex);
-    if (state.closed) return;
+    if (state.closed) {
+        return;
+    }
     if (droppable) {
         auto oldest = state.queue.begin();
         while (state.queued_bytes + line.size() > kDroppableBytes && oldest != state.queue.end()) {
@@ -107,7 +113,9 @@ void LineChannel::send(std::string line, bool droppable) {
     }
     state.queued_bytes += line.size();
     state.queue.push_back({std::move(line), droppable});
-    if (state.writing) return;
+    if (state.writing) {
+        return;
+    }
     state.writing = true;
     asio::post(state.executor, [self = state_] { self->write_next(); });
 }
@@ -115,11 +123,15 @@ void LineChannel::send(std::string line, bool droppable) {
 asio::awaitable<Result<std::optional<std::string>>> LineChannel::receive() {
     const std::shared_ptr<State> state = state_;
     // The reactor reports the end once: a read after it would wait for ever.
-    if (state->peer_gone) co_return std::optional<std::string>();
+    if (state->peer_gone) {
+        co_return std::optional<std::string>();
+    }
     auto buffer = asio::dynamic_buffer(state->received, state->line_limit);
     const auto read = co_await asio::async_read_until(state->socket, buffer, '\n', kTuple);
     const error_code ec = std::get<0>(read);
-    if (ec == asio::error::operation_aborted) throw boost::system::system_error(ec);
+    if (ec == asio::error::operation_aborted) {
+        throw boost::system::system_error(ec);
+    }
     if (ec == asio::error::not_found) {
         co_return io_error("a line is longer than " + std::to_string(state->line_limit) + " bytes");
     }
@@ -128,7 +140,9 @@ asio::awaitable<Result<std::optional<std::string>>> LineChannel::receive() {
         state->peer_gone = true;
         co_return std::optional<std::string>();
     }
-    if (ec) co_return io_error("worker protocol: " + ec.message());
+    if (ec) {
+        co_return io_error("worker protocol: " + ec.message());
+    }
     const std::size_t size = std::get<1>(read);
     std::optional<std::string> line(state->received.substr(0, size - 1));
     state->received.erase(0, size);
@@ -141,10 +155,16 @@ asio::awaitable<bool> LineChannel::flush(std::chrono::milliseconds deadline) {
     for (;;) {
         {
             const std::lock_guard lock(state->mutex);
-            if (state->closed) co_return false;
-            if (!state->writing) co_return true;
+            if (state->closed) {
+                co_return false;
+            }
+            if (!state->writing) {
+                co_return true;
+            }
         }
-        if (asio::steady_timer::clock_type::now() >= until) co_return false;
+        if (asio::steady_timer::clock_type::now() >= until) {
+            co_return false;
+        }
         state->drained.expires_at(until);
         co_await state->drained.async_wait(kTuple);
     }

@@ -23,10 +23,16 @@ class SocketChannel final : public WorkerChannel {
 
     asio::awaitable<Result<std::optional<DownMessage>>> receive() override {
         const auto line = co_await lines_.receive();
-        if (!line) co_return line.error();
-        if (!line->has_value()) co_return std::optional<DownMessage>();
+        if (!line) {
+            co_return line.error();
+        }
+        if (!line->has_value()) {
+            co_return std::optional<DownMessage>();
+        }
         auto message = decode_down(**line);
-        if (!message) co_return message.error();
+        if (!message) {
+            co_return message.error();
+        }
         co_return std::optional<DownMessage>(std::move(*message));
     }
 

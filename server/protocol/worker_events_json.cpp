@@ -154,14 +154,16 @@ json::value to_value(const std::optional<double>& number) {
 }
 json::value to_value(const std::map<std::string, std::uint64_t>& counts) {
     json::object object;
-    for (const auto& [name, count] : counts)
+    for (const auto& [name, count] : counts) {
         object[name] = count;
+    }
     return object;
 }
 json::value to_value(const std::vector<StageTimes>& stages) {
     json::array array;
-    for (const auto& stage : stages)
+    for (const auto& stage : stages) {
         array.push_back(to_object(stage));
+    }
     return array;
 }
 json::value to_value(const FetchCounters& counters) {
@@ -195,9 +197,13 @@ struct Reader {
 
     template <class T>
     void operator()(const char* name, T& field) {
-        if (!error.empty()) return;
+        if (!error.empty()) {
+            return;
+        }
         const json::value* value = object.if_contains(name);
-        if (value == nullptr) return;
+        if (value == nullptr) {
+            return;
+        }
         read(*value, path + name, field);
     }
 
@@ -205,7 +211,9 @@ struct Reader {
 
     void read(const json::value& value, const std::string& name, std::string& field) {
         const json::string* text = value.if_string();
-        if (text == nullptr) return wrong(name, "a string");
+        if (text == nullptr) {
+            return wrong(name, "a string");
+        }
         field.assign(text->data(), text->size());
     }
     template <class Integer>
@@ -213,7 +221,9 @@ struct Reader {
     void read(const json::value& value, const std::string& name, Integer& field) {
         boost::system::error_code ec;
         const auto number = value.to_number<Integer>(ec);
-        if (ec) return wrong(name, "a whole number in range");
+        if (ec) {
+            return wrong(name, "a whole number in range");
+        }
         field = number;
     }
     void read(const json::value& value, const std::string& name, double& field) {
@@ -221,7 +231,9 @@ struct Reader {
             field = std::numeric_limits<double>::quiet_NaN();
             return;
         }
-        if (!value.is_number()) return wrong(name, "a number");
+        if (!value.is_number()) {
+            return wrong(name, "a number");
+        }
         field = value.to_number<double>();
     }
     void read(const json::value& value, const std::string& name, std::optional<double>& field) {
@@ -235,16 +247,23 @@ struct Reader {
     }
     void read(const json::value& value, const std::string& name, std::map<std::string, std::uint64_t>& field) {
         const json::object* counts = value.if_object();
-        if (counts == nullptr) return wrong(name, "an object");
-        for (const auto& [key, count] : *counts)
+        if (counts == nullptr) {
+            return wrong(name, "an object");
+        }
+        for (const auto& [key, count] : *counts) {
             read(count, name + "." + std::string(key), field[std::string(key)]);
+        }
     }
     void read(const json::value& value, const std::string& name, std::vector<StageTimes>& field) {
         const json::array* array = value.if_array();
-        if (array == nullptr) return wrong(name, "an array");
+        if (array == nullptr) {
+            return wrong(name, "an array");
+        }
         for (const auto& element : *array) {
             read_object(element, name, field.emplace_back());
-            if (!error.empty()) return;
+            if (!error.empty()) {
+                return;
+            }
         }
     }
     void read(const json::value& value, const std::string& name, FetchCounters& field) {
@@ -256,7 +275,9 @@ struct Reader {
     template <class T>
     void read_object(const json::value& value, const std::string& name, T& field) {
         const json::object* nested = value.if_object();
-        if (nested == nullptr) return wrong(name, "an object");
+        if (nested == nullptr) {
+            return wrong(name, "an object");
+        }
         Reader reader{*nested, name + ".", {}};
         visit(reader, field);
         error = std::move(reader.error);
@@ -295,7 +316,9 @@ Result<Event> event_from_json(const json::object& object) {
     Event event;
     Reader reader{object, {}, {}};
     visit(reader, event);
-    if (!reader.error.empty()) return invalid_input(std::move(reader.error));
+    if (!reader.error.empty()) {
+        return invalid_input(std::move(reader.error));
+    }
     return event;
 }
 

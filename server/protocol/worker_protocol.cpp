@@ -15,8 +15,9 @@ namespace json = boost::json;
 std::string line_of(const char* type, const json::object& fields) {
     json::object object;
     object["type"] = type;
-    for (const auto& field : fields)
+    for (const auto& field : fields) {
         object[field.key()] = field.value();
+    }
     std::string line = json::serialize(object);
     line += '\n';
     return line;
@@ -68,7 +69,9 @@ struct EncodeDown {
     std::string operator()(const WorkerStart& start) const {
         boost::system::error_code ec;
         json::value spec = json::parse(start.spec_json, ec, {}, exact_numbers());
-        if (ec || !spec.is_object()) throw std::invalid_argument("the spec of a worker is no JSON object");
+        if (ec || !spec.is_object()) {
+            throw std::invalid_argument("the spec of a worker is no JSON object");
+        }
         json::object object;
         object["version"] = kWorkerProtocolVersion;
         object["spec"] = std::move(spec);
@@ -94,17 +97,23 @@ struct Envelope {
 };
 
 Result<Envelope> open(std::string_view line) {
-    if (line.size() > kWorkerMessageLimit) return protocol_error("the message is too long");
+    if (line.size() > kWorkerMessageLimit) {
+        return protocol_error("the message is too long");
+    }
     boost::system::error_code ec;
     json::value value = json::parse(json::string_view(line.data(), line.size()), ec, {}, exact_numbers());
     if (ec) {
         return protocol_error("the line is not JSON (" + ec.message() + "): " + std::string(line.substr(0, 80)));
     }
-    if (!value.is_object()) return protocol_error("the message is not an object");
+    if (!value.is_object()) {
+        return protocol_error("the message is not an object");
+    }
     Envelope envelope;
     envelope.object = std::move(value.get_object());
     const json::value* type = envelope.object.if_contains("type");
-    if (type == nullptr || !type->is_string()) return protocol_error("the message has no 'type'");
+    if (type == nullptr || !type->is_string()) {
+        return protocol_error("the message has no 'type'");
+    }
     envelope.type = std::string(type->get_string());
     return envelope;
 }
@@ -113,7 +122,9 @@ Result<std::uint64_t> number_field(const json::object& object, const char* name,
     const json::value* value = object.if_contains(name);
     boost::system::error_code ec;
     std::uint64_t number = 0;
-    if (value != nullptr) number = value->to_number<std::uint64_t>(ec);
+    if (value != nullptr) {
+        number = value->to_number<std::uint64_t>(ec);
+    }
     if (value == nullptr || ec || number > largest) {
         return protocol_error("'" + std::string(name) + "' is not a whole number in range");
     }
@@ -123,13 +134,17 @@ Result<std::uint64_t> number_field(const json::object& object, const char* name,
 template <class Event>
 Result<UpMessage> event_of(const json::object& object) {
     auto event = event_from_json<Event>(object);
-    if (!event) return protocol_error(event.error().message);
+    if (!event) {
+        return protocol_error(event.error().message);
+    }
     return UpMessage(std::move(*event));
 }
 
 Result<DownMessage> decode_start(const json::object& object) {
     const auto version = number_field(object, "version", UINT32_MAX);
-    if (!version) return version.error();
+    if (!version) {
+        return version.error();
+    }
     if (*version != kWorkerProtocolVersion) {
         return protocol_error("version " + std::to_string(*version) + ", not " +
                               std::to_string(kWorkerProtocolVersion) +
@@ -137,14 +152,20 @@ Result<DownMessage> decode_start(const json::object& object) {
     }
     WorkerStart start;
     const json::value* spec = object.if_contains("spec");
-    if (spec == nullptr || !spec->is_object()) return protocol_error("'spec' is not an object");
+    if (spec == nullptr || !spec->is_object()) {
+        return protocol_error("'spec' is not an object");
+    }
     start.spec_json = json::serialize(*spec);
     if (const json::value* resume = object.if_contains("resume")) {
-        if (!resume->is_bool()) return protocol_error("'resume' is not a boolean");
+        if (!resume->is_bool()) {
+            return protocol_error("'resume' is not a boolean");
+        }
         start.resume = resume->get_bool();
     }
     if (const json::value* trace = object.if_contains("trace_file")) {
-        if (!trace->is_string()) return protocol_error("'trace_file' is not a string");
+        if (!trace->is_string()) {
+            return protocol_error("'trace_file' is not a string");
+        }
         start.trace_file = std::string(trace->get_string());
     }
     return DownMessage(std::move(start));
@@ -162,13 +183,23 @@ std::string encode(const UpMessage& message) {
 
 Result<DownMessage> decode_down(std::string_view line) {
     const auto envelope = open(line);
-    if (!envelope) return envelope.error();
-    if (envelope->type == "start") return decode_start(envelope->object);
-    if (envelope->type == "cancel") return DownMessage(CancelCommand{});
-    if (envelope->type == "checkpoint") return DownMessage(CheckpointCommand{});
+    if (!envelope) {
+        return envelope.error();
+    }
+    if (envelope->type == "start") {
+        return decode_start(envelope->object);
+    }
+    if (envelope->type == "cancel") {
+        return DownMessage(CancelCommand{});
+    }
+    if (envelope->type == "checkpoint") {
+        return DownMessage(CheckpointCommand{});
+    }
     if (envelope->type == "set_limit") {
         const auto limit = number_field(envelope->object, "max_concurrent", UINT32_MAX);
-        if (!limit) return limit.error();
+        if (!limit) {
+            return limit.error();
+        }
         return DownMessage(SetLimitCommand{static_cast<std::uint32_t>(*limit)});
     }
     return protocol_error("unknown message type '" + envelope->type + "'");
@@ -176,29 +207,51 @@ Result<DownMessage> decode_down(std::string_view line) {
 
 Result<UpMessage> decode_up(std::string_view line) {
     const auto envelope = open(line);
-    if (!envelope) return envelope.error();
+    if (!envelope) {
+        return envelope.error();
+    }
     const json::object& object = envelope->object;
     const std::string& type = envelope->type;
     if (type == "hello") {
         const auto version = number_field(object, "version", UINT32_MAX);
-        if (!version) return version.error();
+        if (!version) {
+            return version.error();
+        }
         if (*version != kWorkerProtocolVersion) {
             return protocol_error("the worker speaks version " + std::to_string(*version) + ", not " +
                                   std::to_string(kWorkerProtocolVersion) +
                                   ": distilld and distilld-worker are of different builds");
         }
         const auto pid = number_field(object, "pid", INT64_MAX);
-        if (!pid) return pid.error();
+        if (!pid) {
+            return pid.error();
+        }
         return UpMessage(HelloMessage{static_cast<std::uint32_t>(*version), static_cast<std::int64_t>(*pid)});
     }
-    if (type == "started") return event_of<StartedEvent>(object);
-    if (type == "progress") return event_of<ProgressEvent>(object);
-    if (type == "evaluation") return event_of<EvaluationEvent>(object);
-    if (type == "checkpoint") return event_of<CheckpointEvent>(object);
-    if (type == "log") return event_of<LogEvent>(object);
-    if (type == "finished") return event_of<FinishedEvent>(object);
-    if (type == "cancelled") return event_of<CancelledEvent>(object);
-    if (type == "failed") return event_of<FailedEvent>(object);
+    if (type == "started") {
+        return event_of<StartedEvent>(object);
+    }
+    if (type == "progress") {
+        return event_of<ProgressEvent>(object);
+    }
+    if (type == "evaluation") {
+        return event_of<EvaluationEvent>(object);
+    }
+    if (type == "checkpoint") {
+        return event_of<CheckpointEvent>(object);
+    }
+    if (type == "log") {
+        return event_of<LogEvent>(object);
+    }
+    if (type == "finished") {
+        return event_of<FinishedEvent>(object);
+    }
+    if (type == "cancelled") {
+        return event_of<CancelledEvent>(object);
+    }
+    if (type == "failed") {
+        return event_of<FailedEvent>(object);
+    }
     return protocol_error("unknown message type '" + type + "'");
 }
 

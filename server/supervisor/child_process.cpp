@@ -34,7 +34,9 @@ class Fd {
         return *this;
     }
     ~Fd() {
-        if (fd_ >= 0) ::close(fd_);
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
     }
     [[nodiscard]] int get() const { return fd_; }
     int release() { return std::exchange(fd_, -1); }
@@ -50,7 +52,9 @@ Error system_error_of(const std::string& what, int number) {
 /// The two ends, moved to numbers from kHighFd on.
 bool raise(Fd& fd) {
     Fd high(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kHighFd));
-    if (high.get() < 0) return false;
+    if (high.get() < 0) {
+        return false;
+    }
     fd = std::move(high);
     return true;
 }
@@ -61,9 +65,12 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& addi
         const std::string_view ours(*entry);
         const std::string_view name = ours.substr(0, ours.find('=') + 1);
         bool replaced = false;
-        for (const auto& addition : additions)
+        for (const auto& addition : additions) {
             replaced = replaced || addition.starts_with(name);
-        if (!replaced) merged.emplace_back(ours);
+        }
+        if (!replaced) {
+            merged.emplace_back(ours);
+        }
     }
     return merged;
 }
@@ -71,8 +78,9 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& addi
 std::vector<char*> pointers(std::vector<std::string>& texts) {
     std::vector<char*> result;
     result.reserve(texts.size() + 1);
-    for (auto& text : texts)
+    for (auto& text : texts) {
         result.push_back(text.data());
+    }
     result.push_back(nullptr);
     return result;
 }
@@ -93,8 +101,12 @@ struct ChildFds {
         ::_exit(127);
     };
     ::setpgid(0, 0);
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail();
-    if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+        fail();
+    }
+    if (::getppid() != parent) {
+        ::_exit(127);  // the parent died before the line above
+    }
     // Handlers go with exec, but what is ignored or blocked would stay so.
     struct sigaction usual{};
     usual.sa_handler = SIG_DFL;
@@ -111,8 +123,9 @@ struct ChildFds {
     // Sockets that Asio opened are not close-on-exec: without this the child would hold our listening port.
     const unsigned first = kWorkerProtocolFd + 1;
     if (::syscall(SYS_close_range, first, ~0U, kCloseRangeCloexec) != 0) {
-        for (int fd = static_cast<int>(first); fd < fd_limit; ++fd)
+        for (int fd = static_cast<int>(first); fd < fd_limit; ++fd) {
             ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+        }
     }
     ::execve(program, arguments, environment);
     fail();
@@ -125,17 +138,25 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
                           const std::vector<std::string>& environment) {
     const std::string failed = "cannot start " + program.string();
     std::array<int, 2> pair{};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return system_error_of(failed, errno);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
+        return system_error_of(failed, errno);
+    }
     Fd channel(pair[0]);
     Fd child_channel(pair[1]);
-    if (::pipe2(pair.data(), O_CLOEXEC) != 0) return system_error_of(failed, errno);
+    if (::pipe2(pair.data(), O_CLOEXEC) != 0) {
+        return system_error_of(failed, errno);
+    }
     Fd output(pair[0]);
     Fd child_output(pair[1]);
-    if (::pipe2(pair.data(), O_CLOEXEC) != 0) return system_error_of(failed, errno);
+    if (::pipe2(pair.data(), O_CLOEXEC) != 0) {
+        return system_error_of(failed, errno);
+    }
     Fd report(pair[0]);
     Fd child_report(pair[1]);
     Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (null.get() < 0) return system_error_of("/dev/null", errno);
+    if (null.get() < 0) {
+        return system_error_of("/dev/null", errno);
+    }
     if (!raise(child_channel) || !raise(child_output) || !raise(child_report) || !raise(null)) {
         return system_error_of(failed, errno);
     }
@@ -153,7 +174,9 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
 
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
-    if (pid < 0) return system_error_of(failed, errno);
+    if (pid < 0) {
+        return system_error_of(failed, errno);
+    }
     if (pid == 0) {
         become(path.c_str(), argument_pointers.data(), environment_pointers.data(), fds, parent, fd_limit);
     }
@@ -180,7 +203,9 @@ int shell_exit_code(int status) {
 }
 
 std::string describe_exit(int status) {
-    if (!WIFSIGNALED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));
+    if (!WIFSIGNALED(status)) {
+        return "exited with code " + std::to_string(WEXITSTATUS(status));
+    }
     const int signal = WTERMSIG(status);
     return "was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
 }

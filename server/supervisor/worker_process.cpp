@@ -42,8 +42,12 @@ void write_to_stderr(const std::string& line) {
     std::string_view rest = text;
     while (!rest.empty()) {
         const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return;
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return;
+        }
         rest.remove_prefix(static_cast<std::size_t>(written));
     }
 }
@@ -57,7 +61,9 @@ struct Run {
           output(executor),
           exit_event(executor) {}
     ~Run() {
-        if (pid <= 0) return;
+        if (pid <= 0) {
+            return;
+        }
         send_signal(SIGKILL);
         while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
         }
@@ -67,16 +73,22 @@ struct Run {
 
     /// To the whole process group: loaders and compilers that a worker may start go with it.
     void send_signal(int number) const {
-        if (pid > 0) ::kill(-pid, number);
+        if (pid > 0) {
+            ::kill(-pid, number);
+        }
     }
     /// Ends the child because of `why`, which becomes the run's failure unless it had its last event.
     void abort(std::string why) {
-        if (failure.empty()) failure = std::move(why);
+        if (failure.empty()) {
+            failure = std::move(why);
+        }
         send_signal(SIGKILL);
     }
     void send(const WorkerCommand& command) {
         if (!started || !lines) {
-            if (!ended) waiting.push_back(command);
+            if (!ended) {
+                waiting.push_back(command);
+            }
             return;
         }
         DownMessage message;
@@ -125,7 +137,9 @@ bool is_last(const WorkerEvent& event) {
 }
 
 void handle_message(Run& run, UpMessage message) {
-    if (run.unwanted) return;
+    if (run.unwanted) {
+        return;
+    }
     std::optional<WorkerEvent> event = event_of(std::move(message));
     if (!run.started) {
         if (event) {
@@ -134,8 +148,9 @@ void handle_message(Run& run, UpMessage message) {
         }
         run.started = true;
         run.lines->send(encode(DownMessage(run.start)), false);
-        for (const auto& command : std::exchange(run.waiting, {}))
+        for (const auto& command : std::exchange(run.waiting, {})) {
             run.send(command);
+        }
         run.wake.cancel();
         return;
     }
@@ -143,9 +158,13 @@ void handle_message(Run& run, UpMessage message) {
         run.abort("worker protocol: a second hello");
         return;
     }
-    if (run.last_event) return;  // nothing may follow the last event
+    if (run.last_event) {
+        return;  // nothing may follow the last event
+    }
     run.last_event = is_last(*event);
-    if (run.last_event) run.wake.cancel();
+    if (run.last_event) {
+        run.wake.cancel();
+    }
     try {
         run.on_event(*event);
     } catch (...) {
@@ -161,7 +180,9 @@ asio::awaitable<void> read_messages(std::shared_ptr<Run> run) {
             run->abort(line.error().message);
             break;
         }
-        if (!line->has_value()) break;
+        if (!line->has_value()) {
+            break;
+        }
         auto message = decode_up(**line);
         if (!message) {
             run->abort(message.error().message);
@@ -173,7 +194,9 @@ asio::awaitable<void> read_messages(std::shared_ptr<Run> run) {
 }
 
 void forward(const Run& run, const std::string& line) {
-    if (!run.options.forward_stderr) return;
+    if (!run.options.forward_stderr) {
+        return;
+    }
     if (run.options.stderr_sink) {
         run.options.stderr_sink(line);
     } else {
@@ -189,17 +212,25 @@ asio::awaitable<void> read_output(std::shared_ptr<Run> run) {
         const auto read = co_await run->output.async_read_some(space, kTuple);
         const std::string_view bytes(piece.data(), std::get<1>(read));
         run->tail.append(bytes);
-        if (run->tail.size() > kStderrTail) run->tail.erase(0, run->tail.size() - kStderrTail);
+        if (run->tail.size() > kStderrTail) {
+            run->tail.erase(0, run->tail.size() - kStderrTail);
+        }
         for (const char byte : bytes) {
-            if (byte != '\n') line += byte;
+            if (byte != '\n') {
+                line += byte;
+            }
             if (byte == '\n' || line.size() >= kLongestForwardedLine) {
                 forward(*run, line);
                 line.clear();
             }
         }
-        if (std::get<0>(read)) break;
+        if (std::get<0>(read)) {
+            break;
+        }
     }
-    if (!line.empty()) forward(*run, line);
+    if (!line.empty()) {
+        forward(*run, line);
+    }
 }
 
 /// Reaps the child once it has ended.
@@ -209,7 +240,9 @@ asio::awaitable<void> wait_exit(std::shared_ptr<Run> run) {
         if (run->exit_event.is_open()) {
             const auto waited = co_await run->exit_event.async_wait(asio::posix::stream_descriptor::wait_read, kTuple);
             error_code ignored;
-            if (std::get<0>(waited)) run->exit_event.close(ignored);  // go on by polling
+            if (std::get<0>(waited)) {
+                run->exit_event.close(ignored);  // go on by polling
+            }
         } else {
             poll.expires_after(kReapPoll);
             co_await poll.async_wait(kTuple);
@@ -252,7 +285,9 @@ class ChildWorker final : public WorkerProcess {
                 try {
                     std::rethrow_exception(failure);
                 } catch (const boost::system::system_error& error) {
-                    if (error.code() != asio::error::operation_aborted) run->abort(error.what());
+                    if (error.code() != asio::error::operation_aborted) {
+                        run->abort(error.what());
+                    }
                 } catch (const std::exception& error) {
                     run->abort(error.what());
                 }
@@ -263,7 +298,9 @@ class ChildWorker final : public WorkerProcess {
 
     static asio::awaitable<Result<WorkerExit>> run_child(asio::any_io_executor executor, std::shared_ptr<Run> run,
                                                          WorkerStart start, EventHandler on_event) {
-        if (std::exchange(run->used, true)) throw std::logic_error("WorkerProcess::run() called twice");
+        if (std::exchange(run->used, true)) {
+            throw std::logic_error("WorkerProcess::run() called twice");
+        }
         co_await asio::this_coro::throw_if_cancelled(false);
         run->start = std::move(start);
         run->on_event = std::move(on_event);
@@ -279,7 +316,9 @@ class ChildWorker final : public WorkerProcess {
         }
         run->pid = child->pid;
         run->output.assign(child->output);
-        if (child->exit_event >= 0) run->exit_event.assign(child->exit_event);
+        if (child->exit_event >= 0) {
+            run->exit_event.assign(child->exit_event);
+        }
         run->lines = std::make_unique<LineChannel>(executor, child->channel, kWorkerMessageLimit);
         spawn(executor, run, read_messages(run));
         spawn(executor, run, read_output(run));
@@ -287,7 +326,9 @@ class ChildWorker final : public WorkerProcess {
 
         co_await supervise(run);
         run->ended = true;
-        if (run->handler_failure) std::rethrow_exception(run->handler_failure);
+        if (run->handler_failure) {
+            std::rethrow_exception(run->handler_failure);
+        }
         co_return conclude(*run);
     }
 
@@ -320,7 +361,9 @@ class ChildWorker final : public WorkerProcess {
                                std::to_string(run->options.hello_timeout.count()) + " s");
                 }
                 // Its last word said, or its end of the channel closed: it has to leave now.
-                if (run->last_event || !run->channel_open) kill_at = std::min(kill_at, now + grace);
+                if (run->last_event || !run->channel_open) {
+                    kill_at = std::min(kill_at, now + grace);
+                }
                 if (now >= terminate_at) {
                     terminate_at = never;
                     run->send_signal(SIGTERM);
@@ -338,10 +381,16 @@ class ChildWorker final : public WorkerProcess {
                 run->output.close(ignored);
             }
             auto next = std::min({terminate_at, kill_at, close_at});
-            if (!run->started && !run->status) next = std::min(next, hello_by);
-            if (next <= now) next = never;
+            if (!run->started && !run->status) {
+                next = std::min(next, hello_by);
+            }
+            if (next <= now) {
+                next = never;
+            }
             run->wake.expires_at(next);
-            if (run->tasks > 0) co_await run->wake.async_wait(kTuple);
+            if (run->tasks > 0) {
+                co_await run->wake.async_wait(kTuple);
+            }
         }
         if (run->unwanted) {
             run->last_event = true;

@@ -39,7 +39,9 @@ spdlog::logger& logger() {
 
 void configure(Level least, bool json) {
     logger().set_level(to_spdlog(least));
-    if (json) logger().set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e","level":"%l",%v})");
+    if (json) {
+        logger().set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e","level":"%l",%v})");
+    }
 }
 
 void write(Level level, std::string_view component, std::string_view message) {

@@ -64,8 +64,9 @@ MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, 
         auto ids = std::make_shared<std::vector<std::int32_t>>();
         if (topk) {
             ids->resize(entries);
-            for (std::size_t i = 0; i < entries; ++i)
+            for (std::size_t i = 0; i < entries; ++i) {
                 (*ids)[i] = static_cast<std::int32_t>(i % targets.width);
+            }
             targets.ids = {ElementType::i32, std::as_bytes(std::span(*ids))};
         }
         targets.owner = std::make_shared<std::pair<decltype(values), decltype(ids)>>(values, ids);
@@ -95,8 +96,9 @@ std::uint64_t available_memory_bytes() {
     // Control groups, version 2; no file means no limit ("max" is no number either).
     const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
     const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
-    if (limit != std::numeric_limits<std::uint64_t>::max() && used <= limit)
+    if (limit != std::numeric_limits<std::uint64_t>::max() && used <= limit) {
         available = std::min(available, limit - used);
+    }
     return available;
 }
 
@@ -105,8 +107,9 @@ Result<BatchAdvice> advise_batch_size(Student& student, const MemoryProbeOptions
     peak_of(student, kSmallProbe, options);  // allocates what stays: gradients, thread pools
     const std::uint64_t small = peak_of(student, kSmallProbe, options);
     const std::uint64_t large = peak_of(student, kLargeProbe, options);
-    if (small == 0 || large == 0)
+    if (small == 0 || large == 0) {
         return io_error("/proc/self/status: VmHWM cannot be read, so batch_size cannot be auto");
+    }
     advice.bytes_per_sequence =
         std::max<std::uint64_t>(1, (large - std::min(large, small)) / (kLargeProbe - kSmallProbe));
     advice.base_bytes = small - std::min(small, advice.bytes_per_sequence);
@@ -116,8 +119,9 @@ Result<BatchAdvice> advise_batch_size(Student& student, const MemoryProbeOptions
     const std::uint64_t fits = std::max<std::uint64_t>(1, budget / advice.bytes_per_sequence);
     const std::uint64_t by_positions = std::max<std::uint64_t>(1, options.largest_positions / options.sequence_length);
     const std::uint64_t most = std::min({fits, by_positions, static_cast<std::uint64_t>(options.largest_batch)});
-    while (2ULL * advice.batch_size <= most)
+    while (2ULL * advice.batch_size <= most) {
         advice.batch_size *= 2;
+    }
     advice.description = "batch_size auto: " + std::to_string(advice.batch_size) + " (" +
                          megabytes(advice.bytes_per_sequence) + " a sequence, " + megabytes(advice.available_bytes) +
                          " available, memory for " + std::to_string(fits) + "); a step of " +

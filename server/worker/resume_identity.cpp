@@ -64,25 +64,37 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
 std::optional<std::string> threads_warning(const std::string& identity, const JobSpec& spec) {
     boost::system::error_code bad;
     const json::value then = json::parse(identity, bad);
-    if (bad) return std::nullopt;
+    if (bad) {
+        return std::nullopt;
+    }
     const std::string was = text_at(then, "/spec/training/threads");
     const std::string is = std::to_string(spec.training.threads);
-    if (was == is) return std::nullopt;
+    if (was == is) {
+        return std::nullopt;
+    }
     return "/training/threads: is " + is + ", but the checkpoint was made with " + was +
            ": weights will not be those of an uninterrupted run bit for bit";
 }
 
 void adopt_batch_size(const std::string& identity, JobSpec& spec) {
-    if (!spec.training.batch_size_auto) return;
+    if (!spec.training.batch_size_auto) {
+        return;
+    }
     boost::system::error_code bad;
     const json::value then = json::parse(identity, bad);
-    if (bad) return;
+    if (bad) {
+        return;
+    }
     boost::system::error_code missing;
     const json::value* size = then.find_pointer("/spec/training/batch_size", missing);
-    if (size == nullptr || !size->is_number()) return;
+    if (size == nullptr || !size->is_number()) {
+        return;
+    }
     boost::system::error_code inexact;
     const auto number = size->to_number<std::uint32_t>(inexact);
-    if (inexact || number == 0) return;
+    if (inexact || number == 0) {
+        return;
+    }
     spec.training.batch_size = number;
     spec.training.batch_size_auto = false;
 }

@@ -71,7 +71,9 @@ const char* to_text(ErrorKind kind) {
 Result<void> require_writable(const std::filesystem::path& folder) {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
-    if (failed) return io_error("cannot create folder " + folder.string() + ": " + failed.message());
+    if (failed) {
+        return io_error("cannot create folder " + folder.string() + ": " + failed.message());
+    }
     const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
     return probe ? Result<void>() : Result<void>(probe.error());
 }
@@ -120,25 +122,37 @@ class TrainWorker {
 
     void wait_for_signal() {
         signals_.async_wait([this](const boost::system::error_code& error, int) {
-            if (!error) cancel();
+            if (!error) {
+                cancel();
+            }
         });
     }
 
     void cancel() {
         cancelled_ = true;
         probe_cancel_.emit(asio::cancellation_type::terminal);
-        if (graph_) graph_->cancel();
+        if (graph_) {
+            graph_->cancel();
+        }
     }
 
     asio::awaitable<int> train() {
         auto starting = channel_->receive();
         Result<std::optional<DownMessage>> first = co_await std::move(starting);
-        if (!first) co_return fail(first.error());
-        if (!*first) co_return kFailed;  // the parent is gone; nobody to tell
+        if (!first) {
+            co_return fail(first.error());
+        }
+        if (!*first) {
+            co_return kFailed;  // the parent is gone; nobody to tell
+        }
         const auto* start = std::get_if<WorkerStart>(&**first);
-        if (start == nullptr) co_return fail(Error{ErrorKind::internal, "the first message was not a start"});
+        if (start == nullptr) {
+            co_return fail(Error{ErrorKind::internal, "the first message was not a start"});
+        }
         api::ParsedSpec parsed = api::parse_job_spec(start->spec_json);
-        if (!parsed) co_return fail(invalid_input(api::describe(parsed.error())));
+        if (!parsed) {
+            co_return fail(invalid_input(api::describe(parsed.error())));
+        }
         spec_ = std::move(*parsed);
         spec_.training.threads = set_compute_threads(spec_.training.threads);
 
@@ -156,7 +170,9 @@ class TrainWorker {
                     log::warn("worker", message.error().message);
                     continue;
                 }
-                if (!*message) break;
+                if (!*message) {
+                    break;
+                }
                 obey(**message);
             }
         } catch (const std::exception&) {
@@ -169,9 +185,13 @@ class TrainWorker {
         if (std::holds_alternative<CancelCommand>(message)) {
             cancel();
         } else if (std::holds_alternative<CheckpointCommand>(message)) {
-            if (graph_) graph_->request_checkpoint();
+            if (graph_) {
+                graph_->request_checkpoint();
+            }
         } else if (const auto* limit = std::get_if<SetLimitCommand>(&message)) {
-            if (graph_) graph_->set_max_concurrent(limit->max_concurrent);
+            if (graph_) {
+                graph_->set_max_concurrent(limit->max_concurrent);
+            }
         }
     }
 
@@ -179,45 +199,69 @@ class TrainWorker {
         // Everything that can be refused is refused before the first step.
         auto loading_student =
             run_on(compute_.get_executor(), std::function<Result<void>()>([this] { return load_student(); }));
-        if (Result<void> loaded = co_await std::move(loading_student); !loaded) co_return fail(loaded.error());
+        if (Result<void> loaded = co_await std::move(loading_student); !loaded) {
+            co_return fail(loaded.error());
+        }
         auto loading_data =
             run_on(staging_.get_executor(), std::function<Result<void>()>([this] { return load_data(); }));
-        if (Result<void> loaded = co_await std::move(loading_data); !loaded) co_return fail(loaded.error());
-        if (cancelled_) co_return stopped(0, "");
+        if (Result<void> loaded = co_await std::move(loading_data); !loaded) {
+            co_return fail(loaded.error());
+        }
+        if (cancelled_) {
+            co_return stopped(0, "");
+        }
 
         const std::filesystem::path output(spec_.output);
         for (const std::filesystem::path& folder : {output, checkpoint_folder()}) {
-            if (Result<void> writable = require_writable(folder); !writable) co_return fail(writable.error());
-            if (!locks_.empty() && std::filesystem::equivalent(output, folder)) continue;
+            if (Result<void> writable = require_writable(folder); !writable) {
+                co_return fail(writable.error());
+            }
+            if (!locks_.empty() && std::filesystem::equivalent(output, folder)) {
+                continue;
+            }
             auto locking = lock(folder);
-            if (Result<void> locked = co_await std::move(locking); !locked) co_return fail(locked.error());
+            if (Result<void> locked = co_await std::move(locking); !locked) {
+                co_return fail(locked.error());
+            }
         }
-        if (cancelled_) co_return stopped(0, "");
+        if (cancelled_) {
+            co_return stopped(0, "");
+        }
         models::CheckpointStore store(checkpoint_folder(), spec_.checkpoint.keep);
         RunState resumed;
         auto resuming = run_on(compute_.get_executor(), std::function<Result<RunState>()>([this, &store, &start] {
                                    return start.resume ? resume(store) : begin(store);
                                }));
         Result<RunState> state = co_await std::move(resuming);
-        if (!state) co_return fail(state.error());
+        if (!state) {
+            co_return fail(state.error());
+        }
         resumed = std::move(*state);
         if (spec_.training.batch_size_auto) {
             auto probing =
                 run_on(compute_.get_executor(), std::function<Result<void>()>([this] { return choose_batch_size(); }));
-            if (Result<void> chosen = co_await std::move(probing); !chosen) co_return fail(chosen.error());
+            if (Result<void> chosen = co_await std::move(probing); !chosen) {
+                co_return fail(chosen.error());
+            }
         }
         const std::uint64_t total_steps = steps();
 
         if (spec_.teacher) {
             auto connecting = connect_teacher();
             Result<void> connected = co_await std::move(connecting);
-            if (cancelled_) co_return stopped(resumed.step, "");
-            if (!connected) co_return fail(connected.error());
+            if (cancelled_) {
+                co_return stopped(resumed.step, "");
+            }
+            if (!connected) {
+                co_return fail(connected.error());
+            }
         }
         std::unique_ptr<TraceWriter> trace;
         if (!start.trace_file.empty()) {
             Result<std::unique_ptr<TraceWriter>> made = make_trace_writer(start.trace_file);
-            if (!made) co_return fail(made.error());
+            if (!made) {
+                co_return fail(made.error());
+            }
             trace = std::move(*made);
         }
         send(StartedEvent{total_steps, resumed.step, student_->parameter_count(), dataset_->row_count(),
@@ -228,7 +272,9 @@ class TrainWorker {
         hooks.on_event = [this](const WorkerEvent& event) { send(event); };
         hooks.commit_checkpoint = [&store](std::uint64_t step, const StudentSnapshot& snapshot) -> Result<std::string> {
             Result<std::filesystem::path> folder = store.commit(step, snapshot);
-            if (!folder) return folder.error();
+            if (!folder) {
+                return folder.error();
+            }
             return folder->string();
         };
         const GraphExecutors executors{io_.get_executor(), compute_.get_executor(), staging_.get_executor(),
@@ -241,9 +287,15 @@ class TrainWorker {
         auto running = graph_->run();
         Result<GraphOutcome> outcome = co_await std::move(running);
         graph_.reset();
-        if (teacher_) teacher_->close();
-        if (!outcome) co_return fail(outcome.error());
-        if (outcome->cancelled) co_return stopped(outcome->steps_done, outcome->checkpoint);
+        if (teacher_) {
+            teacher_->close();
+        }
+        if (!outcome) {
+            co_return fail(outcome.error());
+        }
+        if (outcome->cancelled) {
+            co_return stopped(outcome->steps_done, outcome->checkpoint);
+        }
         auto finishing = finish(std::move(*outcome), output);
         co_return co_await std::move(finishing);
     }
@@ -254,15 +306,22 @@ class TrainWorker {
         const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
         for (bool told = false;; told = true) {
             Result<std::optional<FolderLock>> taken = FolderLock::try_lock(folder);
-            if (!taken) co_return taken.error();
+            if (!taken) {
+                co_return taken.error();
+            }
             if (*taken) {
                 locks_.push_back(std::move(**taken));
                 co_return Result<void>();
             }
-            if (cancelled_) co_return Result<void>();
-            if (std::chrono::steady_clock::now() >= deadline)
+            if (cancelled_) {
+                co_return Result<void>();
+            }
+            if (std::chrono::steady_clock::now() >= deadline) {
                 co_return invalid_input("/output: another run uses " + folder.string());
-            if (!told) info("waiting for another run to be done with " + folder.string());
+            }
+            if (!told) {
+                info("waiting for another run to be done with " + folder.string());
+            }
             asio::steady_timer pause(io_, std::chrono::milliseconds(100));
             co_await pause.async_wait(asio::use_awaitable);
         }
@@ -277,27 +336,35 @@ class TrainWorker {
         // Text that was read byte by byte needs the byte tokenizer's files beside the weights.
         const bool write_tokenizer = own_tokenizer_ && student_->vocabulary_size() >= kByteVocabulary;
         auto writing = run_on(disk_.get_executor(), std::function<Result<std::string>()>([&]() -> Result<std::string> {
-                                  if (Result<void> written = outcome.final_snapshot->write_model(output); !written)
+                                  if (Result<void> written = outcome.final_snapshot->write_model(output); !written) {
                                       return written.error();
+                                  }
                                   if (write_tokenizer) {
-                                      if (Result<void> written = write_byte_tokenizer(output); !written)
+                                      if (Result<void> written = write_byte_tokenizer(output); !written) {
                                           return written.error();
+                                      }
                                   }
                                   return sha256_file(output / "model.safetensors");
                               }));
         Result<std::string> hash = co_await std::move(writing);
-        if (!hash) co_return fail(hash.error());
+        if (!hash) {
+            co_return fail(hash.error());
+        }
         send(FinishedEvent{outcome.last, output.string(), outcome.eval_loss, *hash});
         co_return kDone;
     }
 
     std::filesystem::path checkpoint_folder() const {
-        if (!spec_.checkpoint.dir.empty()) return spec_.checkpoint.dir;
+        if (!spec_.checkpoint.dir.empty()) {
+            return spec_.checkpoint.dir;
+        }
         return std::filesystem::path(spec_.output) / "checkpoints";
     }
 
     std::uint64_t steps() const {
-        if (spec_.training.max_steps) return *spec_.training.max_steps;
+        if (spec_.training.max_steps) {
+            return *spec_.training.max_steps;
+        }
         return steps_of_epochs(dataset_->row_count(), spec_.training.batch_size, spec_.training.micro_batches,
                                spec_.training.epochs.value_or(1.0));
     }
@@ -309,7 +376,9 @@ class TrainWorker {
         options.with_teacher = spec_.teacher.has_value();
         options.sequence_length = spec_.dataset.sequence_length;
         Result<std::unique_ptr<Student>> made = models::make_llama_student(options);
-        if (!made) return made.error();
+        if (!made) {
+            return made.error();
+        }
         student_ = std::move(*made);
         return {};
     }
@@ -326,18 +395,24 @@ class TrainWorker {
             }
         }
         own_tokenizer_ = tokenizer == nullptr && tokenizer_error_.empty();
-        if (own_tokenizer_) tokenizer = make_byte_tokenizer();
+        if (own_tokenizer_) {
+            tokenizer = make_byte_tokenizer();
+        }
         DatasetOptions options;
         options.sequence_length = spec_.dataset.sequence_length;
         options.packing = spec_.dataset.packing;
         options.vocabulary_size = student_->vocabulary_size();
         options.no_tokenizer_reason = tokenizer_error_;
         Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec_.dataset.train, tokenizer.get(), options);
-        if (!train) return train.error();
+        if (!train) {
+            return train.error();
+        }
         dataset_ = std::move(*train);
         if (!spec_.dataset.eval.empty()) {
             Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec_.dataset.eval, tokenizer.get(), options);
-            if (!eval) return eval.error();
+            if (!eval) {
+                return eval.error();
+            }
             eval_ = std::move(*eval);
         }
         return {};
@@ -346,7 +421,9 @@ class TrainWorker {
     /// A first run: from step 0, whatever lies in the folder.
     Result<RunState> begin(const models::CheckpointStore& store) {
         Result<std::optional<std::uint64_t>> latest = store.latest_step();
-        if (!latest) return latest.error();
+        if (!latest) {
+            return latest.error();
+        }
         if (*latest) {
             send(LogEvent{"warn", store.folder().string() + " holds checkpoints of an earlier run, up to step " +
                                       std::to_string(**latest) +
@@ -357,18 +434,28 @@ class TrainWorker {
 
     Result<RunState> resume(models::CheckpointStore& store) {
         Result<models::NewestCheckpoint> newest = store.newest();
-        if (!newest) return newest.error();
-        if (!newest->warning.empty()) send(LogEvent{"warn", newest->warning});
+        if (!newest) {
+            return newest.error();
+        }
+        if (!newest->warning.empty()) {
+            send(LogEvent{"warn", newest->warning});
+        }
         if (!newest->folder) {
             info("nothing to resume in " + store.folder().string() + ": starting from step 0");
             return RunState{};
         }
         Result<RunState> state = student_->restore(*newest->folder);
-        if (!state) return state.error();
+        if (!state) {
+            return state.error();
+        }
         adopt_batch_size(state->spec_json, spec_);
         Result<void> same = check_run_identity(state->spec_json, spec_, dataset_->hash());
-        if (!same) return invalid_input(newest->folder->string() + ": " + same.error().message);
-        if (const auto warning = threads_warning(state->spec_json, spec_)) send(LogEvent{"warn", *warning});
+        if (!same) {
+            return invalid_input(newest->folder->string() + ": " + same.error().message);
+        }
+        if (const auto warning = threads_warning(state->spec_json, spec_)) {
+            send(LogEvent{"warn", *warning});
+        }
         info("resumed from " + newest->folder->string());
         return state;
     }
@@ -382,7 +469,9 @@ class TrainWorker {
             options.window_bytes = spec_.teacher->window_bytes;
         }
         Result<BatchAdvice> advice = advise_batch_size(*student_, options);
-        if (!advice) return advice.error();
+        if (!advice) {
+            return advice.error();
+        }
         info(advice->description);
         spec_.training.batch_size = advice->batch_size;
         spec_.training.batch_size_auto = false;
@@ -395,15 +484,21 @@ class TrainWorker {
         options.on_warning = [this](const std::string& text) { send(LogEvent{"warn", text}); };
         Result<std::unique_ptr<TeacherSource>> made =
             make_remote_teacher(io_.get_executor(), staging_.get_executor(), *spec_.teacher, std::move(options));
-        if (!made) co_return made.error();
+        if (!made) {
+            co_return made.error();
+        }
         teacher_ = std::move(*made);
         std::string where = teacher_->endpoint_name(0);
-        if (teacher_->endpoint_count() > 1) where += " and " + std::to_string(teacher_->endpoint_count() - 1) + " more";
+        if (teacher_->endpoint_count() > 1) {
+            where += " and " + std::to_string(teacher_->endpoint_count() - 1) + " more";
+        }
         info("asking the teacher at " + where + " (one that is not up yet is waited for)");
         auto probing = asio::co_spawn(io_, teacher_->probe(student_->vocabulary_size()),
                                       asio::bind_cancellation_slot(probe_cancel_.slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
-        if (!probed) co_return probed.error();
+        if (!probed) {
+            co_return probed.error();
+        }
         teacher_info_ = std::move(*probed);
         for (const std::size_t endpoint : teacher_info_.absent) {
             send(LogEvent{"warn", teacher_->endpoint_name(endpoint) +
@@ -419,12 +514,15 @@ class TrainWorker {
 
     std::vector<TokenBatch> eval_batches() const {
         std::vector<TokenBatch> batches;
-        if (!eval_) return batches;
+        if (!eval_) {
+            return batches;
+        }
         const std::uint64_t rows = std::min(eval_->row_count(), kLargestEvalRows);
         for (std::uint64_t row = 0; row < rows;) {
             std::vector<std::uint64_t> indices;
-            for (; row < rows && indices.size() < spec_.training.batch_size; ++row)
+            for (; row < rows && indices.size() < spec_.training.batch_size; ++row) {
                 indices.push_back(row);
+            }
             batches.push_back(eval_->batch(batches.size(), indices));
         }
         return batches;
@@ -484,7 +582,9 @@ int run_train_worker() {
     TrainWorker worker(io);
     int code = kFailed;
     asio::co_spawn(io, worker.run(), [&code](const std::exception_ptr& thrown, int result) {
-        if (!thrown) code = result;
+        if (!thrown) {
+            code = result;
+        }
     });
     io.run();
     return code;

@@ -28,7 +28,9 @@ void add_teacher(CLI::App& app, TeacherArguments& arguments) {
 }
 
 distilld::Dtype dtype_of(const std::string& text) {
-    if (text == "fp32") return distilld::Dtype::fp32;
+    if (text == "fp32") {
+        return distilld::Dtype::fp32;
+    }
     return text == "bf16" ? distilld::Dtype::bf16 : distilld::Dtype::auto_select;
 }
 
@@ -47,7 +49,9 @@ int main(int argc, char** argv) {
         const int code = app.exit(error);
         return code == 0 ? 0 : kWrongUsage;
     }
-    if (app.got_subcommand("train")) return distilld::run_train_worker();
+    if (app.got_subcommand("train")) {
+        return distilld::run_train_worker();
+    }
     teacher.options.dtype = dtype_of(teacher.dtype);
     teacher.options.delay = std::chrono::milliseconds(teacher.delay_ms);
     return distilld::run_teacher_server(teacher.options);

@@ -77,7 +77,9 @@ VirtualTeacher stalling(const std::vector<Nanos>& latencies, Nanos mean) {
     return [&latencies, mean](const IssueAction& request, std::uint32_t, Nanos) {
         const std::uint64_t mixed = (request.micro_batch + 1) * 0x9E3779B97F4A7C15ULL;
         const bool first = !request.hedge && request.attempt == 0;
-        if (first && (mixed >> 32) % 100 == 0) return VirtualAnswer{20 * mean, {}, {}};
+        if (first && (mixed >> 32) % 100 == 0) {
+            return VirtualAnswer{20 * mean, {}, {}};
+        }
         const std::uint64_t index = first ? request.micro_batch : (mixed >> 20) % latencies.size();
         return VirtualAnswer{latencies[index], {}, {}};
     };
@@ -121,8 +123,9 @@ Tuned tune(double latency_ratio, double sigma) {
         spans.push_back(late_span(run_virtual(fixed(c, kBatches), kStudent, from_list(latencies))));
     }
     const Nanos best = *std::min_element(spans.begin(), spans.end());
-    while (ratio(best, spans[tuned.best]) < 0.99)
+    while (ratio(best, spans[tuned.best]) < 0.99) {
         ++tuned.best;
+    }
     ++tuned.best;
     SchedulerOptions options = fixed(64, kBatches);
     options.limit.adaptive = true;

@@ -22,7 +22,9 @@ template <class Action>
 std::vector<Action> only(const std::vector<SchedulerAction>& actions) {
     std::vector<Action> found;
     for (const SchedulerAction& action : actions) {
-        if (const auto* wanted = std::get_if<Action>(&action)) found.push_back(*wanted);
+        if (const auto* wanted = std::get_if<Action>(&action)) {
+            found.push_back(*wanted);
+        }
     }
     return found;
 }
@@ -74,7 +76,9 @@ TEST(SchedulerFaults, RetryAfterIsObeyed) {
     scheduler.on_failed(issued[0].request, FailureKind::overloaded, 3 * kSecond, kMillisecond);
     EXPECT_TRUE(only<IssueAction>(scheduler.poll(kMillisecond)).empty()) << "the endpoint asked for three seconds";
     const auto wakeup = scheduler.next_wakeup(kMillisecond);
-    if (wakeup) EXPECT_GE(*wakeup, 3 * kSecond);
+    if (wakeup) {
+        EXPECT_GE(*wakeup, 3 * kSecond);
+    }
     EXPECT_EQ(scheduler.limit(), 2U) << "overload halves the limit";
     scheduler.on_failed(issued[1].request, FailureKind::overloaded, {}, kMillisecond);
     EXPECT_EQ(scheduler.limit(), 2U) << "requests issued before the last halving do not halve again";
@@ -93,8 +97,9 @@ TEST(SchedulerFaults, LimitRecoversAfterOverloadWhileTheStudentWaits) {
     EXPECT_EQ(refused, 3);
     EXPECT_EQ(run.taken.size(), 600U);
     std::uint32_t lowest = 8;
-    for (const std::uint32_t limit : run.limit)
+    for (const std::uint32_t limit : run.limit) {
         lowest = std::min(lowest, limit);
+    }
     EXPECT_LT(lowest, 8U);
     EXPECT_GE(run.limit.back(), 7U) << "8 is what hides the teacher";
 }
@@ -110,7 +115,9 @@ TEST(SchedulerFaults, BreakerStopsAskingADeadEndpointAndFindsItAgain) {
             ++asked_while_dead;
             return VirtualAnswer{kMillisecond, FailureKind::connection, {}};
         }
-        if (request.endpoint == 1 && now >= 60 * kSecond) ++asked_after;
+        if (request.endpoint == 1 && now >= 60 * kSecond) {
+            ++asked_after;
+        }
         return VirtualAnswer{200 * kMillisecond, {}, {}};
     };
     const VirtualRun run = run_virtual(options, 50 * kMillisecond, teacher);
@@ -124,7 +131,9 @@ TEST(SchedulerFaults, BreakerStopsAskingADeadEndpointAndFindsItAgain) {
 TEST(SchedulerFaults, AllEndpointsDeadThenBackLosesNothing) {
     SchedulerOptions options = options_of(8, 400);
     const VirtualTeacher teacher = [](const IssueAction&, std::uint32_t, Nanos now) {
-        if (now >= 5 * kSecond && now < 35 * kSecond) return VirtualAnswer{kMillisecond, FailureKind::connection, {}};
+        if (now >= 5 * kSecond && now < 35 * kSecond) {
+            return VirtualAnswer{kMillisecond, FailureKind::connection, {}};
+        }
         return VirtualAnswer{200 * kMillisecond, {}, {}};
     };
     const VirtualRun run = run_virtual(options, 50 * kMillisecond, teacher);
@@ -214,7 +223,9 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
             scheduler.on_completed(issue.request, 1, now);
         }
         for (const SchedulerAction& action : scheduler.poll(now)) {
-            if (const auto* issue = std::get_if<IssueAction>(&action)) next.push_back(*issue);
+            if (const auto* issue = std::get_if<IssueAction>(&action)) {
+                next.push_back(*issue);
+            }
             if (std::holds_alternative<DeliverAction>(action)) {
                 scheduler.on_taken(taken, now);
                 scheduler.on_released(taken++, now);
@@ -225,8 +236,12 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
     now += 100 * kMillisecond;
     RequestId hedge = 0;
     for (const IssueAction& issue : open) {
-        if (issue.hedge) hedge = issue.request;
-        if (!issue.hedge && issue.request != slow) scheduler.on_completed(issue.request, 1, now);
+        if (issue.hedge) {
+            hedge = issue.request;
+        }
+        if (!issue.hedge && issue.request != slow) {
+            scheduler.on_completed(issue.request, 1, now);
+        }
     }
     if (hedge == 0) {
         for (const IssueAction& issue : only<IssueAction>(scheduler.poll(now))) {

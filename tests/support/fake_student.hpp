@@ -29,14 +29,18 @@ class FakeStudent final : public Student {
     };
 
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
-        if (on_stage) on_stage(batch);
+        if (on_stage) {
+            on_stage(batch);
+        }
         auto staged = std::make_unique<Staged>();
         staged->batch = std::move(batch);
         return staged;
     }
     MicroBatchStats train(StagedBatch& batch) override {
         const MicroBatch& micro = dynamic_cast<Staged&>(batch).batch;
-        if (on_train) on_train(micro.tokens->number);
+        if (on_train) {
+            on_train(micro.tokens->number);
+        }
         note("train " + std::to_string(micro.tokens->number));
         pending = 0;
         MicroBatchStats stats;
@@ -52,7 +56,9 @@ class FakeStudent final : public Student {
         return {1.0, true};
     }
     bool apply_one_pending_update() override {
-        if (pending > 0) --pending;
+        if (pending > 0) {
+            --pending;
+        }
         ++idle_updates;
         return pending > 0;
     }
@@ -76,9 +82,12 @@ class FakeStudent final : public Student {
     std::uint64_t weight() const {
         std::uint64_t value = 1469598103934665603ULL;
         for (const std::string& line : log) {
-            if (line.rfind("train", 0) != 0 && line != "step") continue;
-            for (const char c : line)
+            if (line.rfind("train", 0) != 0 && line != "step") {
+                continue;
+            }
+            for (const char c : line) {
                 value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+            }
         }
         return value;
     }

@@ -39,9 +39,15 @@ class FakeTeacher final : public TeacherSource {
         auto waiting = timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
         const auto [error] = co_await std::move(waiting);
         --in_flight;
-        if (error) co_return FetchError{FailureKind::cancelled, "cancelled", {}};
-        if (fate.latency > deadline) co_return FetchError{FailureKind::timeout, "no answer", {}};
-        if (fate.failure) co_return *fate.failure;
+        if (error) {
+            co_return FetchError{FailureKind::cancelled, "cancelled", {}};
+        }
+        if (fate.latency > deadline) {
+            co_return FetchError{FailureKind::timeout, "no answer", {}};
+        }
+        if (fate.failure) {
+            co_return *fate.failure;
+        }
         TeacherTargets targets;
         targets.rows = tokens->rows;
         targets.columns = tokens->columns;

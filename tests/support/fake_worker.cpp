@@ -21,7 +21,9 @@ void send(const std::string& text) {
     std::string_view rest = text;
     while (!rest.empty()) {
         const ssize_t sent = ::send(kWorkerProtocolFd, rest.data(), rest.size(), MSG_NOSIGNAL);
-        if (sent <= 0) std::_Exit(9);
+        if (sent <= 0) {
+            std::_Exit(9);
+        }
         rest.remove_prefix(static_cast<std::size_t>(sent));
     }
 }
@@ -41,14 +43,17 @@ std::optional<DownMessage> receive() {
         }
         char piece[4096];
         const ssize_t got = ::read(kWorkerProtocolFd, piece, sizeof(piece));
-        if (got <= 0) return std::nullopt;
+        if (got <= 0) {
+            return std::nullopt;
+        }
         buffer.append(piece, static_cast<std::size_t>(got));
     }
 }
 
 [[noreturn]] void wait_for_ever() {
-    for (;;)
+    for (;;) {
         ::pause();
+    }
 }
 
 ProgressEvent progress(std::uint64_t step, std::uint64_t total) {
@@ -71,7 +76,9 @@ void finish(std::uint64_t step) {
 WorkerStart begin() {
     send(UpMessage(HelloMessage{kWorkerProtocolVersion, static_cast<std::int64_t>(::getpid())}));
     const auto message = receive();
-    if (!message) std::_Exit(8);
+    if (!message) {
+        std::_Exit(8);
+    }
     return std::get<WorkerStart>(*message);
 }
 
@@ -79,7 +86,9 @@ WorkerStart begin() {
 
 int main(int argc, char** argv) {
     const std::string behaviour = argc > 1 ? argv[1] : "";
-    if (behaviour == "no_hello") wait_for_ever();
+    if (behaviour == "no_hello") {
+        wait_for_ever();
+    }
     if (behaviour == "exit_early") {
         std::fputs("first line\ncannot load libtorch\n", stderr);
         return 5;
@@ -92,8 +101,9 @@ int main(int argc, char** argv) {
     if (behaviour == "no_newline") {
         begin();
         const std::string piece(1U << 20, 'x');
-        for (int i = 0; i < 20; ++i)
+        for (int i = 0; i < 20; ++i) {
             send(piece);
+        }
         wait_for_ever();
     }
     if (behaviour == "event_before_hello") {
@@ -135,7 +145,9 @@ int main(int argc, char** argv) {
     if (behaviour == "obey") {
         for (std::uint64_t step = 1;; ++step) {
             const auto message = receive();
-            if (!message) return 7;
+            if (!message) {
+                return 7;
+            }
             if (std::holds_alternative<CheckpointCommand>(*message)) {
                 send(UpMessage(CheckpointEvent{step, "checkpoints/step", 0.5}));
             } else if (const auto* limit = std::get_if<SetLimitCommand>(&*message)) {
@@ -164,13 +176,16 @@ int main(int argc, char** argv) {
         wait_for_ever();
     }
     if (behaviour == "flood") {
-        for (std::uint64_t step = 1; step <= 20000; ++step)
+        for (std::uint64_t step = 1; step <= 20000; ++step) {
             send(UpMessage(progress(step, 20000)));
+        }
         finish(20000);
         return 0;
     }
     if (behaviour == "leave_child") {  // a child of its own keeps the pipes open
-        if (::fork() == 0) wait_for_ever();
+        if (::fork() == 0) {
+            wait_for_ever();
+        }
         finish(1);
         return 0;
     }
@@ -179,7 +194,9 @@ int main(int argc, char** argv) {
         std::string open;
         for (int fd = 4; fd < 1024; ++fd) {
             pollfd probe{fd, 0, 0};
-            if (::poll(&probe, 1, 0) >= 0 && (probe.revents & POLLNVAL) == 0) open += std::to_string(fd) + " ";
+            if (::poll(&probe, 1, 0) >= 0 && (probe.revents & POLLNVAL) == 0) {
+                open += std::to_string(fd) + " ";
+            }
         }
         send(UpMessage(LogEvent{"info", "open: " + open + (::getpgrp() == ::getpid() ? "own group" : "shared group")}));
         finish(1);

@@ -15,7 +15,9 @@ class TemporaryFolder {
   public:
     TemporaryFolder() {
         std::string pattern = (std::filesystem::temp_directory_path() / "distilld-test-XXXXXX").string();
-        if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+        if (::mkdtemp(pattern.data()) == nullptr) {
+            throw std::runtime_error("mkdtemp failed");
+        }
         path_ = pattern;
     }
     ~TemporaryFolder() {
@@ -33,7 +35,9 @@ class TemporaryFolder {
         const std::filesystem::path file = path_ / name;
         std::ofstream stream(file, std::ios::binary);
         stream.write(content.data(), static_cast<std::streamsize>(content.size()));
-        if (!stream.flush()) throw std::runtime_error("cannot write " + file.string());
+        if (!stream.flush()) {
+            throw std::runtime_error("cannot write " + file.string());
+        }
         return file;
     }
 

@@ -44,13 +44,25 @@ int decode(const distilld::Tokenizer& tokenizer) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) return fail("usage: distilld-tokenizer-probe write|encode|decode FOLDER"), 2;
+    if (argc != 3) {
+        return fail("usage: distilld-tokenizer-probe write|encode|decode FOLDER"), 2;
+    }
     const std::string_view command = argv[1];
-    if (command == "write") return write(argv[2]);
+    if (command == "write") {
+        return write(argv[2]);
+    }
     const auto tokenizer = distilld::load_tokenizer(argv[2]);
-    if (!tokenizer) return fail(tokenizer.error().message);
-    if (*tokenizer == nullptr) return fail("no tokenizer.json in the folder");
-    if (command == "encode") return encode(**tokenizer);
-    if (command == "decode") return decode(**tokenizer);
+    if (!tokenizer) {
+        return fail(tokenizer.error().message);
+    }
+    if (*tokenizer == nullptr) {
+        return fail("no tokenizer.json in the folder");
+    }
+    if (command == "encode") {
+        return encode(**tokenizer);
+    }
+    if (command == "decode") {
+        return decode(**tokenizer);
+    }
     return fail("unknown command"), 2;
 }

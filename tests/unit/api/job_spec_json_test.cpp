@@ -28,14 +28,18 @@ constexpr const char* kMinimal = R"({
 /// The minimal spec with some fields set; the value null removes one.
 std::string with(const std::vector<Override>& changes) {
     auto text = apply_overrides(kMinimal, changes);
-    if (!text) throw std::runtime_error(text.error().message);
+    if (!text) {
+        throw std::runtime_error(text.error().message);
+    }
     return *text;
 }
 
 std::vector<std::string> found(const std::string& text) {
     std::vector<std::string> result;
     const auto parsed = parse_job_spec(text);
-    if (parsed) return result;
+    if (parsed) {
+        return result;
+    }
     for (const auto& violation : parsed.error().violations) {
         EXPECT_FALSE(violation.detail.empty());
         result.push_back(violation.pointer + " " + violation.code);
@@ -300,7 +304,9 @@ TEST(JobSpecJson, WholeNumbersMayBeWrittenAsFloats) {
 TEST(Examples, AreValidSpecs) {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(DISTILLD_SOURCE_DIR "/examples")) {
-        if (entry.path().extension() != ".json") continue;
+        if (entry.path().extension() != ".json") {
+            continue;
+        }
         const auto parsed = parse_job_spec(read_text(entry.path()));
         EXPECT_TRUE(parsed) << entry.path() << ": " << describe(parsed.error());
         ++count;
@@ -316,7 +322,9 @@ TEST(Documentation, NamesEveryField) {
     for (const auto& section : to_json_object(*spec)) {
         EXPECT_THAT(text, HasSubstr("`" + std::string(section.key())));
         const auto* object = section.value().if_object();
-        if (object == nullptr) continue;
+        if (object == nullptr) {
+            continue;
+        }
         for (const auto& field : *object) {
             EXPECT_THAT(text, HasSubstr("`" + std::string(section.key()) + "." + std::string(field.key()) + "`"));
         }

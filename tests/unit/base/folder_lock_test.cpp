@@ -46,9 +46,12 @@ TEST_F(FolderLockTest, AProcessThatIsKilledLeavesItFree) {
     if (child == 0) {
         const auto held = FolderLock::try_lock(folder_);
         const char said = held && *held ? 'y' : 'n';
-        if (::write(ready[1], &said, 1) != 1) ::_exit(1);
-        for (;;)
+        if (::write(ready[1], &said, 1) != 1) {
+            ::_exit(1);
+        }
+        for (;;) {
             ::pause();
+        }
     }
     char said = 0;
     ASSERT_EQ(::read(ready[0], &said, 1), 1);

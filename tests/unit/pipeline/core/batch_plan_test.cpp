@@ -75,8 +75,9 @@ TEST(BatchPlan, BatchesRunOnAcrossEpochs) {
 TEST(BatchPlan, DoesNotDependOnTheOrderOfTheCalls) {
     const BatchPlan forward(13, 4, 99);
     std::map<std::uint64_t, Rows> expected;
-    for (std::uint64_t number = 0; number < 50; ++number)
+    for (std::uint64_t number = 0; number < 50; ++number) {
         expected[number] = forward.rows_of(number);
+    }
     const BatchPlan scattered(13, 4, 99);
     for (std::uint64_t i = 0; i < 500; ++i) {
         const std::uint64_t number = i * 29 % 50;
@@ -101,12 +102,14 @@ TEST(BatchPlan, SeedsAndEpochsOrderDifferently) {
 TEST(BatchPlan, FavoursNoPermutation) {
     const BatchPlan plan(4, 4, 5);
     std::map<Rows, int> seen;
-    for (std::uint64_t epoch = 0; epoch < 24'000; ++epoch)
+    for (std::uint64_t epoch = 0; epoch < 24'000; ++epoch) {
         ++seen[plan.rows_of(epoch)];
+    }
     EXPECT_EQ(seen.size(), 24U);
     double chi_squared = 0;
-    for (const auto& [order, count] : seen)
+    for (const auto& [order, count] : seen) {
         chi_squared += (count - 1000.0) * (count - 1000.0) / 1000.0;
+    }
     EXPECT_LT(chi_squared, 49.7) << "23 degrees of freedom: 49.7 is exceeded once in a thousand";
 }
 

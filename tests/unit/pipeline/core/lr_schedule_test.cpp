@@ -60,8 +60,9 @@ TEST(LrSchedule, StaysAtTheEndPointAfterTheEnd) {
 
 TEST(LrSchedule, ZeroStaysZero) {
     for (const auto scheduler : {LrScheduler::constant, LrScheduler::linear, LrScheduler::cosine}) {
-        for (std::uint64_t step = 0; step < 12; ++step)
+        for (std::uint64_t step = 0; step < 12; ++step) {
             EXPECT_EQ(learning_rate_at(scheduler, 0.0, 3, 10, step), 0.0);
+        }
     }
 }
 

@@ -80,8 +80,9 @@ TEST(TokenizerFolder, LoadsWhatItWrote) {
     ASSERT_NE(*loaded, nullptr);
     EXPECT_THAT((*loaded)->encode("é<|endoftext|>"), ElementsAre(0xC3, 0xA9, 256));
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(target))
+    for (const auto& entry : std::filesystem::directory_iterator(target)) {
         names.insert(entry.path().filename());
+    }
     EXPECT_THAT(names, ElementsAre("special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"));
 }
 

@@ -33,13 +33,17 @@ class JsonlDataset : public ::testing::Test {
 
     std::unique_ptr<Dataset> good(std::string_view content, const DatasetOptions& how) {
         auto loaded = load(content, how);
-        if (!loaded) throw std::runtime_error(loaded.error().message);
+        if (!loaded) {
+            throw std::runtime_error(loaded.error().message);
+        }
         return std::move(*loaded);
     }
 
     std::string refusal(std::string_view content, const DatasetOptions& how) {
         auto loaded = load(content, how);
-        if (loaded) return "(was accepted)";
+        if (loaded) {
+            return "(was accepted)";
+        }
         EXPECT_EQ(loaded.error().kind, ErrorKind::invalid_input);
         // Without the folder, which differs from run to run.
         std::string message = loaded.error().message;
@@ -78,14 +82,17 @@ TEST_F(JsonlDataset, PackingLosesNoTokenForAnyLength) {
     for (std::uint32_t length = 1; length <= 6; ++length) {
         for (int count = 2; count <= 20; ++count) {
             std::string content = "{\"input_ids\":[0";
-            for (int i = 1; i < count; ++i)
+            for (int i = 1; i < count; ++i) {
                 content += "," + std::to_string(i);
+            }
             const auto dataset = good(content + "]}", options(length));
             const TokenBatch batch = all_rows(*dataset);
             std::vector<std::int32_t> targets, expected(static_cast<std::size_t>(count) - 1);
             std::iota(expected.begin(), expected.end(), 1);
             for (std::size_t i = 0; i < batch.labels.size(); ++i) {
-                if (batch.labels[i] == kNone) continue;
+                if (batch.labels[i] == kNone) {
+                    continue;
+                }
                 targets.push_back(batch.labels[i]);
                 EXPECT_EQ(batch.input_ids[i], batch.labels[i] - 1);
             }

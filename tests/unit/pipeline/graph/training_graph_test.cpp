@@ -76,7 +76,9 @@ class TrainingGraphTest : public ::testing::Test {
         GraphHooks hooks;
         hooks.on_event = [&result](const WorkerEvent& event) { result.events.push_back(event); };
         hooks.commit_checkpoint = [&](std::uint64_t step, const StudentSnapshot&) -> Result<std::string> {
-            if (commit_error_) return *commit_error_;
+            if (commit_error_) {
+                return *commit_error_;
+            }
             result.checkpoints.push_back(step);
             return "step-" + std::to_string(step);
         };
@@ -112,8 +114,9 @@ class TrainingGraphTest : public ::testing::Test {
     static std::vector<std::string> expected_log(std::uint64_t first_step, std::uint64_t steps, std::uint64_t m) {
         std::vector<std::string> log;
         for (std::uint64_t step = first_step; step < steps; ++step) {
-            for (std::uint64_t i = 0; i < m; ++i)
+            for (std::uint64_t i = 0; i < m; ++i) {
                 log.push_back("train " + std::to_string(step * m + i));
+            }
             log.emplace_back("step");
         }
         return log;
@@ -122,7 +125,9 @@ class TrainingGraphTest : public ::testing::Test {
     std::vector<std::string> training_log() const {
         std::vector<std::string> log;
         for (const std::string& line : student_.log) {
-            if (line.rfind("snapshot", 0) != 0 && line != "evaluate") log.push_back(line);
+            if (line.rfind("snapshot", 0) != 0 && line != "evaluate") {
+                log.push_back(line);
+            }
         }
         return log;
     }
@@ -164,7 +169,9 @@ TEST_F(TrainingGraphTest, SequentialModeIsTheSameGraphWithOneInFlight) {
 TEST_F(TrainingGraphTest, FailedRequestsAreRetriedAndChangeNothing) {
     teacher_.decide = [](std::uint64_t n, std::size_t call) {
         FakeTeacher::Fate fate{200us, {}};
-        if (call % 3 == 0 && n % 2 == 0) fate.failure = FetchError{FailureKind::server_error, "500", {}};
+        if (call % 3 == 0 && n % 2 == 0) {
+            fate.failure = FetchError{FailureKind::server_error, "500", {}};
+        }
         return fate;
     };
     const Outcome run = this->run(&teacher_);
@@ -176,7 +183,9 @@ TEST_F(TrainingGraphTest, FailedRequestsAreRetriedAndChangeNothing) {
 TEST_F(TrainingGraphTest, RejectionFailsTheRunAndKeepsWhatWasTrained) {
     teacher_.decide = [](std::uint64_t n, std::size_t) {
         FakeTeacher::Fate fate{100us, {}};
-        if (n == 7) fate.failure = FetchError{FailureKind::rejected, "http://t/: 400 token out of vocabulary", {}};
+        if (n == 7) {
+            fate.failure = FetchError{FailureKind::rejected, "http://t/: 400 token out of vocabulary", {}};
+        }
         return fate;
     };
     const Outcome run = this->run(&teacher_);
@@ -194,7 +203,9 @@ TEST_F(TrainingGraphTest, CancelWhileTheTeacherHangsCheckpointsTheLastStep) {
     };
     options_.teacher.deadline = 60s;
     student_.on_train = [this](std::uint64_t n) {
-        if (n != 3) return;
+        if (n != 3) {
+            return;
+        }
         boost::asio::post(*io_, [this] { graph_->cancel(); });
     };
     const Outcome run = this->run(&teacher_);
@@ -231,12 +242,16 @@ TEST_F(TrainingGraphTest, ResumedRunContinuesTheNumbers) {
 
 TEST_F(TrainingGraphTest, ExceptionsOfAnyStageEndTheRun) {
     student_.on_train = [](std::uint64_t n) {
-        if (n == 4) throw std::runtime_error("out of memory");
+        if (n == 4) {
+            throw std::runtime_error("out of memory");
+        }
     };
     EXPECT_EQ(run(&teacher_).thrown, "out of memory");
     student_.on_train = {};
     student_.on_stage = [](const MicroBatch& batch) {
-        if (batch.tokens->number == 4) throw std::runtime_error("bad tensor");
+        if (batch.tokens->number == 4) {
+            throw std::runtime_error("bad tensor");
+        }
     };
     EXPECT_EQ(run(&teacher_).thrown, "bad tensor");
 }
@@ -245,8 +260,9 @@ TEST_F(TrainingGraphTest, PlainTrainingNeedsNoTeacher) {
     const Outcome run = this->run(nullptr);
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_EQ(training_log(), expected_log(0, 5, 3));
-    for (const StageTimes& stage : (*run.outcome)->last.stages)
+    for (const StageTimes& stage : (*run.outcome)->last.stages) {
         EXPECT_NE(stage.stage, "teacher");
+    }
 }
 
 TEST_F(TrainingGraphTest, EvaluationRunsAtItsStepsAndAtTheEnd) {

@@ -436,7 +436,9 @@ TEST(RemoteTeacher, ATeacherThatKnowsMoreTokensIsWarnedOf) {
         ASSERT_TRUE(info) << info.error().message;
         EXPECT_EQ(info->vocabulary_size, 512U);
         ASSERT_EQ(warnings.size(), vocabulary == 512U ? 0U : 1U);
-        if (!warnings.empty()) EXPECT_NE(warnings[0].find("512 tokens and the student 500"), std::string::npos);
+        if (!warnings.empty()) {
+            EXPECT_NE(warnings[0].find("512 tokens and the student 500"), std::string::npos);
+        }
     }
 }
 

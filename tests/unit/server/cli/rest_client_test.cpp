@@ -30,8 +30,9 @@ TEST(Sse, ReadsEventsHoweverTheyAreCut) {
         std::vector<std::string> seen;
         SseParser parser(
             [&seen](const SseEvent& event) { seen.push_back(event.type + "|" + event.data + "|" + event.id); });
-        for (std::size_t i = 0; i < text.size(); i += cut)
+        for (std::size_t i = 0; i < text.size(); i += cut) {
             parser.feed(std::string_view(text).substr(i, cut));
+        }
         EXPECT_THAT(seen, ElementsAre("state|{\"a\":1}|1", "message|two\nlines|1", "done||7"));
     }
 }
@@ -74,7 +75,9 @@ TEST(RestClientText, Problems) {
 class Pieces final : public api::BodyStream {
   public:
     asio::awaitable<std::optional<std::string>> next() override {
-        if (++count_ > 2) co_return std::nullopt;
+        if (++count_ > 2) {
+            co_return std::nullopt;
+        }
         co_return "piece" + std::to_string(count_);
     }
 

@@ -54,30 +54,40 @@ class RawClient {
     RawClient& operator=(const RawClient&) = delete;
 
     void close() {
-        if (fd_ >= 0) ::close(fd_);
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
         fd_ = -1;
     }
     void write(std::string_view text) {
         while (!text.empty()) {
             const ssize_t sent = ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
-            if (sent <= 0) return;
+            if (sent <= 0) {
+                return;
+            }
             text.remove_prefix(static_cast<std::size_t>(sent));
         }
     }
     /// False at the end of the stream.
     bool read_more() {
         pollfd wait{fd_, POLLIN, 0};
-        if (::poll(&wait, 1, 20000) <= 0) throw std::runtime_error("the server said nothing for 20 s; got: " + data_);
+        if (::poll(&wait, 1, 20000) <= 0) {
+            throw std::runtime_error("the server said nothing for 20 s; got: " + data_);
+        }
         char piece[65536];
         const ssize_t got = ::recv(fd_, piece, sizeof(piece), 0);
-        if (got <= 0) return false;
+        if (got <= 0) {
+            return false;
+        }
         data_.append(piece, static_cast<std::size_t>(got));
         return true;
     }
     std::string read_until(std::string_view mark) {
         std::size_t at = 0;
         while ((at = data_.find(mark)) == std::string::npos) {
-            if (!read_more()) throw std::runtime_error("closed before '" + std::string(mark) + "'; got: " + data_);
+            if (!read_more()) {
+                throw std::runtime_error("closed before '" + std::string(mark) + "'; got: " + data_);
+            }
         }
         std::string text = data_.substr(0, at + mark.size());
         data_.erase(0, at + mark.size());
@@ -87,10 +97,14 @@ class RawClient {
     std::string read_response(bool head = false) {
         std::string text = read_until("\r\n\r\n");
         const auto at = text.find("Content-Length: ");
-        if (at == std::string::npos || head) return text;
+        if (at == std::string::npos || head) {
+            return text;
+        }
         const std::size_t size = std::stoul(text.substr(at + 16));
         while (data_.size() < size) {
-            if (!read_more()) throw std::runtime_error("closed within a body");
+            if (!read_more()) {
+                throw std::runtime_error("closed within a body");
+            }
         }
         text += data_.substr(0, size);
         data_.erase(0, size);
@@ -141,7 +155,9 @@ class Ticks final : public api::BodyStream {
         : left_(count), wait_at_end_(wait_at_end), log_(std::move(log)) {}
     ~Ticks() override { log_->add("stream destroyed"); }
     asio::awaitable<std::optional<std::string>> next() override {
-        if (left_-- > 0) co_return "tick";
+        if (left_-- > 0) {
+            co_return "tick";
+        }
         if (wait_at_end_) {
             try {
                 co_await sleep_for(std::chrono::hours(1));
@@ -182,7 +198,9 @@ class HttpServer : public ::testing::Test {
         }
     }
     void stop(std::chrono::seconds grace) {
-        if (server_) asio::post(context_, [this, grace] { server_->stop(grace); });
+        if (server_) {
+            asio::post(context_, [this, grace] { server_->stop(grace); });
+        }
     }
 
     std::vector<Route> routes() {
@@ -203,10 +221,13 @@ class HttpServer : public ::testing::Test {
         table.push_back({"GET", "/items/{id}", [](api::Request request) -> asio::awaitable<api::Response> {
                              api::Response response;
                              response.body = request.path + "|" + request.path_parameters.at(0).second;
-                             for (const auto& [name, value] : request.query)
+                             for (const auto& [name, value] : request.query) {
                                  response.body += "|" + name + "=" + value;
+                             }
                              for (const auto& [name, value] : request.headers) {
-                                 if (name == "x-request-id") response.body += "|" + value;
+                                 if (name == "x-request-id") {
+                                     response.body += "|" + value;
+                                 }
                              }
                              co_return response;
                          }});
@@ -277,7 +298,9 @@ class HttpServer : public ::testing::Test {
     bool noted(const std::string& line) {
         for (int i = 0; i < 2000; ++i) {
             const auto lines = log_->take();
-            if (std::find(lines.begin(), lines.end(), line) != lines.end()) return true;
+            if (std::find(lines.begin(), lines.end(), line) != lines.end()) {
+                return true;
+            }
             std::this_thread::sleep_for(std::chrono::milliseconds(5));
         }
         return false;
@@ -423,8 +446,9 @@ TEST_F(HttpServer, RefusesLargeBodies) {
     {
         RawClient client(server_->address());
         client.write("POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
-        for (int i = 0; i < 3; ++i)
+        for (int i = 0; i < 3; ++i) {
             client.write("190\r\n" + std::string(400, 'b') + "\r\n");
+        }
         EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 413 "));
     }
     {

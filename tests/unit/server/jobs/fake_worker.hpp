@@ -35,7 +35,9 @@ class FakeControl {
     /// From the test's thread: the worker says this.
     void emit(WorkerEvent event, const std::shared_ptr<FakeControl>& self) {
         asio::post(executor_, [self, event = std::move(event)] {
-            if (self->on_event) self->on_event(event);
+            if (self->on_event) {
+                self->on_event(event);
+            }
         });
     }
     /// From the test's thread: the process ends.
@@ -105,22 +107,31 @@ class FakeWorker final : public WorkerProcess {
         control->start = std::move(start);
         control->on_event = std::move(on_event);
         fleet_.started(control);
-        while (!control->over)
+        while (!control->over) {
             co_await control->ended_.async_wait(asio::as_tuple(asio::use_awaitable));
+        }
         co_return control->exit;
     }
     void send(const WorkerCommand& command) override {
-        if (!std::holds_alternative<CancelCommand>(command)) return;
+        if (!std::holds_alternative<CancelCommand>(command)) {
+            return;
+        }
         ++control_->cancels;
-        if (!control_->obeys) return;
+        if (!control_->obeys) {
+            return;
+        }
         asio::post(control_->executor_, [control = control_] {
-            if (control->on_event) control->on_event(CancelledEvent{3, "/checkpoint"});
+            if (control->on_event) {
+                control->on_event(CancelledEvent{3, "/checkpoint"});
+            }
             control->end_now(WorkerExit{130, ""});
         });
     }
     void kill() override {
         ++control_->kills;
-        if (control_->on_event) control_->on_event(FailedEvent{"internal", "the worker was killed by signal 9"});
+        if (control_->on_event) {
+            control_->on_event(FailedEvent{"internal", "the worker was killed by signal 9"});
+        }
         control_->end_now(WorkerExit{137, ""});
     }
 
@@ -166,10 +177,16 @@ inline api::Job wait_for_state(JobManager& manager, const std::string& id, api::
     std::uint64_t after = 0;
     for (int round = 0; round < 200; ++round) {
         const auto job = await(manager.get(id));
-        if (!job) throw std::runtime_error("no job " + id);
-        if (job->state == state) return *job;
+        if (!job) {
+            throw std::runtime_error("no job " + id);
+        }
+        if (job->state == state) {
+            return *job;
+        }
         const auto batch = await(manager.wait_events(id, after, 100));
-        if (!batch.events.empty()) after = batch.events.back().sequence;
+        if (!batch.events.empty()) {
+            after = batch.events.back().sequence;
+        }
     }
     throw std::runtime_error("the job never came to " + std::string(api::to_string(state)));
 }
@@ -189,12 +206,16 @@ class World {
     }
     std::unique_ptr<JobStore> open_store() const {
         auto store = open_sqlite_job_store(folder.path() / "jobs.sqlite");
-        if (!store) throw std::runtime_error(store.error().message);
+        if (!store) {
+            throw std::runtime_error(store.error().message);
+        }
         return *std::move(store);
     }
     std::string submit(const std::string& output) {
         const auto outcome = await(manager->submit({spec_text(output), "", false}));
-        if (outcome.kind != SubmitOutcome::Kind::created) throw std::runtime_error("not created");
+        if (outcome.kind != SubmitOutcome::Kind::created) {
+            throw std::runtime_error("not created");
+        }
         return outcome.job.id;
     }
     std::vector<std::string> history(const std::string& id) {

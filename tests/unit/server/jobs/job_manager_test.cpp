@@ -55,8 +55,9 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     started.total_steps = 10;
     started.batch_size = 2;
     worker->emit(started, worker);
-    for (std::uint64_t step = 1; step <= 9; ++step)
+    for (std::uint64_t step = 1; step <= 9; ++step) {
         worker->emit(progress_at(step, 10.0 - static_cast<double>(step)), worker);
+    }
     worker->emit(CheckpointEvent{5, "/out/checkpoints/5", 0.5}, worker);
     worker->emit(EvaluationEvent{9, 3.5, 100}, worker);
     worker->emit(LogEvent{"warn", "careful"}, worker);
@@ -82,8 +83,9 @@ TEST(JobManager, LiveJobShowsTheNewestProgress) {
     World world(thin());
     const auto id = world.submit("out");
     const auto worker = world.fleet.next();
-    for (std::uint64_t step = 1; step <= 5; ++step)
+    for (std::uint64_t step = 1; step <= 5; ++step) {
         worker->emit(progress_at(step, 1), worker);
+    }
     worker->emit(LogEvent{"info", "marker"}, worker);
     std::uint64_t after = 0;
     std::string last;
@@ -351,7 +353,9 @@ class FullDisk final : public JobStore {
 
   private:
     void check() const {
-        if (*full_) throw ErrorException(io_error("jobs.sqlite: database or disk is full"));
+        if (*full_) {
+            throw ErrorException(io_error("jobs.sqlite: database or disk is full"));
+        }
     }
     std::unique_ptr<JobStore> inner_;
     std::shared_ptr<std::atomic<bool>> full_;

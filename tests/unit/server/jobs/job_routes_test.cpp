@@ -33,9 +33,13 @@ class JobRoutesTest : public ::testing::Test {
   protected:
     api::Response call(const std::string& method, const std::string& pattern, api::Request request = {}) {
         for (const auto& route : routes_) {
-            if (route.method != method || route.pattern != pattern) continue;
+            if (route.method != method || route.pattern != pattern) {
+                continue;
+            }
             request.method = method;
-            if (request.path.empty()) request.path = pattern;
+            if (request.path.empty()) {
+                request.path = pattern;
+            }
             return await(route.handler(std::move(request)));
         }
         throw std::runtime_error("no route " + method + " " + pattern);
@@ -144,8 +148,9 @@ TEST_F(JobRoutesTest, RefusesAnOutputInUse) {
 
 TEST_F(JobRoutesTest, ListsInPages) {
     std::vector<std::string> ids;
-    for (const auto* name : {"a", "b", "c"})
+    for (const auto* name : {"a", "b", "c"}) {
         ids.emplace_back(body(post(spec_text(name))).at("id").as_string());
+    }
     const auto first = body(get("/v1/jobs", "", {{"limit", "2"}}));
     EXPECT_TRUE(first.at("has_more").as_bool());
     EXPECT_EQ(first.at("first_id").as_string(), ids[2]);

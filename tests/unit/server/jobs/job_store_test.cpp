@@ -44,8 +44,9 @@ class JobStoreTest : public ::testing::Test {
     }
     static std::vector<std::string> ids(const std::vector<StoredJob>& jobs) {
         std::vector<std::string> result;
-        for (const auto& stored : jobs)
+        for (const auto& stored : jobs) {
             result.push_back(stored.job.id);
+        }
         return result;
     }
 
@@ -86,8 +87,9 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
 
 TEST_F(JobStoreTest, ListsNewestFirstInPages) {
     const auto store = open();
-    for (const auto* id : {"a", "b", "c", "d"})
+    for (const auto* id : {"a", "b", "c", "d"}) {
         store->create(job(id, *id == 'b' ? JobState::failed : JobState::queued));
+    }
     const auto first = store->list({"", 2, {}});
     EXPECT_THAT(ids(first.jobs), ElementsAre("d", "c"));
     EXPECT_TRUE(first.has_more);
@@ -126,8 +128,9 @@ TEST_F(JobStoreTest, DropsOldMetricsOnly) {
     const auto store = open();
     store->create(job("a"));
     store->append_event("a", event("state", api::EventType::state));
-    for (int i = 0; i < 3; ++i)
+    for (int i = 0; i < 3; ++i) {
         store->append_event("a", event("m", api::EventType::metrics));
+    }
     store->drop_metrics("a", 3);
     const auto page = store->events("a", 0, 10);
     ASSERT_EQ(page.events.size(), 2U);

@@ -30,7 +30,9 @@ class WorkerChannelTest : public ::testing::Test {
   protected:
     WorkerChannelTest() : work_(asio::make_work_guard(context_)) {
         std::array<int, 2> pair{};
-        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()) != 0) throw std::runtime_error("socketpair");
+        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()) != 0) {
+            throw std::runtime_error("socketpair");
+        }
         parent_ = pair[0];
         channel_ = make_worker_channel(context_.get_executor(), pair[1]).value();
         thread_ = std::thread([this] { context_.run(); });
@@ -42,7 +44,9 @@ class WorkerChannelTest : public ::testing::Test {
         close_parent();
     }
     void close_parent() {
-        if (parent_ >= 0) ::close(parent_);
+        if (parent_ >= 0) {
+            ::close(parent_);
+        }
         parent_ = -1;
     }
     void write(std::string_view text) {
@@ -57,17 +61,23 @@ class WorkerChannelTest : public ::testing::Test {
                 return line;
             }
             pollfd wait{parent_, POLLIN, 0};
-            if (::poll(&wait, 1, 20000) <= 0) throw std::runtime_error("no line within 20 s");
+            if (::poll(&wait, 1, 20000) <= 0) {
+                throw std::runtime_error("no line within 20 s");
+            }
             std::array<char, 65536> piece{};
             const ssize_t got = ::recv(parent_, piece.data(), piece.size(), 0);
-            if (got <= 0) throw std::runtime_error("closed");
+            if (got <= 0) {
+                throw std::runtime_error("closed");
+            }
             read_.append(piece.data(), static_cast<std::size_t>(got));
         }
     }
     UpMessage read_message() { return decode_up(read_line()).value(); }
     template <class T>
     T wait(std::future<T> future) {
-        if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) throw std::runtime_error("stuck");
+        if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+            throw std::runtime_error("stuck");
+        }
         return future.get();
     }
     Result<std::optional<DownMessage>> receive() {
@@ -123,7 +133,9 @@ TEST_F(WorkerChannelTest, KeepsAllButProgressWhileTheParentDoesNotRead) {
         ProgressEvent progress;
         progress.step = step;
         channel_->send(UpMessage(progress));
-        if (step % 1000 == 0) channel_->send(UpMessage(LogEvent{"info", std::to_string(step)}));
+        if (step % 1000 == 0) {
+            channel_->send(UpMessage(LogEvent{"info", std::to_string(step)}));
+        }
     }
     EXPECT_FALSE(flush(std::chrono::milliseconds(50)));
     std::uint64_t seen = 0;
@@ -150,15 +162,18 @@ TEST_F(WorkerChannelTest, TakesMessagesFromManyThreads) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([this] {
-            for (int i = 0; i < 500; ++i)
+            for (int i = 0; i < 500; ++i) {
                 channel_->send(UpMessage(LogEvent{"info", "x"}));
+            }
         });
     }
     EXPECT_TRUE(std::holds_alternative<HelloMessage>(read_message()));
-    for (int i = 0; i < 2000; ++i)
+    for (int i = 0; i < 2000; ++i) {
         EXPECT_TRUE(std::holds_alternative<LogEvent>(read_message()));
-    for (auto& thread : threads)
+    }
+    for (auto& thread : threads) {
         thread.join();
+    }
 }
 
 TEST(WorkerChannelMake, RefusesWhatIsNoSocket) {

@@ -44,7 +44,9 @@ struct Outcome {
     [[nodiscard]] std::vector<T> of() const {
         std::vector<T> found;
         for (const auto& event : events) {
-            if (const T* one = std::get_if<T>(&event)) found.push_back(*one);
+            if (const T* one = std::get_if<T>(&event)) {
+                found.push_back(*one);
+            }
         }
         return found;
     }
@@ -77,13 +79,21 @@ Outcome run(const WorkerProcessOptions& options,
     };
     auto handler = [&](const WorkerEvent& event) {
         outcome.events.push_back(event);
-        if (on_event) on_event(*process, cancel, event);
+        if (on_event) {
+            on_event(*process, cancel, event);
+        }
     };
     asio::co_spawn(context, process->run(start, handler), asio::bind_cancellation_slot(cancel.slot(), done));
-    if (at_once) at_once(context, *process, cancel);
+    if (at_once) {
+        at_once(context, *process, cancel);
+    }
     context.run_for(std::chrono::seconds(60));
-    if (!outcome.exit) throw std::runtime_error("the run did not end");
-    if (thrown) std::rethrow_exception(thrown);
+    if (!outcome.exit) {
+        throw std::runtime_error("the run did not end");
+    }
+    if (thrown) {
+        std::rethrow_exception(thrown);
+    }
     return outcome;
 }
 
@@ -160,7 +170,9 @@ TEST(WorkerProcess, SendsCommandsInOrderEvenBeforeTheWorkerIsReady) {
 }
 
 void cancel_on_first_event(WorkerProcess&, asio::cancellation_signal& cancel, const WorkerEvent& event) {
-    if (!std::holds_alternative<FailedEvent>(event)) cancel.emit(asio::cancellation_type::terminal);
+    if (!std::holds_alternative<FailedEvent>(event)) {
+        cancel.emit(asio::cancellation_type::terminal);
+    }
 }
 
 TEST(WorkerProcess, CancellingAsksTheWorkerFirst) {
@@ -199,7 +211,9 @@ TEST(WorkerProcess, CancellingBeforeTheHelloEndsTheWorkerAtOnce) {
 
 TEST(WorkerProcess, KillEndsTheWorkerAtOnce) {
     const Outcome outcome = run(fake("stubborn"), [](WorkerProcess& process, auto&, const WorkerEvent& event) {
-        if (std::holds_alternative<ProgressEvent>(event)) process.kill();
+        if (std::holds_alternative<ProgressEvent>(event)) {
+            process.kill();
+        }
     });
     EXPECT_EQ(outcome.exit_code(), 128 + SIGKILL);
     EXPECT_THAT(outcome.failure().message, HasSubstr("on request"));
@@ -225,8 +239,9 @@ TEST(WorkerProcess, TakesAFloodOfEventsInOrder) {
     EXPECT_EQ(outcome.exit_code(), 0);
     const auto progress = outcome.of<ProgressEvent>();
     ASSERT_EQ(progress.size(), 20000U);
-    for (std::size_t i = 0; i < progress.size(); ++i)
+    for (std::size_t i = 0; i < progress.size(); ++i) {
         ASSERT_EQ(progress[i].step, i + 1);
+    }
     EXPECT_EQ(outcome.of<FinishedEvent>().size(), 1U);
 }
 
@@ -268,15 +283,17 @@ TEST(WorkerProcess, DestructionKillsTheWorker) {
     WorkerStart start;
     start.spec_json = "{}";
     asio::co_spawn(context, process->run(start, [&running](const WorkerEvent&) { running = true; }), asio::detached);
-    while (!running)
+    while (!running) {
         context.run_one_for(std::chrono::seconds(20));
+    }
     EXPECT_TRUE(running);
     // No orderly end: process and context go; the test would hang in waitpid if the child lived on.
 }
 
 TEST(WorkerEnvironment, SpinsBrieflyUnlessTheUserChose) {
-    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"})
+    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
         ::unsetenv(name);
+    }
     EXPECT_THAT(worker_environment(), ElementsAre("GOMP_SPINCOUNT=1000"));
     ::setenv("GOMP_SPINCOUNT", "100", 1);
     EXPECT_TRUE(worker_environment().empty());
