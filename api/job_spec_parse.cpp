@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
-#include "api/json_text.hpp"
+#include "base/json_text.hpp"
 #include "api/object_reader.hpp"
 #include "api/spec_names.hpp"
 #include "api/spec_paths.hpp"

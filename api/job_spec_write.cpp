@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
-#include "api/json_text.hpp"
+#include "base/json_text.hpp"
 #include "api/spec_names.hpp"
 
 namespace distilld::api {

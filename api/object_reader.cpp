@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "api/json_text.hpp"
+#include "base/json_text.hpp"
 #include "api/text_checks.hpp"
 
 namespace distilld::api {

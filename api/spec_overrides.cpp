@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
-#include "api/json_text.hpp"
+#include "base/json_text.hpp"
 #include "api/text_checks.hpp"
 
 namespace distilld::api {
