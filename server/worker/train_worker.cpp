@@ -21,8 +21,8 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/files.hpp"
-#include "base/sha256.hpp"
 #include "base/folder_lock.hpp"
+#include "base/sha256.hpp"
 #include "base/time.hpp"
 #include "models/checkpoint/store.hpp"
 #include "models/training/llama_student.hpp"
