@@ -89,7 +89,6 @@ using ParsedSpec = boost::system::result<JobSpec, SpecViolations>;
 
 [[nodiscard]] const char* to_string(Dtype value) noexcept;
 [[nodiscard]] const char* to_string(StudentInit value) noexcept;
-[[nodiscard]] const char* to_string(TeacherProtocol value) noexcept;
 [[nodiscard]] const char* to_string(LrScheduler value) noexcept;
 
 }  // namespace distilld::api

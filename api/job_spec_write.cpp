@@ -33,7 +33,7 @@ json::object to_json_object(const JobSpec& spec) {
         const auto& teacher = *spec.teacher;
         json::object object;
         object["endpoints"] = json::array(teacher.endpoints.begin(), teacher.endpoints.end());
-        object["protocol"] = to_string(teacher.protocol);
+        object["protocol"] = distilld::to_string(teacher.protocol);
         object["model"] = teacher.model;
         if (teacher.max_concurrent.automatic) {
             object["max_concurrent"] = "auto";
@@ -116,9 +116,6 @@ const char* to_string(Dtype value) noexcept {
 }
 const char* to_string(StudentInit value) noexcept {
     return name_of(kInits, value);
-}
-const char* to_string(TeacherProtocol value) noexcept {
-    return name_of(kProtocols, value);
 }
 const char* to_string(LrScheduler value) noexcept {
     return name_of(kSchedulers, value);

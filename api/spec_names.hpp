@@ -18,8 +18,13 @@ inline constexpr std::array kDtypes{EnumName<Dtype>{"auto", Dtype::auto_select},
                                     EnumName<Dtype>{"bf16", Dtype::bf16}};
 inline constexpr std::array kInits{EnumName<StudentInit>{"pretrained", StudentInit::pretrained},
                                    EnumName<StudentInit>{"random", StudentInit::random}};
-inline constexpr std::array kProtocols{EnumName<TeacherProtocol>{"kserve", TeacherProtocol::kserve},
-                                       EnumName<TeacherProtocol>{"seed", TeacherProtocol::seed}};
+inline constexpr auto kProtocols = [] {
+    std::array<EnumName<TeacherProtocol>, kTeacherProtocolNames.size()> names{};
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        names[i] = {kTeacherProtocolNames[i].text, kTeacherProtocolNames[i].value};
+    }
+    return names;
+}();
 inline constexpr std::array kSchedulers{EnumName<LrScheduler>{"constant", LrScheduler::constant},
                                         EnumName<LrScheduler>{"linear", LrScheduler::linear},
                                         EnumName<LrScheduler>{"cosine", LrScheduler::cosine}};

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/core/teacher_protocol.hpp"
+
 namespace distilld {
 
 /// A validated job. Parsed from JSON by api/job_spec_json.hpp, which also documents defaults and ranges; nothing here
@@ -12,7 +14,6 @@ namespace distilld {
 
 enum class Dtype { auto_select, fp32, bf16 };
 enum class StudentInit { pretrained, random };
-enum class TeacherProtocol { kserve, seed };
 enum class LrScheduler { constant, linear, cosine };
 
 struct StudentSpec {
@@ -30,7 +31,7 @@ struct ConcurrencySpec {
 
 struct TeacherSpec {
     std::vector<std::string> endpoints;  ///< URLs, at least one
-    TeacherProtocol protocol = TeacherProtocol::kserve;
+    TeacherProtocol protocol = kDefaultTeacherProtocol;
     std::string model = "teacher";
     ConcurrencySpec max_concurrent;
     std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = 4 × concurrency

@@ -13,6 +13,7 @@
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/core/teacher_protocol.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld::teacher {
@@ -113,9 +114,9 @@ std::vector<http::Route> TeacherService::routes() {
 http::Observer TeacherService::observer() {
     return [this](const std::string&, const std::string& pattern, unsigned status, std::chrono::nanoseconds duration) {
         if (pattern == kInferPattern) {
-            metrics_.answered("kserve", status, duration);
+            metrics_.answered(to_string(TeacherProtocol::kserve), status, duration);
         } else if (pattern == kCompletionsPattern) {
-            metrics_.answered("seed", status, duration);
+            metrics_.answered(to_string(TeacherProtocol::seed), status, duration);
         }
     };
 }

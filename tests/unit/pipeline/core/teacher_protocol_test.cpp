@@ -1,0 +1,30 @@
+#include "pipeline/core/teacher_protocol.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace distilld {
+namespace {
+
+TEST(TeacherProtocol, NamesGoBothWays) {
+    std::set<std::string> texts;
+    for (const TeacherProtocolName& name : kTeacherProtocolNames) {
+        EXPECT_STREQ(to_string(name.value), name.text);
+        EXPECT_EQ(teacher_protocol_from_string(name.text), name.value);
+        texts.insert(name.text);
+    }
+    EXPECT_EQ(texts.size(), kTeacherProtocolNames.size()) << "no two share a name";
+    EXPECT_STREQ(to_string(kDefaultTeacherProtocol), "kserve") << "what a spec without a protocol has always meant";
+}
+
+TEST(TeacherProtocol, KnowsNoOtherNames) {
+    for (const char* text : {"", "Kserve", "kserve ", "seeds", "see"}) {
+        EXPECT_EQ(teacher_protocol_from_string(text), std::nullopt) << text;
+    }
+    EXPECT_STREQ(to_string(static_cast<TeacherProtocol>(1000)), "unknown");
+}
+
+}  // namespace
+}  // namespace distilld
