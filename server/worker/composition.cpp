@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
-#include "base/file_hash.hpp"
+#include "base/sha256.hpp"
 #include "base/time.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 #include "base/time.hpp"
 #include "models/training/llama_student.hpp"
 #include "pipeline/async/run_on.hpp"
