@@ -17,6 +17,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kStoredDepthLimit = 64;
 
+constexpr std::array<std::pair<JobKind, const char*>, 1> kKinds{{{JobKind::train, "train"}}};
 constexpr std::array kStates{JobState::queued, JobState::running, JobState::succeeded, JobState::failed,
                              JobState::cancelled};
 constexpr std::array kEventTypes{EventType::message, EventType::metrics, EventType::state, EventType::checkpoint,
@@ -211,7 +212,37 @@ void read_checkpoints(Reader& outer, const json::value& value, std::vector<JobCh
     }
 }
 
+void read_metadata(Reader& outer, const json::value& value, std::map<std::string, std::string>& metadata) {
+    if (!value.is_object()) {
+        return outer.fail_member("metadata");
+    }
+    for (const auto& member : value.get_object()) {
+        if (!member.value().is_string()) {
+            return outer.fail_member("metadata");
+        }
+        metadata[std::string(member.key())] = std::string(member.value().get_string());
+    }
+}
+
 }  // namespace
+
+const char* to_string(JobKind kind) noexcept {
+    for (const auto& [known, name] : kKinds) {
+        if (known == kind) {
+            return name;
+        }
+    }
+    return "unknown";
+}
+
+std::optional<JobKind> job_kind_from_string(std::string_view text) noexcept {
+    for (const auto& [known, name] : kKinds) {
+        if (text == name) {
+            return known;
+        }
+    }
+    return std::nullopt;
+}
 
 const char* to_string(JobState state) noexcept {
     switch (state) {
@@ -331,10 +362,17 @@ json::object to_json_object(const Job& job, bool with_specs) {
                                            {"seconds", number(checkpoint.seconds)},
                                            {"created_at", text_or_null(checkpoint.created_at)}});
     }
+    json::object metadata;
+    for (const auto& [key, text] : job.metadata) {
+        metadata[key] = text;
+    }
     json::object object;
     object["id"] = job.id;
     object["object"] = "job";
+    object["kind"] = to_string(job.kind);
     object["name"] = job.name;
+    object["owner"] = text_or_null(job.owner);
+    object["metadata"] = std::move(metadata);
     object["state"] = to_string(job.state);
     object["terminal"] = is_terminal(job.state);
     object["cancel_requested"] = job.cancel_requested;
@@ -368,9 +406,15 @@ json::object to_json_object(const Job& job, bool with_specs) {
 Result<Job> job_from_json(const json::value& value) {
     Reader reader(value, "job");
     Job job;
+    std::string kind = to_string(job.kind);
     std::string state;
     reader.text("id", job.id);
+    reader.text("kind", kind);
     reader.text("name", job.name);
+    reader.text("owner", job.owner);
+    if (const auto* metadata = reader.find("metadata")) {
+        read_metadata(reader, *metadata, job.metadata);
+    }
     reader.text("state", state);
     reader.boolean("cancel_requested", job.cancel_requested);
     reader.text("created_at", job.created_at);
@@ -378,6 +422,11 @@ Result<Job> job_from_json(const json::value& value) {
     reader.text("finished_at", job.finished_at);
     reader.text("output", job.output);
     reader.text("weights_sha256", job.weights_sha256);
+    if (const auto known = job_kind_from_string(kind)) {
+        job.kind = *known;
+    } else {
+        reader.fail("unknown kind '" + kind + "'");
+    }
     if (const auto known = job_state_from_string(state)) {
         job.state = *known;
     } else {

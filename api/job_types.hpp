@@ -4,6 +4,7 @@
 #include <boost/json/value.hpp>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,12 @@
 
 /// What the REST API says of jobs, and its JSON form, both ways (the service writes it, the command line reads it).
 namespace distilld::api {
+
+/// What a job does. `train` distils a student.
+enum class JobKind { train };
+
+[[nodiscard]] const char* to_string(JobKind kind) noexcept;
+[[nodiscard]] std::optional<JobKind> job_kind_from_string(std::string_view text) noexcept;
 
 enum class JobState { queued, running, succeeded, failed, cancelled };
 
@@ -40,7 +47,10 @@ struct JobCheckpoint {
 /// A job as clients see it. Times are RFC 3339 in UTC with milliseconds.
 struct Job {
     std::string id;
+    JobKind kind = JobKind::train;
     std::string name;
+    std::string owner;                            ///< who submitted it; empty = nobody said
+    std::map<std::string, std::string> metadata;  ///< texts of the client about the job, kept as they are
     JobState state = JobState::queued;
     bool cancel_requested = false;  ///< running, asked to stop, checkpoint under way
     std::string created_at;

@@ -16,6 +16,23 @@ enum class ErrorKind {
     internal,       ///< a defect of ours
 };
 
+/// The kind as programs read it: in a job's status_reason, in the worker's last event.
+[[nodiscard]] constexpr const char* to_string(ErrorKind kind) noexcept {
+    switch (kind) {
+        case ErrorKind::invalid_input:
+            return "invalid_input";
+        case ErrorKind::io:
+            return "io";
+        case ErrorKind::teacher:
+            return "teacher";
+        case ErrorKind::cancelled:
+            return "cancelled";
+        case ErrorKind::internal:
+            return "internal";
+    }
+    return "internal";
+}
+
 struct Error {
     ErrorKind kind = ErrorKind::internal;
     std::string message;

@@ -18,6 +18,8 @@ Job full_job() {
     Job job;
     job.id = "job-1";
     job.name = "n";
+    job.owner = "alice";
+    job.metadata = {{"project", "tiny"}, {"ticket", "17"}};
     job.state = JobState::running;
     job.cancel_requested = true;
     job.created_at = "2026-01-01T00:00:00.000Z";
@@ -56,6 +58,9 @@ TEST(JobTypes, JobSurvivesTheRoundTrip) {
     const auto again = job_from_json(boost::json::parse(boost::json::serialize(json)));
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(boost::json::serialize(to_json_object(*again, true)), boost::json::serialize(json));
+    EXPECT_EQ(again->kind, JobKind::train);
+    EXPECT_EQ(again->owner, "alice");
+    EXPECT_EQ(again->metadata, job.metadata);
     EXPECT_TRUE(std::isnan(again->progress->kd_loss));
     EXPECT_EQ(again->progress->fetch.failures.at("timeout"), 2U);
 }
@@ -66,9 +71,30 @@ TEST(JobTypes, ListedJobsHaveNoSpecs) {
     EXPECT_FALSE(json.contains("resolved_spec"));
 }
 
+TEST(JobTypes, SaysWhatItIsWhoseItIsAndWhatItsOwnerSaidOfIt) {
+    const auto json = to_json_object(full_job(), false);
+    EXPECT_EQ(json.at("kind").as_string(), "train");
+    EXPECT_EQ(json.at("owner").as_string(), "alice");
+    EXPECT_EQ(json.at("metadata").at("ticket").as_string(), "17");
+    const auto bare = to_json_object(Job{}, false);
+    EXPECT_EQ(bare.at("kind").as_string(), "train");
+    EXPECT_TRUE(bare.at("owner").is_null());
+    EXPECT_TRUE(bare.at("metadata").as_object().empty());
+}
+
+TEST(JobTypes, AJobOfAnOlderServiceTrains) {
+    const auto job = job_from_json(boost::json::parse(R"({"id":"x","state":"queued"})"));
+    ASSERT_TRUE(job);
+    EXPECT_EQ(job->kind, JobKind::train);
+    EXPECT_TRUE(job->owner.empty());
+    EXPECT_TRUE(job->metadata.empty());
+}
+
 TEST(JobTypes, RefusesJobsThatMakeNoSense) {
     EXPECT_FALSE(job_from_json(boost::json::parse("[]")));
     EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"dancing"})")));
+    EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"queued","kind":"bake"})")));
+    EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"queued","metadata":{"a":1}})")));
     EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":1,"state":"queued"})")));
     EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"queued","progress":{"step":-1}})")));
 }
@@ -98,6 +124,7 @@ TEST(JobTypes, EveryStateHasAName) {
         EXPECT_EQ(job_state_from_string(to_string(state)), state);
     }
     EXPECT_FALSE(job_state_from_string("paused"));
+    EXPECT_EQ(job_kind_from_string(to_string(JobKind::train)), JobKind::train);
 }
 
 TEST(Problem, CarriesBothShapes) {

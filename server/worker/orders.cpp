@@ -1,0 +1,95 @@
+#include "server/worker/orders.hpp"
+
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+#include <variant>
+
+#include "server/support/log.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+namespace {
+
+struct Obey {
+    RunControl& control;
+
+    void operator()(const CancelCommand&) const { control.cancel(); }
+    void operator()(const CheckpointCommand&) const { control.request_checkpoint(); }
+    void operator()(const SetLimitCommand& command) const { control.set_max_concurrent(command.max_concurrent); }
+    void operator()(const WorkerStart&) const { log::warn("worker", "a second start was ignored"); }
+};
+
+/// However the reading ends, nobody gives orders any more.
+class CancelAtEnd {
+  public:
+    explicit CancelAtEnd(RunControl& control) : control_(control) {}
+    ~CancelAtEnd() { control_.cancel(); }
+    CancelAtEnd(const CancelAtEnd&) = delete;
+    CancelAtEnd& operator=(const CancelAtEnd&) = delete;
+
+  private:
+    RunControl& control_;
+};
+
+}  // namespace
+
+void RunControl::cancel() {
+    cancelled_ = true;
+    cancel_signal_.emit(asio::cancellation_type::terminal);
+    if (graph_ != nullptr) {
+        graph_->cancel();
+    }
+}
+
+void RunControl::request_checkpoint() {
+    if (graph_ != nullptr) {
+        graph_->request_checkpoint();
+    }
+}
+
+void RunControl::set_max_concurrent(std::uint32_t limit) {
+    max_concurrent_ = limit;
+    if (graph_ != nullptr) {
+        graph_->set_max_concurrent(limit);
+    }
+}
+
+void RunControl::attach(TrainingGraph& graph) {
+    graph_ = &graph;
+    if (max_concurrent_) {
+        graph.set_max_concurrent(*max_concurrent_);
+    }
+    if (cancelled_) {
+        graph.cancel();
+    }
+}
+
+asio::awaitable<void> follow_orders(WorkerChannel& channel, RunControl& control) {
+    const CancelAtEnd at_end(control);
+    for (;;) {
+        auto receiving = channel.receive();
+        const Result<std::optional<DownMessage>> message = co_await std::move(receiving);
+        if (!message) {
+            log::warn("worker", message.error().message);
+            if (message.error().kind == ErrorKind::io) {
+                break;
+            }
+            continue;
+        }
+        if (!*message) {
+            break;
+        }
+        std::visit(Obey{control}, **message);
+    }
+}
+
+asio::awaitable<void> follow_signals(asio::signal_set& signals, RunControl& control) {
+    for (;;) {
+        co_await signals.async_wait(asio::use_awaitable);
+        control.cancel();
+    }
+}
+
+}  // namespace distilld

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "pipeline/graph/training_graph.hpp"
+#include "server/protocol/worker_channel.hpp"
+
+namespace distilld {
+
+/// What orders and signals act upon: a run, before, while and after its graph trains. One executor.
+class RunControl {
+  public:
+    /// The run is to stop: what waits on cancel_slot() is cancelled, the graph ends with a checkpoint.
+    void cancel();
+    [[nodiscard]] bool cancelled() const noexcept { return cancelled_; }
+    /// For one wait at a time that comes before the graph.
+    [[nodiscard]] boost::asio::cancellation_slot cancel_slot() { return cancel_signal_.slot(); }
+
+    /// A checkpoint at the next step boundary; nothing before the graph trains, for then there is nothing to keep.
+    void request_checkpoint();
+
+    /// Ceiling of the requests in flight. A graph that is attached later gets it then.
+    void set_max_concurrent(std::uint32_t limit);
+
+    /// From now on the orders reach `graph`, until detach(); one that was cancelled meanwhile is cancelled at once.
+    void attach(TrainingGraph& graph);
+    void detach() noexcept { graph_ = nullptr; }
+
+  private:
+    bool cancelled_ = false;
+    std::optional<std::uint32_t> max_concurrent_;
+    TrainingGraph* graph_ = nullptr;
+    boost::asio::cancellation_signal cancel_signal_;
+};
+
+/// Reads orders and has `control` follow them, until the parent is gone or the channel is of no use any more: then the
+/// run is cancelled, since nobody waits for it. A line that is no order is logged and passed over. Ends by itself or by
+/// cancellation.
+boost::asio::awaitable<void> follow_orders(WorkerChannel& channel, RunControl& control);
+
+/// Each signal cancels the run. Ends by cancellation.
+boost::asio::awaitable<void> follow_signals(boost::asio::signal_set& signals, RunControl& control);
+
+}  // namespace distilld

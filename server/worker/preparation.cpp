@@ -1,0 +1,337 @@
+#include "server/worker/preparation.hpp"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "base/files.hpp"
+#include "base/time.hpp"
+#include "models/training/llama_student.hpp"
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/core/batch_plan.hpp"
+#include "pipeline/teacher/remote_teacher.hpp"
+#include "server/worker/memory_probe.hpp"
+#include "server/worker/resume_identity.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::chrono::seconds kLockPatience{30};
+constexpr std::chrono::milliseconds kLockPoll{100};
+constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
+
+Error stopped() {
+    return Error{ErrorKind::cancelled, "stopped on request"};
+}
+
+/// Makes the folder, and makes and removes a file in it: what cannot be written to is found before the training, not
+/// after it.
+Result<void> require_writable(const std::filesystem::path& folder) {
+    std::error_code failed;
+    std::filesystem::create_directories(folder, failed);
+    if (failed) {
+        return io_error("cannot create folder " + folder.string() + ": " + failed.message());
+    }
+    const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
+    return probe ? Result<void>() : Result<void>(probe.error());
+}
+
+class Preparation {
+  public:
+    Preparation(PreparedRun& run, GraphExecutors executors, RunControl& control, EmitEvent emit)
+        : run_(run), executors_(std::move(executors)), control_(control), emit_(std::move(emit)) {}
+
+    asio::awaitable<Result<void>> perform(bool resume) {
+        auto loading_student = on(executors_.compute, [this] { return load_student(); });
+        if (Result<void> loaded = co_await std::move(loading_student); !loaded) {
+            co_return loaded;
+        }
+        auto loading_data = on(executors_.staging, [this] { return load_data(); });
+        if (Result<void> loaded = co_await std::move(loading_data); !loaded) {
+            co_return loaded;
+        }
+        auto locking = take_folders();
+        if (Result<void> taken = co_await std::move(locking); !taken) {
+            co_return taken;
+        }
+        auto resuming = on(executors_.compute, [this, resume] { return resume ? go_on() : begin(); });
+        if (Result<void> found = co_await std::move(resuming); !found) {
+            co_return found;
+        }
+        if (run_.spec.training.batch_size_auto) {
+            auto probing = on(executors_.compute, [this] { return choose_batch_size(); });
+            if (Result<void> chosen = co_await std::move(probing); !chosen) {
+                co_return chosen;
+            }
+        }
+        run_.total_steps = steps();
+        if (run_.spec.teacher) {
+            auto connecting = connect_teacher();
+            if (Result<void> connected = co_await std::move(connecting); !connected) {
+                co_return connected;
+            }
+        }
+        co_return control_.cancelled() ? Result<void>(stopped()) : Result<void>();
+    }
+
+  private:
+    using Step = std::function<Result<void>()>;
+
+    /// The step on its executor; it is not begun, and what it says does not count, once the run is to stop.
+    asio::awaitable<Result<void>> on(asio::any_io_executor executor, Step step) {
+        if (control_.cancelled()) {
+            co_return stopped();
+        }
+        auto running = run_on(std::move(executor), std::move(step));
+        Result<void> done = co_await std::move(running);
+        co_return done;
+    }
+
+    void info(const std::string& message) const { emit_(LogEvent{"info", message}); }
+    void warn(const std::string& message) const { emit_(LogEvent{"warn", message}); }
+
+    std::uint64_t steps() const {
+        const TrainingSpec& training = run_.spec.training;
+        if (training.max_steps) {
+            return *training.max_steps;
+        }
+        return steps_of_epochs(run_.dataset->row_count(), training.batch_size, training.micro_batches,
+                               training.epochs.value_or(1.0));
+    }
+
+    Result<void> load_student() {
+        models::LlamaStudentOptions options;
+        options.student = run_.spec.student;
+        options.training = run_.spec.training;
+        options.with_teacher = run_.spec.teacher.has_value();
+        options.sequence_length = run_.spec.dataset.sequence_length;
+        Result<std::unique_ptr<Student>> made = models::make_llama_student(options);
+        if (!made) {
+            return made.error();
+        }
+        run_.student = std::move(*made);
+        return {};
+    }
+
+    Result<void> load_data() {
+        const JobSpec& spec = run_.spec;
+        std::unique_ptr<Tokenizer> tokenizer;
+        std::string tokenizer_error;
+        if (!spec.student.model.empty() && std::filesystem::exists(spec.student.model)) {
+            Result<std::unique_ptr<Tokenizer>> loaded = load_tokenizer(spec.student.model);
+            // Data of ready-made ids needs no tokenizer, so one that is not understood is refused by the first text.
+            if (loaded) {
+                tokenizer = std::move(*loaded);
+            } else {
+                tokenizer_error = loaded.error().message;
+            }
+        }
+        if (tokenizer == nullptr && tokenizer_error.empty()) {
+            tokenizer = make_byte_tokenizer();
+            run_.exports_byte_tokenizer = run_.student->vocabulary_size() >= kByteVocabulary;
+        }
+        DatasetOptions options;
+        options.sequence_length = spec.dataset.sequence_length;
+        options.packing = spec.dataset.packing;
+        options.vocabulary_size = run_.student->vocabulary_size();
+        options.no_tokenizer_reason = tokenizer_error;
+        Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer.get(), options);
+        if (!train) {
+            return train.error();
+        }
+        run_.dataset = std::move(*train);
+        if (!spec.dataset.eval.empty()) {
+            Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer.get(), options);
+            if (!eval) {
+                return eval.error();
+            }
+            run_.eval = std::move(*eval);
+        }
+        return {};
+    }
+
+    asio::awaitable<Result<void>> take_folders() {
+        if (control_.cancelled()) {
+            co_return stopped();
+        }
+        const std::filesystem::path output(run_.spec.output);
+        const std::filesystem::path checkpoints = checkpoint_store(run_.spec).folder();
+        for (const std::filesystem::path& folder : {output, checkpoints}) {
+            if (Result<void> writable = require_writable(folder); !writable) {
+                co_return writable;
+            }
+            if (!run_.locks.empty() && std::filesystem::equivalent(output, folder)) {
+                continue;
+            }
+            auto locking = lock(folder);
+            if (Result<void> locked = co_await std::move(locking); !locked) {
+                co_return locked;
+            }
+        }
+        co_return Result<void>();
+    }
+
+    /// Two runs must not write checkpoints into one folder. One that is just ending (its service was killed, it saves
+    /// its last step) is waited for.
+    asio::awaitable<Result<void>> lock(std::filesystem::path folder) {
+        const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+        asio::steady_timer pause(executors_.io);
+        for (bool told = false;; told = true) {
+            Result<std::optional<FolderLock>> taken = FolderLock::try_lock(folder);
+            if (!taken) {
+                co_return taken.error();
+            }
+            if (*taken) {
+                run_.locks.push_back(std::move(**taken));
+                co_return Result<void>();
+            }
+            if (control_.cancelled()) {
+                co_return stopped();
+            }
+            if (std::chrono::steady_clock::now() >= deadline) {
+                co_return invalid_input("/output: another run uses " + folder.string());
+            }
+            if (!told) {
+                info("waiting for another run to be done with " + folder.string());
+            }
+            pause.expires_after(kLockPoll);
+            co_await pause.async_wait(asio::use_awaitable);
+        }
+    }
+
+    /// A first run: from step 0, whatever lies in the folder.
+    Result<void> begin() {
+        const models::CheckpointStore store = checkpoint_store(run_.spec);
+        const Result<std::optional<std::uint64_t>> latest = store.latest_step();
+        if (!latest) {
+            return latest.error();
+        }
+        if (*latest) {
+            warn(store.folder().string() + " holds checkpoints of an earlier run, up to step " +
+                 std::to_string(**latest) + "; this run starts from step 0 and removes them when it writes its own");
+        }
+        return {};
+    }
+
+    Result<void> go_on() {
+        const models::CheckpointStore store = checkpoint_store(run_.spec);
+        const Result<models::NewestCheckpoint> newest = store.newest();
+        if (!newest) {
+            return newest.error();
+        }
+        if (!newest->warning.empty()) {
+            warn(newest->warning);
+        }
+        if (!newest->folder) {
+            info("nothing to resume in " + store.folder().string() + ": starting from step 0");
+            return {};
+        }
+        Result<RunState> state = run_.student->restore(*newest->folder);
+        if (!state) {
+            return state.error();
+        }
+        adopt_batch_size(state->spec_json, run_.spec);
+        const Result<void> same = check_run_identity(state->spec_json, run_.spec, run_.dataset->hash());
+        if (!same) {
+            return invalid_input(newest->folder->string() + ": " + same.error().message);
+        }
+        if (const auto warning = threads_warning(state->spec_json, run_.spec)) {
+            warn(*warning);
+        }
+        info("resumed from " + newest->folder->string());
+        run_.resumed = std::move(*state);
+        return {};
+    }
+
+    Result<void> choose_batch_size() {
+        MemoryProbeOptions options;
+        options.sequence_length = run_.spec.dataset.sequence_length;
+        options.with_teacher = run_.spec.teacher.has_value();
+        if (run_.spec.teacher) {
+            options.top_k = run_.spec.teacher->top_k;
+            options.window_bytes = run_.spec.teacher->window_bytes;
+        }
+        const Result<BatchAdvice> advice = advise_batch_size(*run_.student, options);
+        if (!advice) {
+            return advice.error();
+        }
+        info(advice->description);
+        run_.spec.training.batch_size = advice->batch_size;
+        run_.spec.training.batch_size_auto = false;
+        return {};
+    }
+
+    asio::awaitable<Result<void>> connect_teacher() {
+        if (control_.cancelled()) {
+            co_return stopped();
+        }
+        RemoteTeacherOptions options;
+        options.start_deadline = std::chrono::nanoseconds(from_seconds(run_.spec.teacher->startup_timeout_secs));
+        options.on_warning = [this](const std::string& text) { warn(text); };
+        Result<std::unique_ptr<TeacherSource>> made =
+            make_remote_teacher(executors_.io, executors_.staging, *run_.spec.teacher, std::move(options));
+        if (!made) {
+            co_return made.error();
+        }
+        run_.teacher = std::move(*made);
+        TeacherSource& teacher = *run_.teacher;
+        std::string where = teacher.endpoint_name(0);
+        if (teacher.endpoint_count() > 1) {
+            where += " and " + std::to_string(teacher.endpoint_count() - 1) + " more";
+        }
+        info("asking the teacher at " + where + " (one that is not up yet is waited for)");
+        auto probing = asio::co_spawn(executors_.io, teacher.probe(run_.student->vocabulary_size()),
+                                      asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
+        Result<TeacherInfo> probed = co_await std::move(probing);
+        if (control_.cancelled()) {
+            co_return stopped();
+        }
+        if (!probed) {
+            co_return probed.error();
+        }
+        run_.teacher_info = std::move(*probed);
+        for (const std::size_t endpoint : run_.teacher_info.absent) {
+            warn(teacher.endpoint_name(endpoint) +
+                 ": not up; the job starts without this endpoint, which joins when it is");
+        }
+        if (!run_.teacher_info.deterministic) {
+            warn(
+                "the teacher answered the same request with different bytes: weights will not be reproducible bit "
+                "for bit");
+        }
+        co_return Result<void>();
+    }
+
+    PreparedRun& run_;
+    GraphExecutors executors_;
+    RunControl& control_;
+    EmitEvent emit_;
+};
+
+}  // namespace
+
+models::CheckpointStore checkpoint_store(const JobSpec& spec) {
+    const std::filesystem::path folder = spec.checkpoint.dir.empty()
+                                             ? std::filesystem::path(spec.output) / "checkpoints"
+                                             : std::filesystem::path(spec.checkpoint.dir);
+    return {folder, spec.checkpoint.keep};
+}
+
+asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors, RunControl& control,
+                                      EmitEvent emit) {
+    Preparation preparation(run, std::move(executors), control, std::move(emit));
+    auto performing = preparation.perform(resume);
+    Result<void> done = co_await std::move(performing);
+    co_return done;
+}
+
+}  // namespace distilld

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/folder_lock.hpp"
+#include "models/checkpoint/store.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/student_snapshot.hpp"
+#include "pipeline/core/worker_events.hpp"
+#include "pipeline/data/dataset.hpp"
+#include "pipeline/graph/student.hpp"
+#include "pipeline/graph/training_graph.hpp"
+#include "pipeline/teacher/teacher_source.hpp"
+#include "server/worker/orders.hpp"
+
+namespace distilld {
+
+/// Takes the events of the run; any thread.
+using EmitEvent = std::function<void(const WorkerEvent&)>;
+
+/// A job that nothing speaks against any more, with all that its graph needs.
+struct PreparedRun {
+    JobSpec spec;  ///< with the numbers in force: threads, and the batch size that the memory probe chose
+    std::unique_ptr<Student> student;
+    std::shared_ptr<const Dataset> dataset;
+    std::shared_ptr<const Dataset> eval;     ///< null: none
+    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, and the student knows all bytes
+    std::vector<FolderLock> locks;           ///< output and checkpoint folder are ours
+    std::unique_ptr<TeacherSource> teacher;  ///< null: plain training
+    TeacherInfo teacher_info;                ///< of the probe; empty without a teacher
+    RunState resumed;                        ///< step 0: a first run
+    std::uint64_t total_steps = 0;
+};
+
+/// Where checkpoints go: checkpoint.dir, or a folder in the output.
+[[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);
+
+/// Loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to go on from when
+/// `resume`, chooses the batch size where the spec leaves it open, and connects the teacher, in this order: everything
+/// that can be refused is refused before the first step. `run.spec` is given, the rest is filled in. An error of kind
+/// `cancelled`: `control` was. Executor of `executors.io`.
+boost::asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors,
+                                             RunControl& control, EmitEvent emit);
+
+}  // namespace distilld
