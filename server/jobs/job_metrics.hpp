@@ -8,6 +8,7 @@
 
 #include "api/job_types.hpp"
 #include "pipeline/core/worker_events.hpp"
+#include "server/jobs/job_metric_rows.hpp"
 
 namespace distilld {
 
@@ -37,13 +38,11 @@ class JobMetrics {
     [[nodiscard]] virtual std::string text() = 0;
 };
 
-inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
-
 struct JobMetricsOptions {
     std::chrono::milliseconds gauge_grace{60000};  ///< how long a job's gauges outlive its run
     std::string version;                           ///< for distilld_build_info
 };
 
-std::shared_ptr<JobMetrics> make_job_metrics(JobMetricsOptions options);
+std::shared_ptr<JobMetrics> make_job_metrics(JobMetricsOptions options, JobMetricRows rows = job_metric_rows());
 
 }  // namespace distilld

@@ -1,10 +1,6 @@
 #include "server/teacher/teacher_metrics.hpp"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
+#include <array>
 
 #include "distilld_version.hpp"
 
@@ -13,97 +9,107 @@ namespace distilld::teacher {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-using Buckets = prometheus::Histogram::BucketBoundaries;
 
-const Buckets& duration_buckets() {
-    static const Buckets buckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
-    return buckets;
-}
+constexpr std::array kBatchBounds{1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0};
 
 }  // namespace
 
-struct TeacherMetrics::Families {
-    prometheus::Registry registry;
-    prometheus::Family<prometheus::Counter>& requests = prometheus::BuildCounter()
-                                                            .Name("distilld_teacher_requests_total")
-                                                            .Help("Scoring requests answered, by protocol and status.")
-                                                            .Register(registry);
-    prometheus::Family<prometheus::Histogram>& durations =
-        prometheus::BuildHistogram()
-            .Name("distilld_teacher_request_duration_seconds")
-            .Help("Time from a scoring request's header to the end of its answer.")
-            .Register(registry);
-    prometheus::Counter& tokens = prometheus::BuildCounter()
-                                      .Name("distilld_teacher_tokens_total")
-                                      .Help("Input positions scored.")
-                                      .Register(registry)
-                                      .Add({});
-    prometheus::Counter& compute = prometheus::BuildCounter()
-                                       .Name("distilld_teacher_compute_seconds_total")
-                                       .Help("Time the compute thread spent on requests.")
-                                       .Register(registry)
-                                       .Add({});
-    prometheus::Counter& dropped = prometheus::BuildCounter()
-                                       .Name("distilld_teacher_dropped_requests_total")
-                                       .Help("Requests given up before they were computed.")
-                                       .Register(registry)
-                                       .Add({});
-    prometheus::Histogram& batches = prometheus::BuildHistogram()
-                                         .Name("distilld_teacher_batch_size")
-                                         .Help("Requests that the compute thread took up at once.")
-                                         .Register(registry)
-                                         .Add({}, Buckets{1, 2, 4, 8, 16, 32, 64, 128});
-    prometheus::Histogram& queue_wait = prometheus::BuildHistogram()
-                                            .Name("distilld_teacher_queue_wait_seconds")
-                                            .Help("Time a request waited for the compute thread.")
-                                            .Register(registry)
-                                            .Add({}, duration_buckets());
-    prometheus::Gauge& waiting = prometheus::BuildGauge()
-                                     .Name("distilld_teacher_queue_length")
-                                     .Help("Requests waiting for the compute thread.")
-                                     .Register(registry)
-                                     .Add({});
-    prometheus::Family<prometheus::Gauge>& info = prometheus::BuildGauge()
-                                                      .Name("distilld_teacher_model_info")
-                                                      .Help("1 once the model is loaded; labels say what it is.")
-                                                      .Register(registry);
-};
+TeacherCounts::TeacherCounts() : batches(kBatchBounds) {}
 
-TeacherMetrics::TeacherMetrics() : families_(std::make_unique<Families>()) {}
-TeacherMetrics::~TeacherMetrics() = default;
+std::vector<MetricRow<TeacherCounts>> teacher_metric_rows() {
+    using enum MetricType;
+    return {
+        {"distilld_teacher_server_requests_total",
+         "Scoring requests answered, by protocol and status.",
+         counter,
+         {"code", "protocol"},
+         [](const TeacherCounts& counts) { return samples_of(counts.requests); }},
+        {"distilld_teacher_server_request_duration_seconds",
+         "Time from a scoring request's header to the end of its answer.",
+         histogram,
+         {"protocol"},
+         [](const TeacherCounts& counts) { return samples_of(counts.durations); }},
+        {"distilld_teacher_server_tokens_total",
+         "Input positions scored.",
+         counter,
+         {},
+         [](const TeacherCounts& counts) { return static_cast<double>(counts.tokens); }},
+        {"distilld_teacher_server_compute_seconds_total",
+         "Time the compute thread spent on requests.",
+         counter,
+         {},
+         [](const TeacherCounts& counts) { return counts.compute_seconds; }},
+        {"distilld_teacher_server_dropped_requests_total",
+         "Requests given up before they were computed.",
+         counter,
+         {},
+         [](const TeacherCounts& counts) { return static_cast<double>(counts.dropped); }},
+        {"distilld_teacher_server_batch_size",
+         "Requests that the compute thread took up at once.",
+         histogram,
+         {},
+         [](const TeacherCounts& counts) { return counts.batches; }},
+        {"distilld_teacher_server_queue_wait_seconds",
+         "Time a request waited for the compute thread.",
+         histogram,
+         {},
+         [](const TeacherCounts& counts) { return counts.queue_waits; }},
+        {"distilld_teacher_server_queue_length",
+         "Requests waiting for the compute thread.",
+         gauge,
+         {},
+         [](const TeacherCounts& counts) { return static_cast<double>(counts.waiting); }},
+        {"distilld_teacher_server_model_info",
+         "1 once the model is loaded; labels say what it is.",
+         gauge,
+         {"device", "dtype", "model", "version"},
+         [](const TeacherCounts& counts) { return samples_of(counts.models); }},
+    };
+}
+
+TeacherMetrics::TeacherMetrics(std::vector<MetricRow<TeacherCounts>> rows) : rows_(std::move(rows)) {}
 
 void TeacherMetrics::answered(std::string_view protocol, unsigned status, std::chrono::nanoseconds duration) {
-    families_->requests.Add({{"protocol", std::string(protocol)}, {"code", std::to_string(status)}}).Increment();
-    families_->durations.Add({{"protocol", std::string(protocol)}}, duration_buckets())
-        .Observe(Seconds(duration).count());
+    const std::lock_guard lock(mutex_);
+    ++counts_.requests[{std::to_string(status), std::string(protocol)}];
+    counts_.durations[{std::string(protocol)}].observe(Seconds(duration).count());
 }
 
 void TeacherMetrics::batch(std::size_t requests) {
-    families_->batches.Observe(static_cast<double>(requests));
+    const std::lock_guard lock(mutex_);
+    counts_.batches.observe(static_cast<double>(requests));
 }
 
 void TeacherMetrics::computed(std::uint64_t tokens, std::chrono::nanoseconds queue_wait,
                               std::chrono::nanoseconds compute) {
-    families_->tokens.Increment(static_cast<double>(tokens));
-    families_->queue_wait.Observe(Seconds(queue_wait).count());
-    families_->compute.Increment(Seconds(compute).count());
+    const std::lock_guard lock(mutex_);
+    counts_.tokens += tokens;
+    counts_.queue_waits.observe(Seconds(queue_wait).count());
+    counts_.compute_seconds += Seconds(compute).count();
 }
 
 void TeacherMetrics::dropped() {
-    families_->dropped.Increment();
+    const std::lock_guard lock(mutex_);
+    ++counts_.dropped;
 }
 
 void TeacherMetrics::set_waiting(std::size_t requests) {
-    families_->waiting.Set(static_cast<double>(requests));
+    const std::lock_guard lock(mutex_);
+    counts_.waiting = requests;
 }
 
 void TeacherMetrics::set_model(const models::ServedModel& model, const std::string& name) {
-    families_->info.Add({{"model", name}, {"dtype", model.dtype}, {"device", model.device}, {"version", kVersion}})
-        .Set(1);
+    const std::lock_guard lock(mutex_);
+    counts_.models[{model.device, model.dtype, name, kVersion}] = 1;
 }
 
 std::string TeacherMetrics::text() const {
-    return prometheus::TextSerializer().Serialize(families_->registry.Collect());
+    std::vector<MetricReading> readings;
+    {
+        const std::lock_guard lock(mutex_);
+        read_rows(rows_, counts_, readings);
+    }
+    return metrics_text(readings);
 }
 
 }  // namespace distilld::teacher

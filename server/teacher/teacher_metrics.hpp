@@ -3,21 +3,40 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/serving/teacher_scorer.hpp"
+#include "server/support/metrics.hpp"
 
 namespace distilld::teacher {
+
+/// What a teacher server counts.
+struct TeacherCounts {
+    std::map<LabelValues, double> requests;      ///< by code, protocol
+    std::map<LabelValues, Histogram> durations;  ///< seconds, by protocol
+    std::uint64_t tokens = 0;
+    double compute_seconds = 0;
+    std::uint64_t dropped = 0;
+    Histogram batches;      ///< requests taken up at once
+    Histogram queue_waits;  ///< seconds
+    std::size_t waiting = 0;
+    std::map<LabelValues, double> models;  ///< 1 for the model, by device, dtype, model, version
+
+    TeacherCounts();
+};
+
+/// Name, help and source of each. All begin with distilld_teacher_server_: what begins with distilld_teacher_ is what a
+/// service counts of the teachers that its jobs ask.
+[[nodiscard]] std::vector<MetricRow<TeacherCounts>> teacher_metric_rows();
 
 /// Counters of a teacher server, in the Prometheus text format. Any thread.
 class TeacherMetrics {
   public:
-    TeacherMetrics();
-    ~TeacherMetrics();
-    TeacherMetrics(const TeacherMetrics&) = delete;
-    TeacherMetrics& operator=(const TeacherMetrics&) = delete;
+    explicit TeacherMetrics(std::vector<MetricRow<TeacherCounts>> rows = teacher_metric_rows());
 
     /// A scoring request was answered. `protocol` is kserve or seed.
     void answered(std::string_view protocol, unsigned status, std::chrono::nanoseconds duration);
@@ -33,8 +52,9 @@ class TeacherMetrics {
     [[nodiscard]] std::string text() const;
 
   private:
-    struct Families;
-    std::unique_ptr<Families> families_;
+    const std::vector<MetricRow<TeacherCounts>> rows_;
+    mutable std::mutex mutex_;  ///< guards counts_
+    TeacherCounts counts_;
 };
 
 }  // namespace distilld::teacher

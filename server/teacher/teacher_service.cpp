@@ -264,7 +264,7 @@ api::Response TeacherService::model_list() const {
 
 api::Response TeacherService::metrics_text() const {
     api::Response response;
-    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.content_type = kMetricsContentType;
     response.body = metrics_.text();
     return response;
 }

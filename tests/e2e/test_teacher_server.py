@@ -133,7 +133,7 @@ def random_ids(rows, columns, seed=0):
 def test_requests_whose_clients_left_are_not_computed(teacher):
     def dropped():
         text = teacher.ask("GET", "/metrics")[2].decode()
-        return int(re.search(r"^distilld_teacher_dropped_requests_total (\d+)", text, re.MULTILINE).group(1))
+        return int(re.search(r"^distilld_teacher_server_dropped_requests_total (\d+)", text, re.MULTILINE).group(1))
 
     before = dropped()
     body = json.dumps({"input_ids": random_ids(8, POSITIONS).tolist(), "return_logits": True}).encode()
@@ -351,13 +351,13 @@ def test_metrics(teacher):
     def grown(name):
         return after.get(name, 0) - before.get(name, 0)
 
-    assert grown('distilld_teacher_requests_total{code="200",protocol="kserve"}') == 1
-    assert grown('distilld_teacher_requests_total{code="400",protocol="seed"}') == 1
-    assert grown("distilld_teacher_tokens_total") == 8
-    assert grown("distilld_teacher_batch_size_count") == 1
-    assert grown("distilld_teacher_queue_wait_seconds_count") == 1
-    assert grown("distilld_teacher_compute_seconds_total") > 0
-    assert after["distilld_teacher_queue_length"] == 0
+    assert grown('distilld_teacher_server_requests_total{code="200",protocol="kserve"}') == 1
+    assert grown('distilld_teacher_server_requests_total{code="400",protocol="seed"}') == 1
+    assert grown("distilld_teacher_server_tokens_total") == 8
+    assert grown("distilld_teacher_server_batch_size_count") == 1
+    assert grown("distilld_teacher_server_queue_wait_seconds_count") == 1
+    assert grown("distilld_teacher_server_compute_seconds_total") > 0
+    assert after["distilld_teacher_server_queue_length"] == 0
 
 
 def test_delay_does_not_limit_concurrency(programs, folder):
@@ -371,7 +371,7 @@ def test_delay_does_not_limit_concurrency(programs, folder):
             while not all(future.done() for future in pending):
                 _, _, raw = server.ask("GET", "/metrics")
                 text = raw.decode()
-                computed = int(float(re.search(r"distilld_teacher_queue_wait_seconds_count (\S+)", text).group(1)))
+                computed = int(float(re.search(r"distilld_teacher_server_queue_wait_seconds_count (\S+)", text).group(1)))
                 if computed == 8:
                     break
             answered = sum(future.done() for future in pending)
@@ -387,7 +387,7 @@ def test_signals_let_requests_finish(programs, folder, number):
     server = Teacher(programs, folder, "--threads", 1, "--delay-ms", 2000)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pending = pool.submit(server.infer, random_ids(1, 4), {"top_k": 2})
-        while b"distilld_teacher_queue_wait_seconds_count 1" not in server.ask("GET", "/metrics")[2]:
+        while b"distilld_teacher_server_queue_wait_seconds_count 1" not in server.ask("GET", "/metrics")[2]:
             assert not pending.done()
         code, errors = server.stop(number)
         assert code == 0, errors

@@ -187,7 +187,7 @@ TEST_F(TeacherServiceTest, AFullQueueIsRefusedAndTheRestAnsweredInOrder) {
     EXPECT_EQ(third->response->status, 503U);
     EXPECT_THAT(third->response->body, HasSubstr("queue is full"));
     EXPECT_THAT(third->response->headers, testing::Contains(testing::Pair("Retry-After", "1")));
-    expect_metric("distilld_teacher_queue_length 2");
+    expect_metric("distilld_teacher_server_queue_length 2");
     gate_.set_value();
     for (const auto& call : {busy, first, second}) {
         run_until(call);
@@ -210,9 +210,9 @@ TEST_F(TeacherServiceTest, TakesWhatWaitsUpToTheTokenBudget) {
         run_until(call);
         EXPECT_EQ(call->response->status, 200U);
     }
-    expect_metric("distilld_teacher_batch_size_count 3");
-    expect_metric("distilld_teacher_batch_size_sum 4");
-    expect_metric("distilld_teacher_tokens_total 8");
+    expect_metric("distilld_teacher_server_batch_size_count 3");
+    expect_metric("distilld_teacher_server_batch_size_sum 4");
+    expect_metric("distilld_teacher_server_tokens_total 8");
     EXPECT_THAT(scorer_.seen(), ElementsAre(9, 1, 2, 3));
 }
 
@@ -231,7 +231,7 @@ TEST_F(TeacherServiceTest, ARequestGivenUpIsNotComputed) {
     run_until(stays);
     EXPECT_EQ(stays->response->status, 200U);
     EXPECT_THAT(scorer_.seen(), ElementsAre(9, 2));
-    expect_metric("distilld_teacher_dropped_requests_total 1");
+    expect_metric("distilld_teacher_server_dropped_requests_total 1");
 }
 
 TEST_F(TeacherServiceTest, ARequestGivenUpInABatchUnderWayIsNotComputed) {
@@ -268,7 +268,8 @@ TEST_F(TeacherServiceTest, ARequestThatWaitsTooLongIsRefused) {
         EXPECT_THAT(call->response->body, HasSubstr("in time"));
     }
     gate_.set_value();
-    pump_until([&] { return metrics_.text().find("distilld_teacher_compute_seconds_total 0\n") == std::string::npos; });
+    pump_until(
+        [&] { return metrics_.text().find("distilld_teacher_server_compute_seconds_total 0\n") == std::string::npos; });
     EXPECT_THAT(scorer_.seen(), ElementsAre(9));
 }
 
@@ -311,8 +312,8 @@ TEST_F(TeacherServiceTest, CountsAnswersByProtocolAndStatus) {
     observe("POST", "/v1/completions", 400, std::chrono::milliseconds(3));
     observe("GET", "/metrics", 200, std::chrono::milliseconds(3));
     const std::string text = get("/metrics").body;
-    EXPECT_THAT(text, HasSubstr(R"(distilld_teacher_requests_total{code="200",protocol="kserve"} 1)"));
-    EXPECT_THAT(text, HasSubstr(R"(distilld_teacher_requests_total{code="400",protocol="seed"} 1)"));
+    EXPECT_THAT(text, HasSubstr(R"(distilld_teacher_server_requests_total{code="200",protocol="kserve"} 1)"));
+    EXPECT_THAT(text, HasSubstr(R"(distilld_teacher_server_requests_total{code="400",protocol="seed"} 1)"));
     EXPECT_EQ(text.find("other"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-#include "server/jobs/process_metrics.hpp"
+#include "server/support/process_metrics.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -66,31 +66,38 @@ double open_files() {
     return static_cast<double>(std::distance(begin, std::filesystem::directory_iterator{})) - 1;
 }
 
-prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
-    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
-}
-
 }  // namespace
 
-ProcessMetrics::ProcessMetrics(prometheus::Registry& registry)
-    : resident_memory_(gauge(registry, "process_resident_memory_bytes", "Resident memory of the service.")),
-      cpu_seconds_(prometheus::BuildCounter()
-                       .Name("process_cpu_seconds_total")
-                       .Help("User and system time of the service.")
-                       .Register(registry)
-                       .Add({})),
-      start_time_(gauge(registry, "process_start_time_seconds", "Unix time at which the service started.")),
-      open_files_(gauge(registry, "process_open_fds", "Open file descriptors of the service.")) {
-    start_time_.Set(start_time());
+ProcessUsage read_process_usage() {
+    // It does not change while the process lives.
+    static const double kStart = start_time();
+    return {resident_bytes(), cpu_seconds(), kStart, open_files()};
 }
 
-void ProcessMetrics::refresh() {
-    resident_memory_.Set(resident_bytes());
-    const auto now = cpu_seconds();
-    if (now > cpu_seconds_.Value()) {
-        cpu_seconds_.Increment(now - cpu_seconds_.Value());
-    }
-    open_files_.Set(open_files());
+std::vector<MetricRow<ProcessUsage>> process_metric_rows() {
+    using enum MetricType;
+    return {
+        {"process_resident_memory_bytes",
+         "Resident memory of the service.",
+         gauge,
+         {},
+         [](const ProcessUsage& usage) { return usage.resident_bytes; }},
+        {"process_cpu_seconds_total",
+         "User and system time of the service.",
+         counter,
+         {},
+         [](const ProcessUsage& usage) { return usage.cpu_seconds; }},
+        {"process_start_time_seconds",
+         "Unix time at which the service started.",
+         gauge,
+         {},
+         [](const ProcessUsage& usage) { return usage.start_time_seconds; }},
+        {"process_open_fds",
+         "Open file descriptors of the service.",
+         gauge,
+         {},
+         [](const ProcessUsage& usage) { return usage.open_files; }},
+    };
 }
 
 }  // namespace distilld

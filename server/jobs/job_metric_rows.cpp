@@ -1,0 +1,212 @@
+#include "server/jobs/job_metric_rows.hpp"
+
+#include <array>
+#include <cmath>
+
+namespace distilld {
+namespace {
+
+using enum MetricType;
+using api::JobState;
+
+constexpr std::array kStates{JobState::queued, JobState::running, JobState::succeeded, JobState::failed,
+                             JobState::cancelled};
+
+template <class Number>
+double number(Number value) {
+    return static_cast<double>(value);
+}
+
+std::uint64_t count_of(const std::map<JobState, std::uint64_t>& counts, JobState state) {
+    const auto found = counts.find(state);
+    return found == counts.end() ? 0 : found->second;
+}
+
+MetricSamples jobs_by_state(const ServiceCounts& counts) {
+    std::vector<MetricSample> samples;
+    for (const auto state : kStates) {
+        samples.push_back({{api::to_string(state)}, number(count_of(counts.jobs, state))});
+    }
+    return samples;
+}
+
+MetricSamples finished_by_result(const ServiceCounts& counts) {
+    std::vector<MetricSample> samples;
+    for (const auto state : kStates) {
+        if (api::is_terminal(state)) {
+            samples.push_back({{api::to_string(state)}, number(count_of(counts.finished, state))});
+        }
+    }
+    return samples;
+}
+
+MetricSamples tokens_by_role(const JobRun& run) {
+    const auto answered = run.progress.fetch.completed * run.micro_batch_tokens;
+    return std::vector<MetricSample>{{{"student"}, number(run.progress.tokens)}, {{"teacher"}, number(answered)}};
+}
+
+MetricSamples busy_by_stage(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& stage : run.progress.stages) {
+        samples.push_back({{stage.stage}, stage.busy_seconds});
+    }
+    return samples;
+}
+
+MetricSamples waits_by_stage(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& stage : run.progress.stages) {
+        samples.push_back({{"input", stage.stage}, stage.wait_input_seconds});
+        samples.push_back({{"output", stage.stage}, stage.wait_output_seconds});
+    }
+    return samples;
+}
+
+MetricSamples failures_by_kind(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& [kind, count] : run.progress.fetch.failures) {
+        samples.push_back({{kind}, number(count)});
+    }
+    return samples;
+}
+
+/// Seconds of teacher work that the student did not wait for.
+double hidden_seconds(const JobRun& run) {
+    for (const auto& stage : run.progress.stages) {
+        if (stage.stage == "teacher") {
+            const double hidden = stage.busy_seconds * run.progress.teacher_hidden_fraction;
+            return std::isfinite(hidden) ? hidden : 0.0;
+        }
+    }
+    return 0.0;
+}
+
+std::vector<MetricRow<JobRun>> run_gauges() {
+    return {
+        {"distilld_job_loss",
+         "Loss of the newest step of an active job, in nats a token.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.loss; }},
+        {"distilld_job_tokens_per_second",
+         "Input positions an active job trains on in a second.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.tokens_per_second; }},
+        {"distilld_job_step",
+         "Optimizer steps an active job has done.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return number(run.progress.step); }},
+        {"distilld_job_stall_ratio",
+         "Share of the run's time that the student waited for input.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.stall_fraction; }},
+        {"distilld_job_teacher_in_flight",
+         "Teacher requests under way.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return number(run.progress.fetch.in_flight); }},
+        {"distilld_job_teacher_concurrency_limit",
+         "Teacher requests that may be under way at once.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return number(run.progress.fetch.concurrency); }},
+        {"distilld_job_prefetch_buffer_items",
+         "Micro-batches answered by the teacher and not yet trained on.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return number(run.progress.fetch.buffered); }},
+    };
+}
+
+std::vector<MetricRow<JobRun>> run_counters() {
+    return {
+        {"distilld_steps_total",
+         "Optimizer steps done by all jobs.",
+         counter,
+         {},
+         [](const JobRun& run) { return number(run.progress.step) - number(run.first_step); }},
+        {"distilld_tokens_total",
+         "Input positions: trained on by students, answered for by teachers.",
+         counter,
+         {"role"},
+         tokens_by_role},
+        {"distilld_nonfinite_steps_total",
+         "Steps skipped because a gradient was not finite.",
+         counter,
+         {},
+         [](const JobRun& run) { return number(run.progress.nonfinite_steps); }},
+        {"distilld_stage_busy_seconds_total", "Time a stage spent at work.", counter, {"stage"}, busy_by_stage},
+        {"distilld_stage_wait_seconds_total",
+         "Time a stage waited for its input, or for room at its output.",
+         counter,
+         {"reason", "stage"},
+         waits_by_stage},
+        {"distilld_overlap_seconds_total",
+         "Teacher time during which the student did not wait.",
+         counter,
+         {},
+         hidden_seconds},
+        {"distilld_teacher_requests_total",
+         "Requests sent to teachers, retries and hedges included.",
+         counter,
+         {},
+         [](const JobRun& run) { return number(run.progress.fetch.requests); }},
+        {"distilld_teacher_retries_total",
+         "Requests sent again after a failure.",
+         counter,
+         {},
+         [](const JobRun& run) { return number(run.progress.fetch.retries); }},
+        {"distilld_teacher_hedges_total",
+         "Second requests for answers that were slow.",
+         counter,
+         {},
+         [](const JobRun& run) { return number(run.progress.fetch.hedges); }},
+        {"distilld_teacher_received_bytes_total",
+         "Bytes of teacher answers.",
+         counter,
+         {},
+         [](const JobRun& run) { return number(run.progress.fetch.bytes_received); }},
+        {"distilld_teacher_failures_total",
+         "Requests to teachers that failed, by kind.",
+         counter,
+         {"kind"},
+         failures_by_kind},
+    };
+}
+
+std::vector<MetricRow<ServiceCounts>> service_rows() {
+    return {
+        {"distilld_jobs", "Jobs in the store, by state.", gauge, {"state"}, jobs_by_state},
+        {"distilld_jobs_finished_total",
+         "Jobs that came to an end since the service started, by result.",
+         counter,
+         {"result"},
+         finished_by_result},
+        {"distilld_http_requests_total",
+         "HTTP requests answered.",
+         counter,
+         {"code", "method", "route"},
+         [](const ServiceCounts& counts) { return samples_of(counts.http_requests); }},
+        {"distilld_http_request_duration_seconds",
+         "Time from the request's head to the answer's end.",
+         histogram,
+         {"code", "route"},
+         [](const ServiceCounts& counts) { return samples_of(counts.http_durations); }},
+        {"distilld_build_info",
+         "Version of the running program; always 1.",
+         gauge,
+         {"version"},
+         [](const ServiceCounts& counts) { return std::vector<MetricSample>{{{counts.version}, 1.0}}; }},
+    };
+}
+
+}  // namespace
+
+JobMetricRows job_metric_rows() {
+    return {run_gauges(), run_counters(), service_rows(), process_metric_rows()};
+}
+
+}  // namespace distilld

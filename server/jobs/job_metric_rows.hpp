@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "api/job_types.hpp"
+#include "server/support/metrics.hpp"
+#include "server/support/process_metrics.hpp"
+
+/// What the service's metrics are: name, help and source of each. How they are counted: job_metrics.hpp.
+namespace distilld {
+
+/// One run of a job.
+struct JobRun {
+    std::uint64_t first_step = 0;          ///< it began after this many
+    std::uint64_t micro_batch_tokens = 0;  ///< input positions of one micro-batch
+    ProgressEvent progress;                ///< the newest of the run; at first the last run's
+};
+
+/// What the service counts besides its runs.
+struct ServiceCounts {
+    std::string version;
+    std::map<api::JobState, std::uint64_t> jobs;      ///< in the store
+    std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
+    std::map<LabelValues, double> http_requests;      ///< by code, method, route
+    std::map<LabelValues, Histogram> http_durations;  ///< seconds, by code, route
+};
+
+struct JobMetricRows {
+    /// Of each active job. The first label is job_id; whoever reads the row fills it in.
+    std::vector<MetricRow<JobRun>> run_gauges;
+    /// A row reads what one run has counted since it began; the metric is the sum over all runs and never goes back.
+    std::vector<MetricRow<JobRun>> run_counters;
+    std::vector<MetricRow<ServiceCounts>> service;
+    std::vector<MetricRow<ProcessUsage>> process;
+};
+
+[[nodiscard]] JobMetricRows job_metric_rows();
+
+}  // namespace distilld

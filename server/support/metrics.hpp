@@ -1,0 +1,110 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// Metrics as rows of tables. A row says what a metric is called, what it means and where its value is found; a program
+/// keeps plain counts, and its tables are read when somebody scrapes. To add a metric is to add a row.
+namespace distilld {
+
+inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+enum class MetricType { counter, gauge, histogram };
+
+/// Bounds in seconds, from a cached answer to one that waits for a disk or for a queue.
+inline constexpr std::array kDurationBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                            0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0};
+
+/// Counts observations by size.
+class Histogram {
+  public:
+    /// `bounds` ascend, and outlive the histogram. A value equal to a bound counts below it.
+    explicit Histogram(std::span<const double> bounds = kDurationBounds)
+        : bounds_(bounds), counts_(bounds.size() + 1) {}
+
+    void observe(double value);
+
+    [[nodiscard]] std::span<const double> bounds() const noexcept { return bounds_; }
+    /// One for each bound, and one for what is above them all; not cumulative.
+    [[nodiscard]] std::span<const std::uint64_t> counts() const noexcept { return counts_; }
+    [[nodiscard]] double sum() const noexcept { return sum_; }
+
+  private:
+    std::span<const double> bounds_;
+    std::vector<std::uint64_t> counts_;
+    double sum_ = 0;
+};
+
+using LabelValues = std::vector<std::string>;
+
+/// One line of a metric (of a histogram: one set of buckets).
+struct MetricSample {
+    LabelValues labels;  ///< one for each label of the row, in its order
+    std::variant<double, Histogram> value;
+};
+
+/// What a row reads: one number, or a sample for each set of labels. A metric without samples is left out.
+class MetricSamples {
+  public:
+    // Implicit: the row of a plain number is written as a function that returns the number.
+    MetricSamples(double value) : samples_{{{}, value}} {}
+    MetricSamples(Histogram value) : samples_{{{}, std::move(value)}} {}
+    MetricSamples(std::vector<MetricSample> samples) : samples_(std::move(samples)) {}
+
+    [[nodiscard]] std::vector<MetricSample> take() && { return std::move(samples_); }
+
+  private:
+    std::vector<MetricSample> samples_;
+};
+
+template <class Source>
+struct MetricRow {
+    std::string name;  ///< base units, plural, `_total` on counters
+    std::string help;
+    MetricType type = MetricType::gauge;
+    std::vector<std::string> labels;
+    std::function<MetricSamples(const Source&)> read;
+};
+
+/// A metric that was read.
+struct MetricReading {
+    std::string name;
+    std::string help;
+    MetricType type = MetricType::gauge;
+    std::vector<std::string> labels;
+    std::vector<MetricSample> samples;
+};
+
+template <class Source>
+[[nodiscard]] MetricReading reading_of(const MetricRow<Source>& row, std::vector<MetricSample> samples) {
+    return {row.name, row.help, row.type, row.labels, std::move(samples)};
+}
+
+/// Reads every row of a table.
+template <class Source>
+void read_rows(const std::vector<MetricRow<Source>>& rows, const Source& source, std::vector<MetricReading>& readings) {
+    for (const auto& row : rows) {
+        readings.push_back(reading_of(row, row.read(source).take()));
+    }
+}
+
+/// A map from label values to numbers or histograms, as samples.
+template <class Map>
+[[nodiscard]] std::vector<MetricSample> samples_of(const Map& values) {
+    std::vector<MetricSample> samples;
+    for (const auto& [labels, value] : values) {
+        samples.push_back({labels, value});
+    }
+    return samples;
+}
+
+/// The text exposition format 0.0.4.
+[[nodiscard]] std::string metrics_text(const std::vector<MetricReading>& readings);
+
+}  // namespace distilld

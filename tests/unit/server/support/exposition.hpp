@@ -1,0 +1,44 @@
+#pragma once
+
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace distilld::test {
+
+/// The lines of a text exposition. Their order says nothing to a scraper.
+inline std::set<std::string> exposition_lines(const std::string& text) {
+    std::set<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+        lines.insert(line);
+    }
+    return lines;
+}
+
+/// The same without the values that differ from run to run.
+inline std::set<std::string> lines_without_process_values(const std::string& text) {
+    std::set<std::string> lines;
+    for (const auto& line : exposition_lines(text)) {
+        lines.insert(line.starts_with("process_") ? line.substr(0, line.find(' ')) : line);
+    }
+    return lines;
+}
+
+/// Names of the metrics, as their HELP lines say them.
+inline std::set<std::string> metric_names(const std::string& text) {
+    std::set<std::string> names;
+    for (const auto& line : exposition_lines(text)) {
+        std::istringstream words(line);
+        std::string hash;
+        std::string kind;
+        std::string name;
+        words >> hash >> kind >> name;
+        if (hash == "#" && kind == "HELP") {
+            names.insert(name);
+        }
+    }
+    return names;
+}
+
+}  // namespace distilld::test
