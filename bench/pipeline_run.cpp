@@ -86,7 +86,7 @@ GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::u
     scheduler.expected_bytes = expected_target_bytes(
         static_cast<std::uint64_t>(options.batch_size) * options.sequence_length, options.top_k, 0);
     scheduler.hedge.enabled = options.scenario.hedge;
-    scheduler.retry.base = 10 * kMillisecond;
+    scheduler.retry.base = std::chrono::milliseconds(10);
     return graph;
 }
 

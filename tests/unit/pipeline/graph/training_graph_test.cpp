@@ -63,7 +63,7 @@ class TrainingGraphTest : public ::testing::Test {
         options_.training.lr_scheduler_type = LrScheduler::constant;
         options_.total_steps = 5;
         options_.teacher.scheduler.limit.ceiling = 4;
-        options_.teacher.scheduler.retry.base = kMillisecond;
+        options_.teacher.scheduler.retry.base = 1ms;
         options_.teacher.deadline = 5s;
     }
 
