@@ -36,11 +36,11 @@ class NumberedDataset final : public Dataset {
         std::copy(ids.begin(), ids.end(), made.input_ids.begin());
         made.labels.assign(rows.size() * columns_, 1);
         made.lengths.assign(rows.size(), static_cast<std::int32_t>(columns_));
+        made.row_ids = rows;
         made.target_tokens = rows.size() * columns_;
         return made;
     }
     std::uint64_t target_tokens(std::uint64_t) const override { return columns_; }
-    std::int32_t largest_id() const override { return 127; }
 
   private:
     std::uint32_t columns_;

@@ -97,15 +97,11 @@ class MemoryDataset final : public Dataset {
         for (const Row& row : rows_) {
             token_count_ += row.length;
         }
-        largest_id_ = *std::max_element(tokens_.ids.begin(), tokens_.ids.end());
-        const auto targets = tokens_.targets();
-        largest_id_ = std::max(largest_id_, *std::max_element(targets.begin(), targets.end()));
     }
 
     std::uint64_t row_count() const override { return rows_.size(); }
     std::uint64_t token_count() const override { return token_count_; }
     const std::string& hash() const override { return hash_; }
-    std::int32_t largest_id() const override { return largest_id_; }
 
     TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
         TokenBatch batch;
@@ -115,6 +111,7 @@ class MemoryDataset final : public Dataset {
         batch.input_ids.resize(rows.size() * sequence_length_, 0);
         batch.labels.resize(rows.size() * sequence_length_, kIgnoredLabel);
         batch.lengths.reserve(rows.size());
+        batch.row_ids = rows;
         const auto targets = tokens_.targets();
         for (std::size_t b = 0; b < rows.size(); ++b) {
             const Row& row = rows_.at(rows[b]);
@@ -147,7 +144,6 @@ class MemoryDataset final : public Dataset {
     std::uint32_t sequence_length_;
     std::string hash_;
     std::uint64_t token_count_ = 0;
-    std::int32_t largest_id_ = 0;
 };
 
 // Gathers documents into one token array.

@@ -36,11 +36,11 @@ class SmallDataset final : public Dataset {
         made.input_ids.assign(rows.size() * 4, static_cast<std::int32_t>(rows.front()));
         made.labels.assign(rows.size() * 4, 1);
         made.lengths.assign(rows.size(), 4);
+        made.row_ids = rows;
         made.target_tokens = rows.size() * 4;
         return made;
     }
     std::uint64_t target_tokens(std::uint64_t) const override { return 4; }
-    std::int32_t largest_id() const override { return 10; }
 
   private:
     std::string hash_ = "hash";
