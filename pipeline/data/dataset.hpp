@@ -58,9 +58,9 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& f
 struct DatasetOptions {
     std::uint32_t sequence_length = 0;  ///< T, at least 1
     bool packing = true;  ///< join documents end to end (end_of_text between them), cut into rows of T+1 with stride T
-    std::uint32_t vocabulary_size = 0;   ///< ids at or above it are refused, with file and line; 0 = no check
-    std::size_t line_limit = 64U << 20;  ///< bytes of the longest line that is read
-    std::string no_tokenizer_reason;     ///< why `tokenizer` is null, added to the refusal of a {"text"} line
+    std::uint32_t vocabulary_size = 0;       ///< ids at or above it are refused, with file and line; 0 = no check
+    std::size_t max_line_bytes = 64U << 20;  ///< bytes of the longest line that is read
+    std::string no_tokenizer_reason;         ///< why `tokenizer` is null, added to the refusal of a {"text"} line
 };
 
 /// Reads JSONL (UTF-8, with or without byte order mark, LF or CRLF; empty lines are skipped):

@@ -310,7 +310,7 @@ TEST_F(JsonlDataset, RefusesCompressedFilesLongLinesAndNoLength) {
     EXPECT_THAT(refusal("\x1F\x8B\x08 rest", options(4)), HasSubstr("compressed with gzip"));
     EXPECT_THAT(refusal("\x28\xB5\x2F\xFD rest", options(4)), HasSubstr("compressed with zstd"));
     DatasetOptions narrow = options(4);
-    narrow.line_limit = 20;
+    narrow.max_line_bytes = 20;
     EXPECT_TRUE(load("{\"text\":\"123456789\"}", narrow).has_value());
     EXPECT_THAT(refusal("{\"text\":\"1234567890\"}", narrow), HasSubstr("data.jsonl:1: line is longer than 20 bytes"));
     const auto zero = load("{\"text\":\"ab\"}", options(0));
