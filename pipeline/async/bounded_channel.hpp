@@ -42,7 +42,7 @@ class BoundedChannel {
             co_return false;
         }
         items_.push_back(std::move(value));
-        readable_.notify_all();
+        readable_.notify();
         co_return true;
     }
 
@@ -52,7 +52,7 @@ class BoundedChannel {
             return false;
         }
         items_.push_back(std::move(value));
-        readable_.notify_all();
+        readable_.notify();
         return true;
     }
 
@@ -70,15 +70,15 @@ class BoundedChannel {
         if (!items_.empty()) {
             value.emplace(std::move(items_.front()));
             items_.pop_front();
-            writable_.notify_all();
+            writable_.notify();
         }
         return value;
     }
 
     void close() {
         closed_ = true;
-        readable_.notify_all();
-        writable_.notify_all();
+        readable_.notify();
+        writable_.notify();
     }
 
     [[nodiscard]] bool closed() const noexcept { return closed_; }

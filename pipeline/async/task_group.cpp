@@ -1,79 +1,124 @@
 #include "pipeline/async/task_group.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/error.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
-#include <exception>
 #include <list>
-#include <utility>
 #include <vector>
 
-#include "pipeline/async/condition.hpp"
+#include "pipeline/async/abort.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
 
-namespace {
-
-struct Task {
+struct TaskHandle::Task {
     asio::cancellation_signal cancellation;
+    bool cancelled = false;
+    bool started = false;
+    bool ended = false;
 };
 
-bool is_abort(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const boost::system::system_error& error) {
-        return error.code() == asio::error::operation_aborted;
-    } catch (...) {
-        return false;
+void TaskHandle::cancel() {
+    const auto task = task_;
+    if (!task || task->ended) {
+        return;
+    }
+    task->cancelled = true;
+    // One that waits to be started is not told: asio's co_spawn would throw out of the executor's run().
+    if (task->started) {
+        task->cancellation.emit(asio::cancellation_type::terminal);
     }
 }
 
-}  // namespace
-
 struct TaskGroup::State {
-    State(asio::any_io_executor the_executor, std::size_t the_limit)
-        : executor(std::move(the_executor)), limit(the_limit), changed(executor) {}
+    using Tasks = std::list<TaskHandle>;
+
+    /// Part of a task's completion handler: keeps the signal alive while the task may listen to it, and sees the end of
+    /// tasks that never complete because their context is destroyed.
+    class EndMark {
+      public:
+        explicit EndMark(std::shared_ptr<TaskHandle::Task> task) : task_(std::move(task)) {}
+        EndMark(EndMark&&) noexcept = default;
+        EndMark& operator=(EndMark&&) = delete;
+        EndMark(const EndMark&) = delete;
+        EndMark& operator=(const EndMark&) = delete;
+        ~EndMark() {
+            if (task_) {
+                task_->ended = true;
+            }
+        }
+
+      private:
+        std::shared_ptr<TaskHandle::Task> task_;
+    };
+
+    State(asio::any_io_executor the_executor, TaskGroupOptions the_options)
+        : executor(std::move(the_executor)), options(std::move(the_options)), changed(executor) {}
+
+    static asio::awaitable<void> run(std::shared_ptr<TaskHandle::Task> entry, asio::awaitable<void> task) {
+        entry->started = true;
+        std::exception_ptr failure;
+        if (!entry->cancelled) {
+            try {
+                co_await std::move(task);
+            } catch (...) {
+                failure = std::current_exception();
+            }
+        }
+        // co_spawn awaits once more after a task that never waited; were that one cancelled by itself, this would throw
+        // out of the executor's run().
+        co_await asio::this_coro::throw_if_cancelled(false);
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+    }
 
     void cancel_all() {
         closed = true;
         cancelled = true;
-        // A task may end while its signal is emitted, and then leaves the list.
-        const std::vector<std::shared_ptr<Task>> running(tasks.begin(), tasks.end());
-        for (const auto& task : running) {
-            task->cancellation.emit(asio::cancellation_type::terminal);
+        // What a task does when it is cancelled may change the list.
+        std::vector<TaskHandle> running(tasks.begin(), tasks.end());
+        for (auto& task : running) {
+            task.cancel();
         }
-        changed.notify_all();
+        changed.notify();
     }
 
-    void finished(std::list<std::shared_ptr<Task>>::iterator position, const std::exception_ptr& failure) {
+    void finished(Tasks::iterator position, const std::exception_ptr& failure) {
+        position->task_->ended = true;
         tasks.erase(position);
         if (failure && !is_abort(failure)) {
-            if (!first_failure) {
-                first_failure = failure;
-            }
-            if (!cancelled) {
-                cancel_all();
-            }
+            report(failure);
         }
-        changed.notify_all();
+        changed.notify();
+    }
+
+    void report(const std::exception_ptr& failure) {
+        if (options.on_failure) {
+            options.on_failure(failure);
+            return;
+        }
+        if (!first_failure) {
+            first_failure = failure;
+        }
+        if (!cancelled) {
+            cancel_all();
+        }
     }
 
     asio::any_io_executor executor;
-    std::size_t limit;
+    TaskGroupOptions options;
     Condition changed;
     bool closed = false;
     bool cancelled = false;
-    std::list<std::shared_ptr<Task>> tasks;
+    Tasks tasks;
     std::exception_ptr first_failure;
 };
 
-TaskGroup::TaskGroup(asio::any_io_executor executor, std::size_t limit)
-    : state_(std::make_shared<State>(std::move(executor), limit)) {}
+TaskGroup::TaskGroup(asio::any_io_executor executor, TaskGroupOptions options)
+    : state_(std::make_shared<State>(std::move(executor), std::move(options))) {}
 
 TaskGroup::~TaskGroup() {
     if (!state_->tasks.empty()) {
@@ -81,31 +126,23 @@ TaskGroup::~TaskGroup() {
     }
 }
 
-bool TaskGroup::spawn(asio::awaitable<void> task) {
-    if (state_->closed || state_->tasks.size() >= state_->limit) {
-        return false;
+TaskHandle TaskGroup::spawn(asio::awaitable<void> task) {
+    if (state_->closed || state_->tasks.size() >= state_->options.max_tasks) {
+        return {};
     }
-    const auto entry = std::make_shared<Task>();
-    const auto position = state_->tasks.insert(state_->tasks.end(), entry);
-    asio::co_spawn(state_->executor, std::move(task),
-                   asio::bind_cancellation_slot(entry->cancellation.slot(),
-                                                [state = state_, entry, position](const std::exception_ptr& failure) {
-                                                    state->finished(position, failure);
-                                                }));
-    return true;
-}
-
-asio::awaitable<bool> TaskGroup::wait_for_room() {
-    const auto state = state_;
-    while (!state->closed && state->tasks.size() >= state->limit) {
-        co_await state->changed.wait();
-    }
-    co_return !state->closed;
+    const TaskHandle handle(std::make_shared<TaskHandle::Task>());
+    const auto position = state_->tasks.insert(state_->tasks.end(), handle);
+    auto finished = [state = state_, position, mark = State::EndMark(handle.task_)](const std::exception_ptr& failure) {
+        state->finished(position, failure);
+    };
+    asio::co_spawn(state_->executor, State::run(handle.task_, std::move(task)),
+                   asio::bind_cancellation_slot(handle.task_->cancellation.slot(), std::move(finished)));
+    return handle;
 }
 
 void TaskGroup::close() {
     state_->closed = true;
-    state_->changed.notify_all();
+    state_->changed.notify();
 }
 
 void TaskGroup::cancel() {
@@ -119,19 +156,17 @@ asio::awaitable<void> TaskGroup::join() {
     const bool throwing = co_await asio::this_coro::throw_if_cancelled();
     co_await asio::this_coro::throw_if_cancelled(false);
     while (!state->tasks.empty()) {
-        const auto before = co_await asio::this_coro::cancellation_state;
-        if (before.cancelled() != asio::cancellation_type::none && !state->cancelled) {
+        const auto caller = co_await asio::this_coro::cancellation_state;
+        if (caller.cancelled() != asio::cancellation_type::none && !state->cancelled) {
             state->cancel_all();
-            continue;
         }
-        bool aborted = false;
         try {
             co_await state->changed.wait();
-        } catch (const boost::system::system_error&) {
-            aborted = true;
-        }
-        if (aborted && !state->cancelled) {
-            state->cancel_all();
+        } catch (const boost::system::system_error& error) {
+            if (!is_abort(error.code())) {
+                throw;
+            }
+            // Cancelled: seen above.
         }
     }
     co_await asio::this_coro::throw_if_cancelled(throwing);
@@ -146,6 +181,10 @@ std::size_t TaskGroup::size() const noexcept {
 
 bool TaskGroup::closed() const noexcept {
     return state_->closed;
+}
+
+Condition& TaskGroup::changed() noexcept {
+    return state_->changed;
 }
 
 }  // namespace distilld

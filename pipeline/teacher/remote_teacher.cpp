@@ -173,7 +173,7 @@ class RemoteTeacher final : public TeacherSource {
             probed[index] = FetchError{FailureKind::bad_response, endpoints_[index].at->name() + ": " + failure.what(),
                                        std::nullopt};
         }
-        changed.notify_all();
+        changed.notify();
     }
 
     /// Asks all endpoints at once. When the first is up, the others get a moment more.

@@ -58,7 +58,7 @@ asio::awaitable<ScoreQueue::Outcome> ScoreQueue::submit(models::TeacherScorer& s
     auto job = std::make_shared<Job>(executor_, scorer, std::move(request));
     waiting_.push_back(job);
     metrics_.set_waiting(waiting_.size());
-    wake_.notify_all();
+    wake_.notify();
     job->done.expires_after(options_.timeout);
     const auto waited = co_await job->done.async_wait(asio::as_tuple(asio::use_awaitable));
     if (job->finished) {
@@ -136,7 +136,7 @@ void ScoreQueue::compute(const Batch& batch) {
 
 void ScoreQueue::stop() {
     stopping_ = true;
-    wake_.notify_all();
+    wake_.notify();
 }
 
 }  // namespace distilld::teacher

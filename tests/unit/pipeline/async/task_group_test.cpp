@@ -11,6 +11,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -48,15 +49,15 @@ asio::awaitable<void> failing_task(std::string message) {
 
 /// Runs `body(group)` then joins; answers what join threw.
 template <class Body>
-std::string join_after(std::size_t limit, Body body) {
+std::string join_after(TaskGroupOptions options, Body body) {
     asio::io_context io;
-    TaskGroup group(io.get_executor(), limit);
+    TaskGroup group(io.get_executor(), std::move(options));
     std::exception_ptr failure;
     asio::post(io, [&] {
         body(group);
         asio::co_spawn(io, group.join(), [&](std::exception_ptr error) { failure = error; });
     });
-    io.run();
+    io.run_for(10s);
     EXPECT_EQ(group.size(), 0U);
     if (!failure) {
         return "";
@@ -70,11 +71,12 @@ std::string join_after(std::size_t limit, Body body) {
 
 TEST(TaskGroup, JoinsAllTasks) {
     Endings endings;
-    const auto thrown = join_after(10, [&](TaskGroup& group) {
+    const auto thrown = join_after({.max_tasks = 10, .on_failure = {}}, [&](TaskGroup& group) {
         for (int i = 0; i < 10; ++i) {
             EXPECT_TRUE(group.spawn(sleep_task(std::chrono::milliseconds(i % 3), endings)));
         }
         EXPECT_FALSE(group.spawn(sleep_task(0ms, endings)));  // full
+        EXPECT_EQ(group.size(), 10U);
     });
     EXPECT_EQ(thrown, "");
     EXPECT_EQ(endings.finished, 10);
@@ -82,7 +84,7 @@ TEST(TaskGroup, JoinsAllTasks) {
 
 TEST(TaskGroup, AFailureCancelsTheOthersAndSurfacesAtJoin) {
     Endings endings;
-    const auto thrown = join_after(10, [&](TaskGroup& group) {
+    const auto thrown = join_after({}, [&](TaskGroup& group) {
         EXPECT_TRUE(group.spawn(sleep_task(10min, endings)));
         EXPECT_TRUE(group.spawn(failing_task("first")));
         EXPECT_TRUE(group.spawn(sleep_task(10min, endings)));
@@ -94,7 +96,7 @@ TEST(TaskGroup, AFailureCancelsTheOthersAndSurfacesAtJoin) {
 
 TEST(TaskGroup, CancelEndsAllTasksWithoutAFailure) {
     Endings endings;
-    const auto thrown = join_after(10, [&](TaskGroup& group) {
+    const auto thrown = join_after({}, [&](TaskGroup& group) {
         EXPECT_TRUE(group.spawn(sleep_task(10min, endings)));
         EXPECT_TRUE(group.spawn(sleep_task(10min, endings)));
         group.cancel();
@@ -107,7 +109,7 @@ TEST(TaskGroup, CancelEndsAllTasksWithoutAFailure) {
 asio::awaitable<void> joined_owner(Endings& endings, bool& after_join) {
     TaskGroup group(co_await asio::this_coro::executor);
     for (int i = 0; i < 3; ++i) {
-        const bool started = group.spawn(sleep_task(10min, endings));
+        const TaskHandle started = group.spawn(sleep_task(10min, endings));
         EXPECT_TRUE(started);
     }
     co_await group.join();
@@ -129,28 +131,148 @@ TEST(TaskGroup, ACancelledOwnerStillWaitsForItsTasks) {
     EXPECT_TRUE(after_join);
 }
 
-asio::awaitable<void> bounded_owner(Endings& endings, std::size_t& largest) {
-    TaskGroup group(co_await asio::this_coro::executor, 2);
-    for (int i = 0; i < 8; ++i) {
-        const bool room = co_await group.wait_for_room();
-        EXPECT_TRUE(room);
-        const bool started = group.spawn(sleep_task(1ms, endings));
-        EXPECT_TRUE(started);
-        largest = std::max(largest, group.size());
-    }
-    co_await group.join();
+TEST(TaskGroup, AHandleCancelsItsTaskAlone) {
+    Endings endings;
+    TaskHandle kept;
+    const auto thrown = join_after({}, [&](TaskGroup& group) {
+        EXPECT_TRUE(group.spawn(sleep_task(1ms, endings)));
+        kept = group.spawn(sleep_task(10min, endings));
+        EXPECT_TRUE(group.spawn(sleep_task(1ms, endings)));
+        kept.cancel();
+        EXPECT_FALSE(group.closed());
+    });
+    EXPECT_EQ(thrown, "");
+    EXPECT_EQ(endings.finished, 2);
+    EXPECT_EQ(endings.aborted, 1);
+    kept.cancel();  // task and group are gone
+    TaskHandle().cancel();
 }
 
-TEST(TaskGroup, WaitsForRoom) {
+TEST(TaskGroup, ATaskCancelledBeforeItsFirstStepNeverRuns) {
     asio::io_context io;
     Endings endings;
-    std::size_t largest = 0;
-    std::exception_ptr failure;
-    asio::co_spawn(io, bounded_owner(endings, largest), [&](std::exception_ptr error) { failure = error; });
-    io.run();
-    EXPECT_FALSE(failure);
-    EXPECT_EQ(endings.finished, 8);
-    EXPECT_EQ(largest, 2U);
+    TaskGroup group(io.get_executor());
+    TaskHandle task = group.spawn(sleep_task(10min, endings));  // outside the executor: it starts later
+    task.cancel();
+    task.cancel();
+    io.run_for(10s);
+    EXPECT_EQ(endings.finished + endings.aborted, 0);
+    EXPECT_EQ(group.size(), 0U);
+}
+
+asio::awaitable<void> cancels_its_group(TaskGroup& group) {
+    group.cancel();
+    co_return;
+}
+
+TEST(TaskGroup, ATaskMayCancelItsGroupBeforeItsFirstWait) {
+    Endings endings;
+    const auto thrown = join_after({}, [&](TaskGroup& group) {
+        EXPECT_TRUE(group.spawn(sleep_task(10min, endings)));
+        EXPECT_TRUE(group.spawn(cancels_its_group(group)));
+    });
+    EXPECT_EQ(thrown, "");
+    EXPECT_EQ(endings.aborted, 1);
+}
+
+asio::awaitable<void> ends_at_once(int& runs) {
+    ++runs;
+    co_return;
+}
+
+TEST(TaskGroup, ATaskThatEndsAtOnceLeavesTheGroupAfterSpawn) {
+    int runs = 0;
+    const auto thrown = join_after({}, [&](TaskGroup& group) {
+        EXPECT_TRUE(group.spawn(ends_at_once(runs)));
+        EXPECT_EQ(group.size(), 1U);
+        group.close();
+        EXPECT_FALSE(group.spawn(ends_at_once(runs)));
+    });
+    EXPECT_EQ(thrown, "");
+    EXPECT_EQ(runs, 1);
+}
+
+/// Answers its cancellation with an exception of its own.
+asio::awaitable<void> fails_when_cancelled() {
+    asio::steady_timer timer(co_await asio::this_coro::executor, 10min);
+    try {
+        co_await timer.async_wait(asio::use_awaitable);
+    } catch (const boost::system::system_error&) {
+        throw std::runtime_error("second");
+    }
+}
+
+TEST(TaskGroup, TheFirstFailureIsKeptNotWhatItCaused) {
+    const auto thrown = join_after({}, [&](TaskGroup& group) {
+        EXPECT_TRUE(group.spawn(fails_when_cancelled()));
+        EXPECT_TRUE(group.spawn(failing_task("first")));
+        EXPECT_TRUE(group.spawn(fails_when_cancelled()));
+    });
+    EXPECT_EQ(thrown, "first");
+}
+
+TEST(TaskGroup, AFailureAfterACancellationIsStillOne) {
+    const auto thrown = join_after({}, [&](TaskGroup& group) {
+        EXPECT_TRUE(group.spawn(fails_when_cancelled()));
+        group.cancel();
+    });
+    EXPECT_EQ(thrown, "second");
+}
+
+TEST(TaskGroup, FailuresGoToTheCallbackAndTheOthersGoOn) {
+    Endings endings;
+    std::vector<std::string> failures;
+    TaskGroupOptions options;
+    options.on_failure = [&](const std::exception_ptr& failure) {
+        try {
+            std::rethrow_exception(failure);
+        } catch (const std::exception& error) {
+            failures.emplace_back(error.what());
+        }
+    };
+    const auto thrown = join_after(std::move(options), [&](TaskGroup& group) {
+        EXPECT_TRUE(group.spawn(failing_task("one")));
+        EXPECT_TRUE(group.spawn(sleep_task(5ms, endings)));
+        EXPECT_TRUE(group.spawn(failing_task("two")));
+        TaskHandle aborted = group.spawn(sleep_task(10min, endings));
+        aborted.cancel();
+    });
+    EXPECT_EQ(thrown, "");
+    EXPECT_EQ(failures, (std::vector<std::string>{"one", "two"}));
+    EXPECT_EQ(endings.finished, 1);
+    EXPECT_EQ(endings.aborted, 1);
+}
+
+asio::awaitable<void> watch_sizes(TaskGroup& group, std::vector<std::size_t>& sizes) {
+    while (group.size() > 0) {
+        sizes.push_back(group.size());
+        co_await group.changed().wait();
+    }
+}
+
+TEST(TaskGroup, SaysWhenATaskHasLeft) {
+    asio::io_context io;
+    Endings endings;
+    std::vector<std::size_t> sizes;
+    TaskGroup group(io.get_executor());
+    TaskHandle first = group.spawn(sleep_task(10min, endings));
+    TaskHandle second = group.spawn(sleep_task(10min, endings));
+    asio::co_spawn(io, watch_sizes(group, sizes), [](const std::exception_ptr&) {});
+    asio::post(io, [&] { first.cancel(); });
+    asio::steady_timer later(io, 5ms);
+    later.async_wait([&](boost::system::error_code) { second.cancel(); });
+    io.run_for(10s);
+    EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 1}));
+}
+
+TEST(TaskGroup, AContextMayBeDestroyedUnderItsTasks) {
+    Endings endings;
+    auto io = std::make_unique<asio::io_context>();
+    TaskGroup group(io->get_executor());
+    TaskHandle task = group.spawn(sleep_task(10min, endings));
+    io->poll();
+    io.reset();
+    EXPECT_EQ(endings.finished + endings.aborted, 0);
 }
 
 }  // namespace
