@@ -1,22 +1,39 @@
 #pragma once
 
-#include <cstdint>
+#include <chrono>
 
 namespace distilld {
 
-/// A point in time or a span, in nanoseconds. Whose clock it is (steady or virtual) is the caller's matter; core has
-/// none.
-using Nanos = std::int64_t;
+/// A span of time.
+using Nanos = std::chrono::nanoseconds;
 
-inline constexpr Nanos kMicrosecond = 1'000;
-inline constexpr Nanos kMillisecond = 1'000'000;
-inline constexpr Nanos kSecond = 1'000'000'000;
+/// The clock of code that is told the time and cannot ask for it: whose time it is (steady or virtual) is the caller's
+/// matter, and so it has no now().
+struct GivenClock {
+    using duration = Nanos;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<GivenClock>;
+    static constexpr bool is_steady = true;
+};
+
+/// A point in time: the span since the zero of the caller's clock.
+using Instant = GivenClock::time_point;
 
 [[nodiscard]] constexpr double to_seconds(Nanos span) noexcept {
-    return static_cast<double>(span) * 1e-9;
+    return std::chrono::duration<double>(span).count();
+}
+[[nodiscard]] constexpr double to_milliseconds(Nanos span) noexcept {
+    return std::chrono::duration<double, std::milli>(span).count();
 }
 [[nodiscard]] constexpr Nanos from_seconds(double seconds) noexcept {
-    return static_cast<Nanos>(seconds * 1e9);
+    return std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(seconds));
+}
+[[nodiscard]] constexpr Nanos from_milliseconds(double milliseconds) noexcept {
+    return std::chrono::duration_cast<Nanos>(std::chrono::duration<double, std::milli>(milliseconds));
+}
+[[nodiscard]] constexpr Nanos scaled(Nanos span, double factor) noexcept {
+    return Nanos(static_cast<Nanos::rep>(static_cast<double>(span.count()) * factor));
 }
 
 }  // namespace distilld

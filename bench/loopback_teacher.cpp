@@ -123,9 +123,9 @@ class LatencyTeacher final : public LoopbackTeacher {
         if (columns >= static_cast<std::int64_t>(kNumberIds)) {
             const std::uint64_t number = number_of_ids(kserve::copy_elements<std::int32_t>(*ids));
             const std::uint64_t attempt = attempts_[number]++;
-            const auto latency = static_cast<Nanos>(factor * static_cast<double>(latency_of(number, attempt)));
+            const Nanos latency = scaled(latency_of(number, attempt), factor);
             asio::steady_timer timer(co_await asio::this_coro::executor);
-            timer.expires_after(std::chrono::nanoseconds(latency));
+            timer.expires_after(latency);
             auto waiting = timer.async_wait(asio::as_tuple(asio::use_awaitable));
             co_await std::move(waiting);
             if (fails(arrival)) {

@@ -21,7 +21,7 @@ boost::json::object run_pipeline(const PipelineOptions& options) {
         options.sequential_steps > 0 ? options.sequential_steps : std::max<std::uint64_t>(1, options.steps / 4);
 
     asio::thread_pool compute(1);
-    TimedStudent student(std::chrono::nanoseconds(scenario.student()), options.busy_student);
+    TimedStudent student(scenario.student(), options.busy_student);
     PipelineRun sequential;
     {
         const auto teacher = make_loopback_teacher(teacher_options);
@@ -34,29 +34,29 @@ boost::json::object run_pipeline(const PipelineOptions& options) {
         run_graph(options, student, compute.get_executor(), *teacher, Answers::live, true, options.steps);
 
     const Nanos oracle = oracle_makespan(latencies, scenario.concurrency, scenario.student());
-    const double mean = mean_of(latencies);
-    const double per_batch = bound_per_batch(mean, scenario.concurrency, scenario.student());
+    const Nanos mean = mean_of(latencies);
+    const Nanos per_batch = bound_per_batch(mean, scenario.concurrency, scenario.student());
     const double sequential_per_batch =
-        static_cast<double>(sequential.wall) / static_cast<double>(sequential_steps * options.micro_batches);
-    const auto wall = static_cast<double>(parallel.wall);
+        to_milliseconds(sequential.wall) / static_cast<double>(sequential_steps * options.micro_batches);
+    const double wall = to_milliseconds(parallel.wall);
     const ProgressEvent& last = parallel.outcome.last;
 
     boost::json::object report;
     report["command"] = "pipeline";
     report["batches"] = count;
-    report["teacher_ms"] = mean * 1e-6;
+    report["teacher_ms"] = to_milliseconds(mean);
     report["student_ms"] = scenario.student_ms;
-    report["student_ms_measured"] = student.mean_nanoseconds() * 1e-6;
+    report["student_ms_measured"] = to_milliseconds(student.mean_duration());
     report["concurrency"] = scenario.concurrency;
     report["endpoints"] = scenario.endpoints;
     report["slow_factor"] = scenario.slow_factor;
-    report["makespan_ms"] = wall * 1e-6;
-    report["oracle_ms"] = static_cast<double>(oracle) * 1e-6;
-    report["efficiency"] = static_cast<double>(oracle) / wall;
+    report["makespan_ms"] = wall;
+    report["oracle_ms"] = to_milliseconds(oracle);
+    report["efficiency"] = to_milliseconds(oracle) / wall;
     report["stall_fraction"] = last.stall_fraction;
-    report["sequential_ms_per_batch"] = sequential_per_batch * 1e-6;
+    report["sequential_ms_per_batch"] = sequential_per_batch;
     report["speedup_over_sequential"] = sequential_per_batch * static_cast<double>(count) / wall;
-    report["bound"] = (mean + static_cast<double>(scenario.student())) / per_batch;
+    report["bound"] = to_milliseconds(mean + scenario.student()) / to_milliseconds(per_batch);
     report["teacher_hidden_fraction"] = last.teacher_hidden_fraction;
     report["bottleneck"] = last.bottleneck;
     report["requests"] = teacher->requests();

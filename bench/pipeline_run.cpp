@@ -36,11 +36,11 @@ class NumberedDataset final : public Dataset {
         std::copy(ids.begin(), ids.end(), made.input_ids.begin());
         made.labels.assign(rows.size() * columns_, 1);
         made.lengths.assign(rows.size(), static_cast<std::int32_t>(columns_));
+        made.row_ids = rows;
         made.target_tokens = rows.size() * columns_;
         return made;
     }
     std::uint64_t target_tokens(std::uint64_t) const override { return columns_; }
-    std::int32_t largest_id() const override { return 127; }
 
   private:
     std::uint32_t columns_;
@@ -86,7 +86,7 @@ GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::u
     scheduler.expected_bytes = expected_target_bytes(
         static_cast<std::uint64_t>(options.batch_size) * options.sequence_length, options.top_k, 0);
     scheduler.hedge.enabled = options.scenario.hedge;
-    scheduler.retry.base = 10 * kMillisecond;
+    scheduler.retry.base = std::chrono::milliseconds(10);
     return graph;
 }
 

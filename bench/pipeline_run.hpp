@@ -12,8 +12,8 @@
 namespace distilld::bench {
 
 struct PipelineRun {
-    Nanos wall = 0;  ///< from the start of the graph to the end of its last step
-    Nanos fill = 0;  ///< of it, the wait for the first micro-batch
+    Nanos wall{0};  ///< from the start of the graph to the end of its last step
+    Nanos fill{0};  ///< of it, the wait for the first micro-batch
     GraphOutcome outcome;
     std::uint32_t threads = 0;  ///< of the process while it ran
 };

@@ -50,7 +50,7 @@ std::vector<Nanos> read_latencies(const std::string& file, std::uint64_t count) 
         if (error != std::errc() || end != line.data() + line.size() || !(value >= 0) || value > 1e9) {
             throw UsageError("--latencies " + file + ":" + std::to_string(number) + ": not milliseconds: " + line);
         }
-        latencies.push_back(static_cast<Nanos>(value * 1e6));
+        latencies.push_back(from_milliseconds(value));
     }
     if (latencies.size() < count) {
         throw UsageError("--latencies " + file + ": " + std::to_string(latencies.size()) + " lines, " +
@@ -68,12 +68,12 @@ std::vector<Nanos> first_latencies(const Scenario& scenario, std::uint64_t count
     return lognormal_latencies(count, scenario.teacher(), scenario.sigma, scenario.seed);
 }
 
-double mean_of(const std::vector<Nanos>& latencies) {
-    return std::accumulate(latencies.begin(), latencies.end(), 0.0) / static_cast<double>(latencies.size());
+Nanos mean_of(const std::vector<Nanos>& latencies) {
+    return std::accumulate(latencies.begin(), latencies.end(), Nanos(0)) / static_cast<Nanos::rep>(latencies.size());
 }
 
-double bound_per_batch(double mean_latency, std::uint32_t concurrency, Nanos student) {
-    return std::max(mean_latency / concurrency, static_cast<double>(student));
+Nanos bound_per_batch(Nanos mean_latency, std::uint32_t concurrency, Nanos student) {
+    return std::max(mean_latency / concurrency, student);
 }
 
 }  // namespace distilld::bench

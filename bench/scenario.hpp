@@ -35,8 +35,8 @@ struct Scenario {
     std::uint64_t seed = 1;
     std::string latencies_file;  ///< milliseconds, one a line; replaces mean and sigma
 
-    [[nodiscard]] Nanos teacher() const { return static_cast<Nanos>(teacher_ms * 1e6); }
-    [[nodiscard]] Nanos student() const { return static_cast<Nanos>(student_ms * 1e6); }
+    [[nodiscard]] Nanos teacher() const { return from_milliseconds(teacher_ms); }
+    [[nodiscard]] Nanos student() const { return from_milliseconds(student_ms); }
 };
 
 void add_scenario_options(CLI::App& app, Scenario& scenario);
@@ -45,10 +45,10 @@ void add_scenario_options(CLI::App& app, Scenario& scenario);
 /// line when the file cannot be read, has a line that is no number, or fewer lines than `count`.
 std::vector<Nanos> first_latencies(const Scenario& scenario, std::uint64_t count);
 
-double mean_of(const std::vector<Nanos>& latencies);
+Nanos mean_of(const std::vector<Nanos>& latencies);
 
 /// Time a micro-batch takes at the physical bound: max(T/C, S).
-double bound_per_batch(double mean_latency, std::uint32_t concurrency, Nanos student);
+Nanos bound_per_batch(Nanos mean_latency, std::uint32_t concurrency, Nanos student);
 
 /// The commands; each prints one JSON object to stdout and returns an exit code.
 struct SimulateOptions {

@@ -66,7 +66,7 @@ boost::json::object run_pipeline_with_student(const PipelineOptions& options) {
     const std::unique_ptr<Student> student = making.get();
     const auto preload = make_loopback_teacher(teacher_options);
 
-    const auto per_batch = [count](Nanos span) { return static_cast<double>(span) / static_cast<double>(count); };
+    const auto per_batch = [count](Nanos span) { return to_milliseconds(span) / static_cast<double>(count); };
     // Once unmeasured: buffers, thread pools and pages of a first run are not what is compared.
     run_graph(options, *student, compute.get_executor(), *preload, Answers::at_hand, true,
               std::min<std::uint64_t>(options.steps, 2));
@@ -97,12 +97,12 @@ boost::json::object run_pipeline_with_student(const PipelineOptions& options) {
             }
         }
         const Nanos oracle =
-            oracle_makespan(teacher_options.latencies, scenario.concurrency, static_cast<Nanos>(at_hand));
+            oracle_makespan(teacher_options.latencies, scenario.concurrency, from_milliseconds(at_hand));
         ratios.push_back(live / at_hand);
         filled_ratios.push_back(live_filled / at_hand_filled);
-        efficiencies.push_back(static_cast<double>(oracle) / (live * static_cast<double>(count)));
-        preloaded_ms.push_back(at_hand * 1e-6);
-        live_ms.push_back(live * 1e-6);
+        efficiencies.push_back(to_milliseconds(oracle) / (live * static_cast<double>(count)));
+        preloaded_ms.push_back(at_hand);
+        live_ms.push_back(live);
     }
     boost::json::object report;
     report["command"] = "pipeline";
@@ -110,7 +110,7 @@ boost::json::object run_pipeline_with_student(const PipelineOptions& options) {
     report["answers"] = options.json_answers ? "json" : "binary";
     report["top_k"] = options.top_k;
     report["batches"] = count;
-    report["teacher_ms"] = mean_of(teacher_options.latencies) * 1e-6;
+    report["teacher_ms"] = to_milliseconds(mean_of(teacher_options.latencies));
     report["concurrency"] = scenario.concurrency;
     report["student_ms_preloaded"] = median(preloaded_ms);
     report["student_ms_live"] = median(live_ms);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/time.hpp"
 #include "pipeline/graph/student.hpp"
 
 namespace distilld::bench {
@@ -14,7 +15,7 @@ namespace distilld::bench {
 /// it really took. Bench only.
 class TimedStudent final : public Student {
   public:
-    TimedStudent(std::chrono::nanoseconds duration, bool busy) : duration_(duration), busy_(busy) {}
+    TimedStudent(Nanos duration, bool busy) : duration_(duration), busy_(busy) {}
 
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
         auto staged = std::make_unique<Staged>();
@@ -48,9 +49,7 @@ class TimedStudent final : public Student {
     std::uint32_t max_positions() const override { return 1U << 20U; }
 
     /// Mean time of a micro-batch as it was.
-    [[nodiscard]] double mean_nanoseconds() const {
-        return trained_ > 0 ? static_cast<double>(spent_.count()) / static_cast<double>(trained_) : 0;
-    }
+    [[nodiscard]] Nanos mean_duration() const { return trained_ > 0 ? spent_ / trained_ : Nanos(0); }
 
   private:
     struct Staged final : StagedBatch {
@@ -61,10 +60,10 @@ class TimedStudent final : public Student {
         Result<void> write_model(const std::filesystem::path&) const override { return {}; }
     };
 
-    std::chrono::nanoseconds duration_;
+    Nanos duration_;
     bool busy_;
-    std::chrono::nanoseconds spent_{0};
-    std::uint64_t trained_ = 0;
+    Nanos spent_{0};
+    Nanos::rep trained_ = 0;
 };
 
 }  // namespace distilld::bench

@@ -14,7 +14,7 @@ namespace distilld::bench {
 namespace {
 
 struct Event {
-    Nanos at = 0;
+    Instant at;
     std::uint64_t order = 0;  // ties: first scheduled first
     enum class Kind { answer, trained, wakeup } kind = Kind::wakeup;
     RequestId request = 0;
@@ -31,7 +31,7 @@ class Simulation {
 
     VirtualRun run() {
         next_train_ = options_.first;
-        scheduler_.on_wanted(0);
+        scheduler_.on_wanted(now_);
         act();
         while (next_train_ < options_.end || training_) {
             if (events_.empty()) {
@@ -54,7 +54,7 @@ class Simulation {
                 break;
             }
         }
-        run_.makespan = now_;
+        run_.makespan = now_ - Instant{};
         run_.counters = scheduler_.counters();
         return std::move(run_);
     }
@@ -88,8 +88,8 @@ class Simulation {
                 take();
             }
         }
-        run_.most_in_flight = std::max(run_.most_in_flight, scheduler_.in_flight());
-        if (const std::optional<Nanos> at = scheduler_.next_wakeup(now_)) {
+        run_.max_in_flight = std::max(run_.max_in_flight, scheduler_.in_flight());
+        if (const std::optional<Instant> at = scheduler_.next_wakeup(now_)) {
             latest_wakeup_ = order_;
             push(Event{*at, 0, Event::Kind::wakeup, 0, {}, 0});
         }
@@ -99,8 +99,7 @@ class Simulation {
         if (const auto* issue = std::get_if<IssueAction>(&action)) {
             const VirtualAnswer answer = teacher_(*issue, scheduler_.in_flight(), now_);
             issued_ = std::max(issued_, issue->micro_batch + 1);
-            run_.most_issued_unreleased =
-                std::max(run_.most_issued_unreleased, static_cast<std::uint32_t>(issued_ - next_train_));
+            run_.max_unreleased = std::max(run_.max_unreleased, static_cast<std::uint32_t>(issued_ - next_train_));
             push(Event{now_ + answer.latency, 0, Event::Kind::answer, issue->request, answer, 0});
         } else if (const auto* cancel = std::get_if<CancelAction>(&action)) {
             cancelled_.insert(cancel->request);
@@ -135,8 +134,8 @@ class Simulation {
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     std::set<RequestId> cancelled_;
     VirtualRun run_;
-    Nanos now_ = 0;
-    Nanos wanted_at_ = 0;
+    Instant now_;
+    Instant wanted_at_;
     std::uint64_t order_ = 0;
     std::uint64_t latest_wakeup_ = 0;
     std::uint64_t issued_ = 0;
@@ -155,9 +154,9 @@ VirtualRun run_virtual(const SchedulerOptions& options, Nanos student, const Vir
 Nanos oracle_makespan(const std::vector<Nanos>& latencies, std::uint32_t concurrency, Nanos student) {
     std::priority_queue<Nanos, std::vector<Nanos>, std::greater<>> free_at;
     for (std::uint32_t i = 0; i < concurrency; ++i) {
-        free_at.push(0);
+        free_at.emplace(0);
     }
-    Nanos trained = 0;
+    Nanos trained{0};
     for (const Nanos latency : latencies) {
         const Nanos answered = free_at.top() + latency;
         free_at.pop();
@@ -176,7 +175,7 @@ std::vector<Nanos> lognormal_latencies(std::uint64_t count, Nanos mean, double s
         const double u = static_cast<double>((random.next() >> 11) + 1) * 0x1.0p-53;
         const double v = random.uniform();
         const double z = std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
-        latency = std::max<Nanos>(1, static_cast<Nanos>(static_cast<double>(mean) * std::exp(mu + sigma * z)));
+        latency = std::max(Nanos(1), scaled(mean, std::exp(mu + sigma * z)));
     }
     return latencies;
 }

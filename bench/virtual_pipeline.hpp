@@ -12,27 +12,27 @@ namespace distilld::bench {
 
 /// What happens to one request of the simulated teacher.
 struct VirtualAnswer {
-    Nanos latency = 0;
+    Nanos latency{0};
     std::optional<FailureKind> failure;  ///< set: the request fails so after `latency`
     std::optional<Nanos> retry_after;
 };
 
 /// Fate of a request, decided when it is issued. `in_flight` counts it.
-using VirtualTeacher = std::function<VirtualAnswer(const IssueAction& request, std::uint32_t in_flight, Nanos now)>;
+using VirtualTeacher = std::function<VirtualAnswer(const IssueAction& request, std::uint32_t in_flight, Instant now)>;
 
 struct VirtualRun {
-    Nanos makespan = 0;
-    Nanos waited = 0;                  ///< student idle, the first fill included
-    std::vector<Nanos> taken;          ///< when micro-batch n was taken
+    Nanos makespan{0};
+    Nanos waited{0};                   ///< student idle, the first fill included
+    std::vector<Instant> taken;        ///< when micro-batch n was taken
     std::vector<std::uint32_t> limit;  ///< C in force at that time
-    std::uint32_t most_in_flight = 0;
-    std::uint32_t most_issued_unreleased = 0;
+    std::uint32_t max_in_flight = 0;
+    std::uint32_t max_unreleased = 0;
     SchedulerCounters counters;
     std::optional<GiveUpAction> gave_up;
 };
 
-/// Runs the scheduler of the service under a virtual clock: `student` nanoseconds of training for each micro-batch, the
-/// teacher as given. Deterministic.
+/// Runs the scheduler of the service under a virtual clock: `student` of training for each micro-batch, from Instant{}
+/// on, the teacher as given. Deterministic.
 VirtualRun run_virtual(const SchedulerOptions& options, Nanos student, const VirtualTeacher& teacher,
                        std::uint64_t bytes = 1);
 

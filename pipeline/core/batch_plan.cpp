@@ -21,10 +21,6 @@ std::vector<std::uint64_t> BatchPlan::rows_of(std::uint64_t number) const {
     return rows;
 }
 
-std::uint64_t BatchPlan::epoch_of(std::uint64_t number) const noexcept {
-    return number * batch_size_ / rows_;
-}
-
 const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) const {
     // Two slots: a micro-batch may touch two epochs, and prefetch runs ahead of evaluation of the plan elsewhere.
     Cached& cached = cache_[epoch % 2];

@@ -17,8 +17,6 @@ class BatchPlan {
     /// Row indices of micro-batch `number`, batch_size of them. One thread at a time (a permutation is cached).
     [[nodiscard]] std::vector<std::uint64_t> rows_of(std::uint64_t number) const;
 
-    [[nodiscard]] std::uint64_t epoch_of(std::uint64_t number) const noexcept;
-
   private:
     [[nodiscard]] const std::vector<std::uint64_t>& permutation(std::uint64_t epoch) const;
 

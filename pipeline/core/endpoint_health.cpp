@@ -18,7 +18,7 @@ EndpointHealth::EndpointHealth(std::uint32_t endpoints, BreakerOptions options)
     }
 }
 
-bool EndpointHealth::available(const Endpoint& endpoint, Nanos now) const {
+bool EndpointHealth::available(const Endpoint& endpoint, Instant now) const {
     if (now < endpoint.hold_until) {
         return false;
     }
@@ -28,14 +28,14 @@ bool EndpointHealth::available(const Endpoint& endpoint, Nanos now) const {
     return !endpoint.probing && now >= endpoint.open_until;
 }
 
-std::optional<std::uint32_t> EndpointHealth::pick(Nanos now, std::uint32_t avoid) const {
+std::optional<std::uint32_t> EndpointHealth::pick(Instant now, std::uint32_t avoid) const {
     std::optional<std::uint32_t> best;
     double best_cost = std::numeric_limits<double>::infinity();
     double known = 0;
     std::uint32_t measured = 0;
     for (const Endpoint& endpoint : endpoints_) {
-        if (endpoint.latency > 0) {
-            known += endpoint.latency;
+        if (endpoint.latency_seconds > 0) {
+            known += endpoint.latency_seconds;
             ++measured;
         }
     }
@@ -46,7 +46,7 @@ std::optional<std::uint32_t> EndpointHealth::pick(Nanos now, std::uint32_t avoid
             continue;
         }
         // In flight in proportion to 1/latency: what Little's law gives endpoints of different speed.
-        double cost = (endpoint.in_flight + 1) * (endpoint.latency > 0 ? endpoint.latency : assumed);
+        double cost = (endpoint.in_flight + 1) * (endpoint.latency_seconds > 0 ? endpoint.latency_seconds : assumed);
         const bool overlooked = endpoint.in_flight == 0 && issued_ - endpoint.last_issue >= options_.explore_every;
         if (endpoint.open || overlooked) {
             cost = 0;  // a probe, or a slow endpoint measured anew
@@ -62,27 +62,27 @@ std::optional<std::uint32_t> EndpointHealth::pick(Nanos now, std::uint32_t avoid
     return best;
 }
 
-std::vector<Nanos> EndpointHealth::wakeups() const {
-    std::vector<Nanos> times;
+std::vector<Instant> EndpointHealth::wakeups() const {
+    std::vector<Instant> times;
     for (const Endpoint& endpoint : endpoints_) {
         if (endpoint.probing) {
             continue;
         }
-        times.push_back(std::max(endpoint.open ? endpoint.open_until : Nanos{0}, endpoint.hold_until));
+        times.push_back(std::max(endpoint.open ? endpoint.open_until : Instant{}, endpoint.hold_until));
     }
     return times;
 }
 
-void EndpointHealth::on_absent(std::uint32_t endpoint, Nanos now) {
+void EndpointHealth::on_absent(std::uint32_t endpoint, Instant now) {
     open(endpoints_[endpoint], now);
 }
 
-void EndpointHealth::open(Endpoint& endpoint, Nanos now) {
+void EndpointHealth::open(Endpoint& endpoint, Instant now) {
     endpoint.open = true;
     endpoint.open_until = now + endpoint.cooldown;
 }
 
-void EndpointHealth::on_issued(std::uint32_t endpoint, Nanos now) {
+void EndpointHealth::on_issued(std::uint32_t endpoint, Instant now) {
     Endpoint& e = endpoints_[endpoint];
     ++e.in_flight;
     e.last_issue = ++issued_;
@@ -91,23 +91,25 @@ void EndpointHealth::on_issued(std::uint32_t endpoint, Nanos now) {
     }
 }
 
-void EndpointHealth::measure(Endpoint& endpoint, double latency) {
-    endpoint.latency =
-        endpoint.latency > 0 ? endpoint.latency + kLatencyWeight * (latency - endpoint.latency) : latency;
+void EndpointHealth::measure(Endpoint& endpoint, Nanos latency) {
+    double& mean = endpoint.latency_seconds;
+    const double seconds = to_seconds(latency);
+    mean = mean > 0 ? mean + kLatencyWeight * (seconds - mean) : seconds;
 }
 
 void EndpointHealth::on_success(std::uint32_t endpoint, Nanos latency) {
     Endpoint& e = endpoints_[endpoint];
     --e.in_flight;
-    measure(e, static_cast<double>(std::max<Nanos>(latency, 1)));
+    measure(e, std::max(latency, Nanos(1)));
     e.failures_in_row = 0;
     e.open = false;
     e.probing = false;
     e.cooldown = options_.cooldown;
-    e.hold_until = 0;
+    e.hold_until = {};
 }
 
-bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Nanos now, std::optional<Nanos> hold_until) {
+bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Instant now,
+                                std::optional<Instant> hold_until) {
     Endpoint& e = endpoints_[endpoint];
     --e.in_flight;
     if (hold_until) {
@@ -124,7 +126,7 @@ bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Nanos 
             return false;  // a straggler of the time before it opened
         }
         e.probing = false;
-        e.cooldown = std::min(e.cooldown * 2, options_.cooldown_cap);
+        e.cooldown = std::min(e.cooldown * 2, options_.max_cooldown);
         open(e, now);
         return false;
     }
@@ -139,8 +141,8 @@ void EndpointHealth::on_dropped(std::uint32_t endpoint, Nanos age) {
     Endpoint& e = endpoints_[endpoint];
     --e.in_flight;
     e.probing = false;
-    if (static_cast<double>(age) > e.latency) {
-        measure(e, static_cast<double>(age));
+    if (to_seconds(age) > e.latency_seconds) {
+        measure(e, age);
     }
 }
 

@@ -9,12 +9,11 @@ void LatencyWindow::add(Nanos latency) {
     ring_[next_] = latency;
     next_ = (next_ + 1) % kCapacity;
     size_ = std::min(size_ + 1, kCapacity);
-    ++total_;
 }
 
 Nanos LatencyWindow::percentile(double p) const {
     if (size_ == 0) {
-        return 0;
+        return Nanos(0);
     }
     std::array<Nanos, kCapacity> sorted = ring_;
     const auto rank = static_cast<std::size_t>(std::ceil(p * static_cast<double>(size_)));
@@ -24,16 +23,16 @@ Nanos LatencyWindow::percentile(double p) const {
     return sorted[index];
 }
 
-double LatencyWindow::mean_of_last(std::size_t count) const {
+Nanos LatencyWindow::mean_of_last(std::size_t count) const {
     const std::size_t used = std::min(count, size_);
     if (used == 0) {
-        return 0;
+        return Nanos(0);
     }
-    double sum = 0;
+    Nanos sum(0);
     for (std::size_t i = 1; i <= used; ++i) {
-        sum += static_cast<double>(ring_[(next_ + kCapacity - i) % kCapacity]);
+        sum += ring_[(next_ + kCapacity - i) % kCapacity];
     }
-    return sum / static_cast<double>(used);
+    return sum / static_cast<Nanos::rep>(used);
 }
 
 }  // namespace distilld

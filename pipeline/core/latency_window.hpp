@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 
 #include "base/time.hpp"
 
@@ -15,17 +14,15 @@ class LatencyWindow {
 
     void add(Nanos latency);
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    [[nodiscard]] std::uint64_t total() const noexcept { return total_; }  ///< ever added
     /// Nearest-rank percentile, `p` in [0, 1]; 0 when empty.
     [[nodiscard]] Nanos percentile(double p) const;
     /// Mean of the last `count` (of all that are kept when fewer); 0 when empty.
-    [[nodiscard]] double mean_of_last(std::size_t count) const;
+    [[nodiscard]] Nanos mean_of_last(std::size_t count) const;
 
   private:
     std::array<Nanos, kCapacity> ring_{};
     std::size_t next_ = 0;
     std::size_t size_ = 0;
-    std::uint64_t total_ = 0;
 };
 
 }  // namespace distilld

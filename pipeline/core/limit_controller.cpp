@@ -7,10 +7,10 @@ namespace distilld {
 
 namespace {
 
-constexpr std::uint64_t kLeastTakes = 4;  // fewer say nothing of a stall fraction
+constexpr std::uint64_t kMinTakes = 4;    // fewer say nothing of a stall fraction
 constexpr std::uint64_t kCalmTakes = 64;  // calm for so long: try fewer
 constexpr std::uint64_t kForgetOverloadTakes = 256;
-constexpr std::uint64_t kLongestHold = 4096;
+constexpr std::uint64_t kMaxHold = 4096;
 
 }  // namespace
 
@@ -30,8 +30,8 @@ void LimitController::set_ceiling(std::uint32_t ceiling) {
 }
 
 void LimitController::reset_measure() {
-    waited_ = 0;
-    busy_ = 0;
+    waited_ = Nanos(0);
+    busy_ = Nanos(0);
     taken_ = 0;
     full_ = false;
 }
@@ -42,8 +42,8 @@ void LimitController::move_to(std::uint32_t limit, std::uint64_t n) {
     reset_measure();
 }
 
-void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, double latency, bool slots_full) {
-    if (n == 0 || busy <= 0 || latency <= 0) {
+void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, Nanos latency, bool slots_full) {
+    if (n == 0 || busy <= Nanos(0) || latency <= Nanos(0)) {
         return;  // the first fill cannot be hidden
     }
     if (overloaded_at_ != 0 && ++taken_since_overload_ >= kForgetOverloadTakes) {
@@ -55,18 +55,18 @@ void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, double
     if (n < gate_) {
         return;
     }
-    waited_ += static_cast<double>(waited);
-    busy_ += static_cast<double>(busy);
-    full_ = full_ || (slots_full && waited > 0);
+    waited_ += waited;
+    busy_ += busy;
+    full_ = full_ || (slots_full && waited > Nanos(0));
     ++taken_;
 
-    const double stall = waited_ / (waited_ + busy_);
-    const double student = busy_ / static_cast<double>(taken_);
-    const double needed = std::max(1.0, latency / student);  // Little's law
+    const double stall = to_seconds(waited_) / to_seconds(waited_ + busy_);
+    const double student = to_seconds(busy_) / static_cast<double>(taken_);
+    const double needed = std::max(1.0, to_seconds(latency) / student);  // Little's law
     // One long wait is enough to act on when the limit is far below what the latency asks for.
-    const bool enough_seen = taken_ >= kLeastTakes || needed > 1.5 * limit_;
+    const bool enough_seen = taken_ >= kMinTakes || needed > 1.5 * limit_;
     if (full_ && enough_seen && stall > options_.target_stall) {
-        grow(n, needed, limit_ / latency);
+        grow(n, needed, limit_ / to_seconds(latency));
     } else if (taken_ >= kCalmTakes) {
         shrink_if_calm(needed, stall);
     }
@@ -86,7 +86,7 @@ void LimitController::grow(std::uint64_t n, double needed, double throughput) {
         const double grown = static_cast<double>(limit_) / proven_limit_ - 1.0;
         if (throughput < (1.0 + 0.25 * grown) * proven_throughput_) {
             hold_ = hold_length_;
-            hold_length_ = std::min(hold_length_ * 2, kLongestHold);
+            hold_length_ = std::min(hold_length_ * 2, kMaxHold);
             move_to(proven_limit_, n);
             return;
         }
@@ -98,11 +98,11 @@ void LimitController::grow(std::uint64_t n, double needed, double throughput) {
         return;
     }
     const auto wanted = static_cast<std::uint32_t>(std::min(std::ceil(1.1 * needed), 1e6));
-    const auto most = static_cast<std::uint32_t>(std::min(std::ceil(2.0 * needed), 1e6));
+    const auto max_useful = static_cast<std::uint32_t>(std::min(std::ceil(2.0 * needed), 1e6));
     const std::uint32_t step = limit_ + std::max<std::uint32_t>(1, limit_ / 8);
     std::uint32_t next = std::max(step, std::min(limit_ * 4, wanted));
     if (options_.adaptive) {
-        next = std::min(next, std::max(most, limit_));
+        next = std::min(next, std::max(max_useful, limit_));
     }
     if (overloaded_at_ != 0) {
         next = std::min(next, std::max(limit_ + 1, overloaded_at_ * 9 / 10));
@@ -123,8 +123,8 @@ void LimitController::shrink_if_calm(double needed, double stall) {
     reset_measure();
 }
 
-void LimitController::on_overload(Nanos issued, Nanos now) {
-    if (issued <= last_decrease_) {
+void LimitController::on_overload(Instant issued, Instant now) {
+    if (last_decrease_ && issued <= *last_decrease_) {
         return;
     }
     last_decrease_ = now;

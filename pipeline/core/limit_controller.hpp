@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/time.hpp"
 
@@ -30,9 +31,9 @@ class LimitController {
     /// The student took micro-batch `n` (counted from the start of the run) after waiting `waited`, and trained the one
     /// before it for `busy`. `latency`: mean of the last requests, about `limit` of them. `slots_full`: every slot was
     /// in use while the student waited.
-    void on_taken(std::uint64_t n, Nanos waited, Nanos busy, double latency, bool slots_full);
+    void on_taken(std::uint64_t n, Nanos waited, Nanos busy, Nanos latency, bool slots_full);
     /// A request issued at `issued` was refused for load or timed out.
-    void on_overload(Nanos issued, Nanos now);
+    void on_overload(Instant issued, Instant now);
 
   private:
     void grow(std::uint64_t n, double needed, double throughput);
@@ -44,17 +45,17 @@ class LimitController {
     std::uint32_t limit_;
     std::uint64_t gate_ = 0;  // micro-batches below it were issued under an earlier limit and say nothing of this one
     // Measured since the last move.
-    double waited_ = 0;
-    double busy_ = 0;
+    Nanos waited_{0};
+    Nanos busy_{0};
     std::uint64_t taken_ = 0;
     bool full_ = false;
-    // Last limit whose throughput was seen, and that throughput in micro-batches a nanosecond.
+    // Last limit whose throughput was seen, and that throughput in micro-batches a second.
     std::uint32_t proven_limit_ = 0;
     double proven_throughput_ = 0;
     std::uint64_t hold_ = 0;  // takes for which the limit does not grow
     std::uint64_t hold_length_ = 64;
     // After overload.
-    Nanos last_decrease_ = -1;
+    std::optional<Instant> last_decrease_;
     std::uint32_t overloaded_at_ = 0;  // limit at which the teacher complained; approached by single steps
     std::uint64_t taken_since_overload_ = 0;
 };

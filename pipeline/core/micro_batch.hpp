@@ -21,8 +21,9 @@ struct TokenBatch {
     std::uint32_t columns = 0;  ///< T
     std::vector<std::int32_t> input_ids;
     std::vector<std::int32_t> labels;
-    std::vector<std::int32_t> lengths;  ///< [rows] input positions that are not padding
-    std::uint64_t target_tokens = 0;    ///< labels that are not kIgnoredLabel
+    std::vector<std::int32_t> lengths;   ///< [rows] input positions that are not padding
+    std::vector<std::uint64_t> row_ids;  ///< [rows] numbers of the dataset's rows; empty when they are of no dataset
+    std::uint64_t target_tokens = 0;     ///< labels that are not kIgnoredLabel
 };
 
 enum class ElementType { f16, bf16, f32, i32, u32, i64 };

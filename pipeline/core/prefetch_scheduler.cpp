@@ -14,9 +14,9 @@ PrefetchScheduler::PrefetchScheduler(SchedulerOptions options)
       next_deliver_(options_.first),
       next_take_(options_.first),
       next_release_(options_.first),
-      largest_answer_(options_.expected_bytes),
+      max_answer_(options_.expected_bytes),
       hedge_tokens_(options_.hedge.burst),
-      jitter_state_(options_.jitter_seed) {}
+      jitter_(options_.jitter_seed) {}
 
 std::uint32_t PrefetchScheduler::window() const noexcept {
     return options_.window > 0 ? options_.window : 4 * controller_.limit();
@@ -36,7 +36,7 @@ void PrefetchScheduler::set_ceiling(std::uint32_t ceiling) {
     controller_.set_ceiling(ceiling);
 }
 
-void PrefetchScheduler::on_endpoint_absent(std::uint32_t endpoint, Nanos now) {
+void PrefetchScheduler::on_endpoint_absent(std::uint32_t endpoint, Instant now) {
     endpoints_.on_absent(endpoint, now);
 }
 
@@ -51,7 +51,7 @@ std::optional<PrefetchScheduler::Request> PrefetchScheduler::forget(RequestId re
     return known;
 }
 
-void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Nanos now) {
+void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Instant now) {
     const std::optional<Request> known = forget(request);
     if (!known) {
         return;
@@ -68,7 +68,7 @@ void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Nan
     item.winner = request;
     item.bytes = bytes;
     held_bytes_ += bytes;
-    largest_answer_ = std::max(largest_answer_, bytes);
+    max_answer_ = std::max(max_answer_, bytes);
     for (const RequestId loser : item.requests) {
         to_cancel_.insert(loser);
     }
@@ -83,13 +83,13 @@ void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Nan
     item.requests.clear();
 }
 
-void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Nanos now) {
+void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Instant now) {
     const std::optional<Request> known = forget(request);
     if (!known) {
         return;
     }
     ++counters_.failures[kind];
-    const std::optional<Nanos> hold = retry_after ? std::optional<Nanos>(now + *retry_after) : std::optional<Nanos>();
+    const std::optional<Instant> hold = retry_after ? std::optional(now + *retry_after) : std::nullopt;
     // The silence of an endpoint that is taken for dead anyway says nothing of load.
     const bool too_slow = kind == FailureKind::timeout && !endpoints_.is_open(known->endpoint);
     if (endpoints_.on_failure(known->endpoint, kind, now, hold)) {
@@ -112,37 +112,35 @@ void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::opti
     }
     item.state = Item::State::backing_off;
     // A hedge that fails after the first request failed is one attempt, not two: attempts count first requests only.
-    item.retry_at = now + std::max(backoff(item.attempts), retry_after.value_or(0));
+    item.retry_at = now + std::max(backoff(item.attempts), retry_after.value_or(Nanos(0)));
 }
 
 Nanos PrefetchScheduler::backoff(std::uint32_t attempts) {
     // Exponential with full-range jitter in [1/2, 1]: spreads the retries of many requests that failed together.
     const std::uint32_t doublings = std::min<std::uint32_t>(attempts > 0 ? attempts - 1 : 0, 20);
-    const Nanos span = std::min(options_.retry.cap, options_.retry.base << doublings);
-    jitter_state_ = jitter_state_ * 6364136223846793005ULL + 1442695040888963407ULL;
-    const double random = static_cast<double>(jitter_state_ >> 11) * 0x1.0p-53;
-    return static_cast<Nanos>(static_cast<double>(span) * (0.5 + 0.5 * random));
+    const Nanos span = std::min(options_.retry.max, options_.retry.base * (Nanos::rep{1} << doublings));
+    return scaled(span, 0.5 + 0.5 * jitter_.uniform());
 }
 
-void PrefetchScheduler::on_wanted(Nanos now) {
+void PrefetchScheduler::on_wanted(Instant now) {
     wanted_since_ = now;
 }
 
-void PrefetchScheduler::on_taken(std::uint64_t n, Nanos now) {
+void PrefetchScheduler::on_taken(std::uint64_t n, Instant now) {
     next_take_ = n + 1;
-    const Nanos waited = wanted_since_ ? now - *wanted_since_ : 0;
-    const double latency = latencies_.mean_of_last(std::max<std::size_t>(8, controller_.limit()));
+    const Nanos waited = wanted_since_ ? now - *wanted_since_ : Nanos(0);
+    const Nanos latency = latencies_.mean_of_last(std::max<std::size_t>(8, controller_.limit()));
     controller_.on_taken(n - options_.first, waited, last_busy_, latency, full_while_waiting_);
     wanted_since_.reset();
     full_while_waiting_ = false;
     taken_at_ = now;
 }
 
-void PrefetchScheduler::on_trained(std::uint64_t, Nanos now) {
-    last_busy_ = std::max<Nanos>(1, now - taken_at_);
+void PrefetchScheduler::on_trained(std::uint64_t, Instant now) {
+    last_busy_ = std::max(Nanos(1), now - taken_at_);
 }
 
-void PrefetchScheduler::on_released(std::uint64_t n, Nanos) {
+void PrefetchScheduler::on_released(std::uint64_t n, Instant) {
     const auto found = items_.find(n);
     if (found == items_.end()) {
         return;
@@ -172,10 +170,10 @@ bool PrefetchScheduler::room_for_another() const noexcept {
             ++pending;
         }
     }
-    return held_bytes_ + (pending + 1) * largest_answer_ <= options_.window_bytes;
+    return held_bytes_ + (pending + 1) * max_answer_ <= options_.window_bytes;
 }
 
-void PrefetchScheduler::issue(std::uint64_t n, Item& item, std::uint32_t endpoint, bool hedge, Nanos now,
+void PrefetchScheduler::issue(std::uint64_t n, Item& item, std::uint32_t endpoint, bool hedge, Instant now,
                               std::vector<SchedulerAction>& out) {
     const RequestId id = next_request_++;
     requests_.emplace(id, Request{n, endpoint, now, hedge});
@@ -194,7 +192,7 @@ void PrefetchScheduler::issue(std::uint64_t n, Item& item, std::uint32_t endpoin
     out.emplace_back(IssueAction{id, n, endpoint, item.attempts - 1, hedge});
 }
 
-void PrefetchScheduler::issue_retries(Nanos now, std::vector<SchedulerAction>& out) {
+void PrefetchScheduler::issue_retries(Instant now, std::vector<SchedulerAction>& out) {
     for (auto& [n, item] : items_) {
         if (!slot_free()) {
             return;
@@ -210,7 +208,7 @@ void PrefetchScheduler::issue_retries(Nanos now, std::vector<SchedulerAction>& o
     }
 }
 
-void PrefetchScheduler::issue_new(Nanos now, std::vector<SchedulerAction>& out) {
+void PrefetchScheduler::issue_new(Instant now, std::vector<SchedulerAction>& out) {
     while (slot_free() && room_for_another()) {
         const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, kNoEndpoint);
         if (!endpoint) {
@@ -223,21 +221,20 @@ void PrefetchScheduler::issue_new(Nanos now, std::vector<SchedulerAction>& out) 
 }
 
 std::optional<Nanos> PrefetchScheduler::hedge_after() const {
-    if (!options_.hedge.enabled || latencies_.size() < options_.hedge.least_samples) {
+    if (!options_.hedge.enabled || latencies_.size() < options_.hedge.min_samples) {
         return std::nullopt;
     }
     return latencies_.percentile(options_.hedge.percentile);
 }
 
-void PrefetchScheduler::issue_hedges(Nanos now, bool slots_are_spare, std::vector<SchedulerAction>& out) {
+void PrefetchScheduler::issue_hedges(Instant now, bool slots_are_spare, std::vector<SchedulerAction>& out) {
     const std::optional<Nanos> late = hedge_after();
     if (!late) {
         return;
     }
     // A slot that would otherwise idle costs nothing. One that another micro-batch could use is spent only on a request
     // that is late beyond doubt.
-    const auto limit_age =
-        slots_are_spare ? *late : static_cast<Nanos>(static_cast<double>(*late) * options_.hedge.paid_factor);
+    const Nanos max_age = slots_are_spare ? *late : scaled(*late, options_.hedge.paid_factor);
     for (auto& [n, item] : items_) {  // the lowest number first: it holds up all others
         if (!slot_free() || hedge_tokens_ < 1.0) {
             return;
@@ -246,7 +243,7 @@ void PrefetchScheduler::issue_hedges(Nanos now, bool slots_are_spare, std::vecto
             continue;
         }
         const Request& first = requests_.at(item.requests.front());
-        if (now - first.issued <= limit_age) {
+        if (now - first.issued <= max_age) {
             continue;
         }
         const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, first.endpoint);
@@ -267,7 +264,7 @@ void PrefetchScheduler::deliver(std::vector<SchedulerAction>& out) {
     }
 }
 
-std::vector<SchedulerAction> PrefetchScheduler::poll(Nanos now) {
+std::vector<SchedulerAction> PrefetchScheduler::poll(Instant now) {
     std::vector<SchedulerAction> out;
     for (const RequestId request : to_cancel_) {
         out.emplace_back(CancelAction{request});
@@ -288,10 +285,10 @@ std::vector<SchedulerAction> PrefetchScheduler::poll(Nanos now) {
     return out;
 }
 
-std::optional<Nanos> PrefetchScheduler::next_wakeup(Nanos now) const {
-    std::optional<Nanos> next;
+std::optional<Instant> PrefetchScheduler::next_wakeup(Instant now) const {
+    std::optional<Instant> next;
     // What was due and is still there after poll() waits for something else: a slot, an endpoint, a hedge token.
-    const auto earliest = [&next, now](Nanos at) {
+    const auto earliest = [&next, now](Instant at) {
         if (at > now && (!next || at < *next)) {
             next = at;
         }
@@ -307,11 +304,11 @@ std::optional<Nanos> PrefetchScheduler::next_wakeup(Nanos now) const {
             waits_for_endpoint = true;
         }
         if (late && hedge_tokens_ >= 1.0 && item.state == Item::State::fetching && item.requests.size() == 1) {
-            earliest(requests_.at(item.requests.front()).issued + *late + 1);
+            earliest(requests_.at(item.requests.front()).issued + *late + Nanos(1));
         }
     }
     if (waits_for_endpoint) {
-        for (const Nanos at : endpoints_.wakeups()) {
+        for (const Instant at : endpoints_.wakeups()) {
             earliest(at);
         }
     }

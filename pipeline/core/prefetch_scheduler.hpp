@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/random.hpp"
 #include "base/time.hpp"
 #include "pipeline/core/endpoint_health.hpp"
 #include "pipeline/core/fetch_failure.hpp"
@@ -19,8 +20,8 @@ using RequestId = std::uint64_t;
 
 struct RetryPolicy {
     std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch after its first
-    Nanos base = 100 * kMillisecond;
-    Nanos cap = 30 * kSecond;
+    Nanos base = std::chrono::milliseconds(100);
+    Nanos max = std::chrono::seconds(30);
 };
 
 struct HedgePolicy {
@@ -29,7 +30,7 @@ struct HedgePolicy {
     double paid_factor = 2.0;  ///< late by this factor: hedged even when it costs a slot that others could use
     double budget = 0.1;       ///< hedges earned by each first request (token bucket)
     double burst = 4.0;        ///< size of the bucket
-    std::uint32_t least_samples = 8;
+    std::uint32_t min_samples = 8;
 };
 
 struct SchedulerOptions {
@@ -93,27 +94,27 @@ class PrefetchScheduler {
 
     // --- events ---
     /// `request` was answered; `bytes` is what its answer holds in memory.
-    void on_completed(RequestId request, std::uint64_t bytes, Nanos now);
-    void on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Nanos now);
+    void on_completed(RequestId request, std::uint64_t bytes, Instant now);
+    void on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Instant now);
     /// The student is idle and wants its next micro-batch.
-    void on_wanted(Nanos now);
+    void on_wanted(Instant now);
     /// The student took micro-batch `n` (its busy time begins).
-    void on_taken(std::uint64_t n, Nanos now);
+    void on_taken(std::uint64_t n, Instant now);
     /// The student has done with micro-batch `n` (its busy time ends).
-    void on_trained(std::uint64_t n, Nanos now);
+    void on_trained(std::uint64_t n, Instant now);
     /// `n` no longer counts against the window. In parallel mode at the same time as on_taken, in sequential mode after
     /// on_trained.
-    void on_released(std::uint64_t n, Nanos now);
+    void on_released(std::uint64_t n, Instant now);
     /// `endpoint` is known to be down: it gets nothing but a half-open breaker's probes until it answers.
-    void on_endpoint_absent(std::uint32_t endpoint, Nanos now);
+    void on_endpoint_absent(std::uint32_t endpoint, Instant now);
     /// An operator's order; the controller stays at or below it from now on.
     void set_ceiling(std::uint32_t ceiling);
 
     // --- actions ---
-    [[nodiscard]] std::vector<SchedulerAction> poll(Nanos now);
+    [[nodiscard]] std::vector<SchedulerAction> poll(Instant now);
     /// When, after a poll() at `now`, there will be something to do although no event comes (a retry, a hedge, a
     /// breaker's probe).
-    [[nodiscard]] std::optional<Nanos> next_wakeup(Nanos now) const;
+    [[nodiscard]] std::optional<Instant> next_wakeup(Instant now) const;
 
     // --- what it sees ---
     [[nodiscard]] std::uint32_t limit() const noexcept { return controller_.limit(); }
@@ -131,7 +132,7 @@ class PrefetchScheduler {
         State state = State::fetching;
         std::vector<RequestId> requests;  // in flight for it: one, or two when hedged
         std::uint32_t attempts = 0;       // first request and retries, without hedges
-        Nanos retry_at = 0;
+        Instant retry_at;
         std::uint32_t avoid_endpoint = kNoEndpoint;
         RequestId winner = 0;
         std::uint64_t bytes = 0;
@@ -141,17 +142,17 @@ class PrefetchScheduler {
     struct Request {
         std::uint64_t micro_batch = 0;
         std::uint32_t endpoint = 0;
-        Nanos issued = 0;
+        Instant issued;
         bool hedge = false;
     };
 
     static constexpr std::uint32_t kNoEndpoint = ~std::uint32_t{0};
 
-    void issue(std::uint64_t n, Item& item, std::uint32_t endpoint, bool hedge, Nanos now,
+    void issue(std::uint64_t n, Item& item, std::uint32_t endpoint, bool hedge, Instant now,
                std::vector<SchedulerAction>& out);
-    void issue_retries(Nanos now, std::vector<SchedulerAction>& out);
-    void issue_new(Nanos now, std::vector<SchedulerAction>& out);
-    void issue_hedges(Nanos now, bool slots_are_spare, std::vector<SchedulerAction>& out);
+    void issue_retries(Instant now, std::vector<SchedulerAction>& out);
+    void issue_new(Instant now, std::vector<SchedulerAction>& out);
+    void issue_hedges(Instant now, bool slots_are_spare, std::vector<SchedulerAction>& out);
     void deliver(std::vector<SchedulerAction>& out);
     [[nodiscard]] bool slot_free() const noexcept { return in_flight() < controller_.limit(); }
     [[nodiscard]] bool room_for_another() const noexcept;
@@ -173,12 +174,12 @@ class PrefetchScheduler {
     std::uint64_t next_release_;
     RequestId next_request_ = 1;
     std::uint64_t held_bytes_ = 0;
-    std::uint64_t largest_answer_;
+    std::uint64_t max_answer_;
     double hedge_tokens_;
-    std::uint64_t jitter_state_;
-    std::optional<Nanos> wanted_since_;
-    Nanos taken_at_ = 0;
-    Nanos last_busy_ = 0;
+    SplitMix64 jitter_;
+    std::optional<Instant> wanted_since_;
+    Instant taken_at_;
+    Nanos last_busy_{0};
     bool full_while_waiting_ = false;
     SchedulerCounters counters_;
 };

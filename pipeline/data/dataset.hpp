@@ -22,13 +22,11 @@ class Dataset {
     [[nodiscard]] virtual std::uint64_t token_count() const = 0;
     /// SHA-256 (hex) over token ids, labels, row borders and sequence length: part of a checkpoint's identity.
     [[nodiscard]] virtual const std::string& hash() const = 0;
-    /// The rows as one batch, padded on the right to sequence_length with id 0 and kIgnoredLabel. A row number at or
-    /// above row_count() throws std::out_of_range.
+    /// The rows as one batch, padded on the right to sequence_length with id 0 and kIgnoredLabel; they are its
+    /// row_ids. A row number at or above row_count() throws std::out_of_range.
     [[nodiscard]] virtual TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const = 0;
     /// Labels of a row that carry loss: what batch() counts, without making the batch.
     [[nodiscard]] virtual std::uint64_t target_tokens(std::uint64_t row) const = 0;
-    /// Largest token id, labels included, for the check against the vocabulary.
-    [[nodiscard]] virtual std::int32_t largest_id() const = 0;
 };
 
 /// Text to ids and back. Immutable, any thread.
@@ -60,9 +58,9 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& f
 struct DatasetOptions {
     std::uint32_t sequence_length = 0;  ///< T, at least 1
     bool packing = true;  ///< join documents end to end (end_of_text between them), cut into rows of T+1 with stride T
-    std::uint32_t vocabulary_size = 0;   ///< ids at or above it are refused, with file and line; 0 = no check
-    std::size_t line_limit = 64U << 20;  ///< bytes of the longest line that is read
-    std::string no_tokenizer_reason;     ///< why `tokenizer` is null, added to the refusal of a {"text"} line
+    std::uint32_t vocabulary_size = 0;       ///< ids at or above it are refused, with file and line; 0 = no check
+    std::size_t max_line_bytes = 64U << 20;  ///< bytes of the longest line that is read
+    std::string no_tokenizer_reason;         ///< why `tokenizer` is null, added to the refusal of a {"text"} line
 };
 
 /// Reads JSONL (UTF-8, with or without byte order mark, LF or CRLF; empty lines are skipped):

@@ -1,12 +1,9 @@
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <bit>
-#include <new>
 #include <span>
-#include <stdexcept>
 #include <utility>
 
+#include "base/sha256.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/jsonl_document.hpp"
 #include "pipeline/data/line_reader.hpp"
@@ -29,45 +26,6 @@ struct Tokens {
     std::vector<std::int32_t> labels;  // empty: the ids are the labels
 
     [[nodiscard]] std::span<const std::int32_t> targets() const { return labels.empty() ? ids : labels; }
-};
-
-class Sha256 {
-  public:
-    Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-        if (context_ == nullptr) {
-            throw std::bad_alloc();
-        }
-        if (EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) {
-            throw std::runtime_error("no SHA-256");
-        }
-    }
-
-    template <class T>
-    void add(std::span<const T> values) {
-        if (EVP_DigestUpdate(context_.get(), values.data(), values.size_bytes()) != 1) {
-            throw std::runtime_error("SHA-256 failed");
-        }
-    }
-
-    void add(std::uint64_t value) { add(std::span<const std::uint64_t>(&value, 1)); }
-
-    std::string hex() {
-        unsigned char digest[EVP_MAX_MD_SIZE];
-        unsigned size = 0;
-        if (EVP_DigestFinal_ex(context_.get(), digest, &size) != 1) {
-            throw std::runtime_error("SHA-256 failed");
-        }
-        constexpr char kDigits[] = "0123456789abcdef";
-        std::string text;
-        for (unsigned i = 0; i < size; ++i) {
-            text.push_back(kDigits[digest[i] >> 4]);
-            text.push_back(kDigits[digest[i] & 15]);
-        }
-        return text;
-    }
-
-  private:
-    std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
 // The fields and their order are part of a checkpoint's identity: change them only together with the tag.
@@ -97,15 +55,11 @@ class MemoryDataset final : public Dataset {
         for (const Row& row : rows_) {
             token_count_ += row.length;
         }
-        largest_id_ = *std::max_element(tokens_.ids.begin(), tokens_.ids.end());
-        const auto targets = tokens_.targets();
-        largest_id_ = std::max(largest_id_, *std::max_element(targets.begin(), targets.end()));
     }
 
     std::uint64_t row_count() const override { return rows_.size(); }
     std::uint64_t token_count() const override { return token_count_; }
     const std::string& hash() const override { return hash_; }
-    std::int32_t largest_id() const override { return largest_id_; }
 
     TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
         TokenBatch batch;
@@ -115,6 +69,7 @@ class MemoryDataset final : public Dataset {
         batch.input_ids.resize(rows.size() * sequence_length_, 0);
         batch.labels.resize(rows.size() * sequence_length_, kIgnoredLabel);
         batch.lengths.reserve(rows.size());
+        batch.row_ids = rows;
         const auto targets = tokens_.targets();
         for (std::size_t b = 0; b < rows.size(); ++b) {
             const Row& row = rows_.at(rows[b]);
@@ -147,7 +102,6 @@ class MemoryDataset final : public Dataset {
     std::uint32_t sequence_length_;
     std::string hash_;
     std::uint64_t token_count_ = 0;
-    std::int32_t largest_id_ = 0;
 };
 
 // Gathers documents into one token array.
@@ -283,7 +237,7 @@ Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path&
     if (options.sequence_length == 0) {
         return invalid_input("sequence_length is 0: at least 1 is needed");
     }
-    LineReader reader(file, options.line_limit, kDocumentPadding);
+    LineReader reader(file, options.max_line_bytes, kDocumentPadding);
     if (auto opened = reader.open(); !opened) {
         return opened.error();
     }

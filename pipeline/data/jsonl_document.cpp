@@ -71,7 +71,7 @@ Result<Fields> collect(dom::object object) {
 class SimdjsonDocumentParser final : public DocumentParser {
   public:
     SimdjsonDocumentParser(const Tokenizer* tokenizer, const DatasetOptions& options)
-        : tokenizer_(tokenizer), options_(options), parser_(std::max<std::size_t>(options.line_limit, 4096)) {}
+        : tokenizer_(tokenizer), options_(options), parser_(std::max<std::size_t>(options.max_line_bytes, 4096)) {}
 
     Result<void> parse(std::string_view line, Document& document) override {
         document.ids.clear();

@@ -23,8 +23,8 @@ Error system_error(const std::filesystem::path& file, const char* what) {
 
 }  // namespace
 
-LineReader::LineReader(std::filesystem::path file, std::size_t line_limit, std::size_t padding)
-    : file_(std::move(file)), line_limit_(line_limit), padding_(padding) {}
+LineReader::LineReader(std::filesystem::path file, std::size_t max_line_bytes, std::size_t padding)
+    : file_(std::move(file)), max_line_bytes_(max_line_bytes), padding_(padding) {}
 
 LineReader::~LineReader() {
     if (descriptor_ >= 0) {
@@ -59,8 +59,8 @@ Result<bool> LineReader::next() {
         const std::size_t available = end_ - begin_;
         const auto* feed = static_cast<const char*>(std::memchr(start + searched, '\n', available - searched));
         const std::size_t length = feed != nullptr ? static_cast<std::size_t>(feed - start) : available;
-        if (length > line_limit_) {
-            return invalid_input(location() + ": line is longer than " + std::to_string(line_limit_) + " bytes");
+        if (length > max_line_bytes_) {
+            return invalid_input(location() + ": line is longer than " + std::to_string(max_line_bytes_) + " bytes");
         }
         if (feed != nullptr) {
             take(length, 1);

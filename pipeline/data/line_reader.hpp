@@ -15,7 +15,7 @@ namespace distilld {
 class LineReader {
   public:
     /// `padding` bytes behind each line may be read (never written), as simdjson does.
-    LineReader(std::filesystem::path file, std::size_t line_limit, std::size_t padding);
+    LineReader(std::filesystem::path file, std::size_t max_line_bytes, std::size_t padding);
     ~LineReader();
     LineReader(const LineReader&) = delete;
     LineReader& operator=(const LineReader&) = delete;
@@ -40,7 +40,7 @@ class LineReader {
     void take(std::size_t length, std::size_t line_break);
 
     std::filesystem::path file_;
-    std::size_t line_limit_;
+    std::size_t max_line_bytes_;
     std::size_t padding_;
     int descriptor_ = -1;
     bool at_end_ = false;

@@ -1,12 +1,9 @@
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <boost/json.hpp>
-#include <cerrno>
-#include <fstream>
+#include <boost/json/value.hpp>
 #include <system_error>
 #include <utility>
 
+#include "base/files.hpp"
+#include "base/json_text.hpp"
 #include "pipeline/data/byte_tokenizer.hpp"
 #include "pipeline/data/dataset.hpp"
 
@@ -17,58 +14,12 @@ namespace {
 namespace json = boost::json;
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kTokenizerFileLimit = 256U << 20;
+constexpr std::uint64_t kMaxTokenizerFile = 256U << 20;
+constexpr std::size_t kMaxDepth = 32;
 
-Error os_error(const fs::path& file, std::string_view what) {
-    return io_error(file.string() + ": " + std::string(what) + ": " + std::generic_category().message(errno));
-}
-
-Result<void> write_all(int descriptor, std::string_view text, const fs::path& file) {
-    while (!text.empty()) {
-        const ssize_t count = ::write(descriptor, text.data(), text.size());
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count < 0) {
-            return os_error(file, "cannot be written");
-        }
-        text.remove_prefix(static_cast<std::size_t>(count));
-    }
-    if (::fsync(descriptor) != 0) {
-        return os_error(file, "cannot be written");
-    }
-    return {};
-}
-
-// Temporary name, fsync, rename: a reader sees the old file or the whole new one.
-Result<void> write_file(const fs::path& file, const json::value& content) {
-    const fs::path temporary = file.string() + ".tmp";
-    const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (descriptor < 0) {
-        return os_error(temporary, "cannot be created");
-    }
-    auto written = write_all(descriptor, json::serialize(content) + "\n", temporary);
-    ::close(descriptor);
-    if (written && ::rename(temporary.c_str(), file.c_str()) != 0) {
-        written = os_error(file, "cannot be renamed to");
-    }
-    if (!written) {
-        ::unlink(temporary.c_str());
-    }
-    return written;
-}
-
-Result<void> sync_folder(const fs::path& folder) {
-    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return os_error(folder, "cannot be opened");
-    }
-    const int status = ::fsync(descriptor);
-    ::close(descriptor);
-    if (status != 0) {
-        return os_error(folder, "cannot be written");
-    }
-    return {};
+// A reader sees the old file or the whole new one.
+Result<void> write_json(const fs::path& file, const json::value& content) {
+    return write_file_atomically(file, to_text(content) + "\n");
 }
 
 json::object end_of_text_token() {
@@ -121,7 +72,7 @@ json::object tokenizer_config_json() {
 // The reading side. Each check names the component it does not understand, with what stands there.
 
 std::string shown(const json::value& value) {
-    std::string text = json::serialize(value);
+    std::string text = to_text(value);
     if (text.size() > 60) {
         text = text.substr(0, 57) + "...";
     }
@@ -298,25 +249,15 @@ Result<void> check_form(const json::value& content) {
 }
 
 Result<json::value> read_json(const fs::path& file) {
-    std::error_code code;
-    const std::uintmax_t size = fs::file_size(file, code);
-    if (code) {
-        return io_error(file.string() + ": cannot be read: " + code.message());
+    auto text = read_text_file(file, kMaxTokenizerFile);
+    if (!text) {
+        return text.error();
     }
-    if (size > kTokenizerFileLimit) {
-        return invalid_input(file.string() + ": is larger than " + std::to_string(kTokenizerFileLimit) + " bytes");
+    auto content = parse_json_text(*text, kMaxDepth);
+    if (!content) {
+        return invalid_input(file.string() + ": is not valid JSON: " + content.error().reason);
     }
-    std::string text(size, '\0');
-    std::ifstream stream(file, std::ios::binary);
-    if (!stream.read(text.data(), static_cast<std::streamsize>(size))) {
-        return io_error(file.string() + ": cannot be read");
-    }
-    boost::system::error_code parsed;
-    json::value content = json::parse(text, parsed);
-    if (parsed) {
-        return invalid_input(file.string() + ": is not valid JSON: " + parsed.message());
-    }
-    return content;
+    return std::move(*content);
 }
 
 }  // namespace
@@ -327,17 +268,14 @@ Result<void> write_byte_tokenizer(const fs::path& folder) {
     if (code) {
         return io_error(folder.string() + ": cannot be created: " + code.message());
     }
-    if (auto written = write_file(folder / "tokenizer.json", tokenizer_json()); !written) {
+    if (auto written = write_json(folder / "tokenizer.json", tokenizer_json()); !written) {
         return written;
     }
-    if (auto written = write_file(folder / "tokenizer_config.json", tokenizer_config_json()); !written) {
+    if (auto written = write_json(folder / "tokenizer_config.json", tokenizer_config_json()); !written) {
         return written;
     }
     const json::object specials = {{"eos_token", kByteEndOfTextToken}};
-    if (auto written = write_file(folder / "special_tokens_map.json", specials); !written) {
-        return written;
-    }
-    return sync_folder(folder);
+    return write_json(folder / "special_tokens_map.json", specials);
 }
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {

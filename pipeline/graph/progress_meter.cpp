@@ -12,12 +12,12 @@ constexpr double kNearlyAlways = 0.9;
 
 }  // namespace
 
-ProgressMeter::ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Nanos start)
+ProgressMeter::ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Instant start)
     : total_steps_(total_steps), start_(start) {
     marks_.push_back({start, 0, first_step});
 }
 
-void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, Nanos now) {
+void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, Instant now) {
     marks_.push_back({now, marks_.back().tokens + tokens, step});
     if (marks_.size() > kRecentSteps + 1) {
         marks_.pop_front();

@@ -13,10 +13,10 @@ namespace distilld {
 /// Rates and shares of a run for its progress events.
 class ProgressMeter {
   public:
-    ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Nanos start);
+    ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Instant start);
 
     /// One optimizer step ended at `now` after training on `tokens` input positions.
-    void on_step(std::uint64_t step, std::uint64_t tokens, Nanos now);
+    void on_step(std::uint64_t step, std::uint64_t tokens, Instant now);
 
     /// Fills tokens, tokens_per_second (over the last steps), seconds_elapsed and seconds_remaining.
     void fill(ProgressEvent& event) const;
@@ -30,13 +30,13 @@ class ProgressMeter {
 
   private:
     struct Mark {
-        Nanos at;
+        Instant at;
         std::uint64_t tokens;
         std::uint64_t step;
     };
 
     std::uint64_t total_steps_;
-    Nanos start_;
+    Instant start_;
     std::deque<Mark> marks_;  // the last steps, oldest first
 };
 

@@ -1,20 +1,14 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
+#include <array>
+#include <cstddef>
 #include <string>
 #include <utility>
 
-#include "base/time.hpp"
 #include "pipeline/core/worker_events.hpp"
+#include "pipeline/graph/steady_time.hpp"
 
 namespace distilld {
-
-/// Steady time in nanoseconds.
-[[nodiscard]] inline Nanos steady_now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
 
 /// Where the time of one stage went. A stage is in one state at any time; enter() closes the one before. One thread.
 class StageClock {
@@ -25,7 +19,7 @@ class StageClock {
 
     /// Returns the time spent in the state that ends.
     Nanos enter(State state) {
-        const Nanos now = steady_now();
+        const Instant now = steady_now();
         const Nanos spent = now - since_;
         totals_[static_cast<std::size_t>(state_)] += spent;
         state_ = state;
@@ -37,7 +31,7 @@ class StageClock {
     /// Totals, the state under way included.
     [[nodiscard]] StageTimes times() const {
         const auto total = [this](State state) {
-            const Nanos running = state == state_ ? steady_now() - since_ : 0;
+            const Nanos running = state == state_ ? steady_now() - since_ : Nanos(0);
             return to_seconds(totals_[static_cast<std::size_t>(state)] + running);
         };
         return StageTimes{name_, total(State::busy), total(State::wait_input), total(State::wait_output)};
@@ -46,8 +40,8 @@ class StageClock {
   private:
     std::string name_;
     State state_ = State::idle;
-    Nanos since_;
-    Nanos totals_[4] = {0, 0, 0, 0};
+    Instant since_;
+    std::array<Nanos, 4> totals_{};
 };
 
 }  // namespace distilld

@@ -39,7 +39,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             scheduler_.on_endpoint_absent(static_cast<std::uint32_t>(endpoint), steady_now());
         }
         while (!stopped_ && !failure_ && !scheduler_.done()) {
-            const Nanos now = steady_now();
+            const Instant now = steady_now();
             for (const SchedulerAction& action : scheduler_.poll(now)) {
                 perform(action);
             }
@@ -48,8 +48,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
                 break;
             }
             std::optional<std::chrono::steady_clock::time_point> deadline;
-            if (const std::optional<Nanos> wakeup = scheduler_.next_wakeup(now)) {
-                deadline = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(*wakeup));
+            if (const std::optional<Instant> wakeup = scheduler_.next_wakeup(now)) {
+                deadline = to_steady(*wakeup);
             }
             co_await changed_.wait(deadline);
         }
@@ -196,7 +196,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         const std::uint64_t n = issue.micro_batch;
         if (!planned_.contains(n)) {
             auto make = [batches = batches_, n] {
-                const Nanos began = steady_now();
+                const Instant began = steady_now();
                 PlannedBatch planned = batches->batch(n);
                 return std::pair(std::move(planned), steady_now() - began);
             };
@@ -205,7 +205,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             plan_busy_ += made.second;
             planned_.emplace(n, std::move(made.first));
         }
-        const Nanos began = steady_now();
+        const Instant began = steady_now();
         if (source_ == nullptr) {
             scheduler_.on_completed(issue.request, 0, began);
             answers_.emplace(n, std::nullopt);
@@ -214,7 +214,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         const std::shared_ptr<const TokenBatch> tokens = planned_.at(n).tokens;
         auto fetching = source_->fetch(issue.endpoint, tokens, options_.deadline);
         FetchResult<TeacherTargets> answer = co_await std::move(fetching);
-        const Nanos now = steady_now();
+        const Instant now = steady_now();
         if (trace_ != nullptr) {
             trace_->overlapping_span("teacher", name_of(issue, answer), began, now, n);
         }
@@ -232,11 +232,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             if (error.kind != FailureKind::cancelled) {
                 last_message_ = error.message;
             }
-            std::optional<Nanos> retry_after;
-            if (error.retry_after) {
-                retry_after = std::chrono::nanoseconds(*error.retry_after).count();
-            }
-            scheduler_.on_failed(issue.request, error.kind, retry_after, now);
+            scheduler_.on_failed(issue.request, error.kind, error.retry_after, now);
         }
     }
 
@@ -260,7 +256,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     Signal changed_;
     Signal delivered_signal_;
     StageClock clock_{"teacher"};
-    Nanos plan_busy_ = 0;
+    Nanos plan_busy_{0};
     std::unordered_map<RequestId, std::shared_ptr<Active>> active_;
     std::map<std::uint64_t, PlannedBatch> planned_;                   // issued and not released
     std::map<std::uint64_t, std::optional<TeacherTargets>> answers_;  // answered and not delivered

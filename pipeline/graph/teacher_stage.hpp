@@ -2,7 +2,6 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/time.hpp"
 #include "pipeline/core/prefetch_scheduler.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/batch_source.hpp"
@@ -20,8 +20,8 @@ namespace distilld {
 
 struct TeacherStageOptions {
     SchedulerOptions scheduler;
-    std::chrono::nanoseconds deadline{std::chrono::seconds(60)};  ///< of one request
-    std::vector<std::size_t> absent_endpoints;                    ///< were not up when the teacher was probed
+    Nanos deadline = std::chrono::seconds(60);  ///< of one request
+    std::vector<std::size_t> absent_endpoints;  ///< were not up when the teacher was probed
 };
 
 /// The stages plan and teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order.

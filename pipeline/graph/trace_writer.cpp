@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,27 +11,29 @@ namespace distilld {
 
 namespace {
 
+using Micros = std::chrono::duration<double, std::micro>;
+
 class FileTraceWriter final : public TraceWriter {
   public:
     explicit FileTraceWriter(std::ofstream out) : out_(std::move(out)) { out_ << "[\n"; }
 
     ~FileTraceWriter() override { out_ << "{}]\n"; }
 
-    void span(std::string_view track, std::string_view name, Nanos begin, Nanos end,
+    void span(std::string_view track, std::string_view name, Instant begin, Instant end,
               std::uint64_t micro_batch) override {
         write(track_id(track), name, begin, end, micro_batch);
     }
 
-    void overlapping_span(std::string_view group, std::string_view name, Nanos begin, Nanos end,
+    void overlapping_span(std::string_view group, std::string_view name, Instant begin, Instant end,
                           std::uint64_t micro_batch) override {
         // Spans come when they end, so a lane is free when its last span ended before this one began.
-        std::vector<Nanos>& lanes = lanes_[std::string(group)];
+        std::vector<Instant>& lanes = lanes_[std::string(group)];
         std::size_t lane = 0;
         while (lane < lanes.size() && lanes[lane] > begin) {
             ++lane;
         }
         if (lane == lanes.size()) {
-            lanes.push_back(0);
+            lanes.emplace_back();
         }
         lanes[lane] = end;
         write(track_id(std::string(group) + " " + std::to_string(lane)), name, begin, end, micro_batch);
@@ -50,21 +53,19 @@ class FileTraceWriter final : public TraceWriter {
     }
 
     // Names are ours (stage and event names), so nothing needs escaping.
-    void write(std::uint32_t track, std::string_view name, Nanos begin, Nanos end, std::uint64_t micro_batch) {
-        if (origin_ < 0) {
-            origin_ = begin;
-        }
+    void write(std::uint32_t track, std::string_view name, Instant begin, Instant end, std::uint64_t micro_batch) {
+        origin_ = origin_.value_or(begin);
         char times[96];
-        std::snprintf(times, sizeof times, "\"ts\":%.3f,\"dur\":%.3f", static_cast<double>(begin - origin_) * 1e-3,
-                      static_cast<double>(end - begin) * 1e-3);
+        std::snprintf(times, sizeof times, "\"ts\":%.3f,\"dur\":%.3f", Micros(begin - *origin_).count(),
+                      Micros(end - begin).count());
         out_ << R"({"ph":"X","pid":1,"tid":)" << track << ",\"name\":\"" << name << "\"," << times
              << R"(,"args":{"micro_batch":)" << micro_batch << "}},\n";
     }
 
     std::ofstream out_;
     std::map<std::string, std::uint32_t, std::less<>> tracks_;
-    std::map<std::string, std::vector<Nanos>> lanes_;
-    Nanos origin_ = -1;
+    std::map<std::string, std::vector<Instant>> lanes_;
+    std::optional<Instant> origin_;  // where the first span began
 };
 
 }  // namespace

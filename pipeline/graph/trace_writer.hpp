@@ -16,11 +16,11 @@ namespace distilld {
 class TraceWriter {
   public:
     virtual ~TraceWriter() = default;
-    /// A span on a named track, times in steady nanoseconds. `micro_batch` is shown as an argument.
-    virtual void span(std::string_view track, std::string_view name, Nanos begin, Nanos end,
+    /// A span on a named track, times of the graph (steady_time.hpp). `micro_batch` is shown as an argument.
+    virtual void span(std::string_view track, std::string_view name, Instant begin, Instant end,
                       std::uint64_t micro_batch) = 0;
     /// A span that may overlap others of its kind (a request): the writer finds a free lane "teacher N" for it.
-    virtual void overlapping_span(std::string_view group, std::string_view name, Nanos begin, Nanos end,
+    virtual void overlapping_span(std::string_view group, std::string_view name, Instant begin, Instant end,
                                   std::uint64_t micro_batch) = 0;
 };
 

@@ -153,7 +153,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             staged.number = batch->tokens->number;
             staged.positions = static_cast<std::uint64_t>(batch->tokens->rows) * batch->tokens->columns;
             staging_clock_.enter(StageClock::State::busy);
-            const Nanos began = steady_now();
+            const Instant began = steady_now();
             auto make = [this, moved = std::make_shared<MicroBatch>(std::move(*batch))] {
                 return student_.stage(std::move(*moved));
             };
@@ -222,7 +222,7 @@ class StagedTrainingGraph final : public TrainingGraph {
 
     asio::awaitable<void> apply_one_update() {
         optimizer_clock_.enter(StageClock::State::busy);
-        const Nanos began = steady_now();
+        const Instant began = steady_now();
         auto apply = [this] { return student_.apply_one_pending_update(); };
         auto applying = run_on(executors_.compute, std::move(apply));
         updates_pending_ = co_await std::move(applying);
@@ -243,7 +243,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             filled_ = true;
             outcome_.fill_seconds = student_clock_.times().wait_input_seconds;
         }
-        const Nanos began = steady_now();
+        const Instant began = steady_now();
         auto work = [this, batch = std::shared_ptr<StagedBatch>(std::move(staged.batch))] {
             return student_.train(*batch);
         };
@@ -265,11 +265,11 @@ class StagedTrainingGraph final : public TrainingGraph {
         const double rate = learning_rate_at(training.lr_scheduler_type, training.learning_rate, training.warmup_steps,
                                              options_.total_steps, step);
         optimizer_clock_.enter(StageClock::State::busy);
-        const Nanos began = steady_now();
+        const Instant began = steady_now();
         auto finish = [this, rate] { return student_.finish_step(rate); };
         auto finishing = run_on(executors_.compute, std::move(finish));
         const StepStats result = co_await std::move(finishing);
-        const Nanos now = steady_now();
+        const Instant now = steady_now();
         if (trace_ != nullptr) {
             trace_->span("optimizer", "finish_step", began, now, step);
         }
@@ -380,11 +380,11 @@ class StagedTrainingGraph final : public TrainingGraph {
 
     asio::awaitable<void> write_checkpoint(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step) {
         recorder_clock_.enter(StageClock::State::busy);
-        const Nanos began = steady_now();
+        const Instant began = steady_now();
         auto write = [this, taken, step] { return hooks_.commit_checkpoint(step, *taken); };
         auto writing = run_on(executors_.disk, std::move(write));
         Result<std::string> folder = co_await std::move(writing);
-        const Nanos now = steady_now();
+        const Instant now = steady_now();
         if (trace_ != nullptr) {
             trace_->span("recorder", "checkpoint", began, now, step);
         }
@@ -442,7 +442,7 @@ class StagedTrainingGraph final : public TrainingGraph {
     GraphOutcome outcome_;
     std::optional<Error> error_;
     std::exception_ptr staging_thrown_;
-    Nanos start_ = 0;
+    Instant start_;
     std::uint64_t tokens_seen_ = 0;
     std::uint64_t nonfinite_steps_ = 0;
     bool updates_pending_ = false;

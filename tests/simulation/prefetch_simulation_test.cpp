@@ -11,6 +11,8 @@
 namespace distilld::bench {
 namespace {
 
+using namespace std::chrono_literals;
+
 SchedulerOptions fixed(std::uint32_t concurrency, std::uint64_t batches) {
     SchedulerOptions options;
     options.end = batches;
@@ -20,27 +22,27 @@ SchedulerOptions fixed(std::uint32_t concurrency, std::uint64_t batches) {
 }
 
 VirtualTeacher from_list(const std::vector<Nanos>& latencies) {
-    return [&latencies](const IssueAction& request, std::uint32_t, Nanos) {
+    return [&latencies](const IssueAction& request, std::uint32_t, Instant) {
         return VirtualAnswer{latencies[request.micro_batch], {}, {}};
     };
 }
 
 double ratio(Nanos a, Nanos b) {
-    return static_cast<double>(a) / static_cast<double>(b);
+    return to_seconds(a) / to_seconds(b);
 }
 
 TEST(PrefetchSimulation, ReachesTheOracleOverLatencyAndConcurrency) {
     constexpr std::uint64_t kBatches = 400;
-    for (const Nanos student : {20 * kMillisecond, 100 * kMillisecond}) {
+    for (const Nanos student : {Nanos(20ms), Nanos(100ms)}) {
         for (const double latency_ratio : {0.25, 1.0, 1.2, 3.0, 8.0}) {
             for (const std::uint32_t concurrency : {1U, 2U, 4U, 8U, 16U}) {
-                const auto latency = static_cast<Nanos>(latency_ratio * static_cast<double>(student));
+                const Nanos latency = scaled(student, latency_ratio);
                 const std::vector<Nanos> latencies(kBatches, latency);
                 const VirtualRun run = run_virtual(fixed(concurrency, kBatches), student, from_list(latencies));
                 const Nanos oracle = oracle_makespan(latencies, concurrency, student);
                 EXPECT_GE(ratio(oracle, run.makespan), 0.98) << "T/S " << latency_ratio << " C " << concurrency;
                 EXPECT_LE(ratio(oracle, run.makespan), 1.0) << "no schedule beats the oracle";
-                EXPECT_LE(run.most_in_flight, concurrency);
+                EXPECT_LE(run.max_in_flight, concurrency);
                 EXPECT_EQ(run.taken.size(), kBatches);
             }
         }
@@ -49,8 +51,8 @@ TEST(PrefetchSimulation, ReachesTheOracleOverLatencyAndConcurrency) {
 
 double jitter_efficiency(double sigma, double load, std::uint32_t concurrency, std::uint32_t window_factor) {
     constexpr std::uint64_t kBatches = 4000;
-    constexpr Nanos kStudent = 50 * kMillisecond;
-    const auto mean = static_cast<Nanos>(load * concurrency * static_cast<double>(kStudent));
+    constexpr Nanos kStudent = 50ms;
+    const Nanos mean = scaled(kStudent, load * concurrency);
     double sum = 0;
     constexpr int kSeeds = 5;
     for (int seed = 1; seed <= kSeeds; ++seed) {
@@ -59,8 +61,8 @@ double jitter_efficiency(double sigma, double load, std::uint32_t concurrency, s
         SchedulerOptions options = fixed(concurrency, kBatches);
         options.window = window_factor * concurrency;
         const VirtualRun run = run_virtual(options, kStudent, from_list(latencies));
-        const double bound = std::max(load, 1.0) * static_cast<double>(kStudent) * kBatches + static_cast<double>(mean);
-        sum += bound / static_cast<double>(run.makespan);
+        const double bound = std::max(load, 1.0) * to_seconds(kStudent) * kBatches + to_seconds(mean);
+        sum += bound / to_seconds(run.makespan);
     }
     return sum / kSeeds;
 }
@@ -74,7 +76,7 @@ TEST(PrefetchSimulation, JitterIsAbsorbedByTheWindow) {
 
 VirtualTeacher stalling(const std::vector<Nanos>& latencies, Nanos mean) {
     // Every hundredth first request stalls 20 T, spread by a hash; a hedge or retry draws a fresh latency.
-    return [&latencies, mean](const IssueAction& request, std::uint32_t, Nanos) {
+    return [&latencies, mean](const IssueAction& request, std::uint32_t, Instant) {
         const std::uint64_t mixed = (request.micro_batch + 1) * 0x9E3779B97F4A7C15ULL;
         const bool first = !request.hedge && request.attempt == 0;
         if (first && (mixed >> 32) % 100 == 0) {
@@ -87,21 +89,21 @@ VirtualTeacher stalling(const std::vector<Nanos>& latencies, Nanos mean) {
 
 TEST(PrefetchSimulation, HedgingHidesStallingRequests) {
     constexpr std::uint64_t kBatches = 4000;
-    constexpr Nanos kStudent = 50 * kMillisecond;
+    constexpr Nanos kStudent = 50ms;
     for (const double sigma : {0.0, 0.3}) {
         constexpr std::uint32_t kConcurrency = 8;
-        const auto mean = static_cast<Nanos>(0.8 * kConcurrency * static_cast<double>(kStudent));
+        const Nanos mean = scaled(kStudent, 0.8 * kConcurrency);
         const std::vector<Nanos> latencies = lognormal_latencies(kBatches, mean, sigma, 7);
         SchedulerOptions options = fixed(kConcurrency, kBatches);
         const VirtualTeacher teacher = stalling(latencies, mean);
-        const double bound = static_cast<double>(kStudent) * kBatches + static_cast<double>(mean);
+        const double bound = to_seconds(kBatches * kStudent + mean);
         const VirtualRun plain = run_virtual(options, kStudent, teacher);
-        EXPECT_LE(bound / static_cast<double>(plain.makespan), 0.8) << "stalls must hurt when nothing is hedged";
+        EXPECT_LE(bound / to_seconds(plain.makespan), 0.8) << "stalls must hurt when nothing is hedged";
         options.hedge.enabled = true;
         const VirtualRun hedged = run_virtual(options, kStudent, teacher);
-        EXPECT_GE(bound / static_cast<double>(hedged.makespan), 0.97) << "sigma " << sigma;
+        EXPECT_GE(bound / to_seconds(hedged.makespan), 0.97) << "sigma " << sigma;
         EXPECT_LE(static_cast<double>(hedged.counters.hedges), 0.1 * kBatches + 4) << "the budget holds";
-        EXPECT_LE(hedged.most_in_flight, kConcurrency) << "hedges take slots like any request";
+        EXPECT_LE(hedged.max_in_flight, kConcurrency) << "hedges take slots like any request";
     }
 }
 
@@ -113,8 +115,8 @@ struct Tuned {
 
 Tuned tune(double latency_ratio, double sigma) {
     constexpr std::uint64_t kBatches = 400;
-    constexpr Nanos kStudent = 50 * kMillisecond;
-    const auto mean = static_cast<Nanos>(latency_ratio * static_cast<double>(kStudent));
+    constexpr Nanos kStudent = 50ms;
+    const Nanos mean = scaled(kStudent, latency_ratio);
     const std::vector<Nanos> latencies = lognormal_latencies(kBatches, mean, sigma, 11);
     const auto late_span = [](const VirtualRun& run) { return run.taken.back() - run.taken[50]; };
     Tuned tuned;
@@ -147,10 +149,10 @@ TEST(PrefetchSimulation, AdaptiveLimitFindsTheSmallestThatHidesTheTeacher) {
 
 TEST(PrefetchSimulation, AdaptiveLimitDoesNotDriveASaturatedTeacher) {
     // A server that works on four at once: more in flight only queue. The limit must stay near four.
-    constexpr Nanos kStudent = 10 * kMillisecond;
-    const VirtualTeacher teacher = [](const IssueAction&, std::uint32_t in_flight, Nanos) {
+    constexpr Nanos kStudent = 10ms;
+    const VirtualTeacher teacher = [](const IssueAction&, std::uint32_t in_flight, Instant) {
         const double queued = std::max(1.0, static_cast<double>(in_flight) / 4.0);
-        return VirtualAnswer{static_cast<Nanos>(100.0 * kMillisecond * queued), {}, {}};
+        return VirtualAnswer{scaled(100ms, queued), {}, {}};
     };
     SchedulerOptions options = fixed(128, 2000);
     options.limit.adaptive = true;
@@ -161,15 +163,15 @@ TEST(PrefetchSimulation, AdaptiveLimitDoesNotDriveASaturatedTeacher) {
 
 TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
     constexpr std::uint64_t kBatches = 2000;
-    constexpr Nanos kStudent = 50 * kMillisecond;
-    constexpr Nanos kLatency = 200 * kMillisecond;
+    constexpr Nanos kStudent = 50ms;
+    static constexpr Nanos kLatency = 200ms;
     SchedulerOptions options = fixed(8, kBatches);
     options.endpoints = 4;
     options.hedge.enabled = true;
-    const VirtualTeacher even = [](const IssueAction&, std::uint32_t, Nanos) {
+    const VirtualTeacher even = [](const IssueAction&, std::uint32_t, Instant) {
         return VirtualAnswer{kLatency, {}, {}};
     };
-    const VirtualTeacher uneven = [](const IssueAction& request, std::uint32_t, Nanos) {
+    const VirtualTeacher uneven = [](const IssueAction& request, std::uint32_t, Instant) {
         return VirtualAnswer{request.endpoint == 2 ? 10 * kLatency : kLatency, {}, {}};
     };
     const VirtualRun base = run_virtual(options, kStudent, even);
@@ -180,25 +182,24 @@ TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
 TEST(PrefetchSimulation, WindowAndBytesAreBounds) {
     SchedulerOptions options = fixed(16, 200);
     options.window = 20;
-    const std::vector<Nanos> latencies = lognormal_latencies(200, 100 * kMillisecond, 1.0, 3);
-    EXPECT_LE(run_virtual(options, 50 * kMillisecond, from_list(latencies)).most_issued_unreleased, 20U);
+    const std::vector<Nanos> latencies = lognormal_latencies(200, 100ms, 1.0, 3);
+    EXPECT_LE(run_virtual(options, 50ms, from_list(latencies)).max_unreleased, 20U);
     options.window = 0;
     options.window_bytes = 5000;
     options.expected_bytes = 1000;
-    const VirtualRun bounded = run_virtual(options, 50 * kMillisecond, from_list(latencies), 1000);
-    EXPECT_LE(bounded.most_issued_unreleased, 5U);
+    const VirtualRun bounded = run_virtual(options, 50ms, from_list(latencies), 1000);
+    EXPECT_LE(bounded.max_unreleased, 5U);
     EXPECT_EQ(bounded.taken.size(), 200U);
     options.window_bytes = 1;  // less than one answer: one at a time, never a standstill
-    EXPECT_EQ(run_virtual(options, 50 * kMillisecond, from_list(latencies), 1000).taken.size(), 200U);
+    EXPECT_EQ(run_virtual(options, 50ms, from_list(latencies), 1000).taken.size(), 200U);
 }
 
 TEST(PrefetchSimulation, TheSameRunTwiceIsTheSame) {
     SchedulerOptions options = fixed(8, 500);
     options.hedge.enabled = true;
-    const std::vector<Nanos> latencies = lognormal_latencies(500, 300 * kMillisecond, 1.0, 5);
-    const VirtualTeacher teacher = stalling(latencies, 300 * kMillisecond);
-    EXPECT_EQ(run_virtual(options, 50 * kMillisecond, teacher).taken,
-              run_virtual(options, 50 * kMillisecond, teacher).taken);
+    const std::vector<Nanos> latencies = lognormal_latencies(500, 300ms, 1.0, 5);
+    const VirtualTeacher teacher = stalling(latencies, 300ms);
+    EXPECT_EQ(run_virtual(options, 50ms, teacher).taken, run_virtual(options, 50ms, teacher).taken);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 namespace distilld::bench {
 namespace {
 
+using namespace std::chrono_literals;
+
 SchedulerOptions options_of(std::uint32_t concurrency, std::uint64_t batches) {
     SchedulerOptions options;
     options.end = batches;
@@ -31,16 +33,16 @@ std::vector<Action> only(const std::vector<SchedulerAction>& actions) {
 
 TEST(SchedulerFaults, CompletionsOutOfOrderAreReleasedInOrder) {
     PrefetchScheduler scheduler(options_of(3, 3));
-    const auto issued = only<IssueAction>(scheduler.poll(0));
+    const auto issued = only<IssueAction>(scheduler.poll(Instant()));
     ASSERT_EQ(issued.size(), 3U);
-    scheduler.on_completed(issued[2].request, 1, 10);
-    EXPECT_TRUE(only<DeliverAction>(scheduler.poll(10)).empty());
-    scheduler.on_completed(issued[0].request, 1, 20);
-    auto delivered = only<DeliverAction>(scheduler.poll(20));
+    scheduler.on_completed(issued[2].request, 1, Instant(10ns));
+    EXPECT_TRUE(only<DeliverAction>(scheduler.poll(Instant(10ns))).empty());
+    scheduler.on_completed(issued[0].request, 1, Instant(20ns));
+    auto delivered = only<DeliverAction>(scheduler.poll(Instant(20ns)));
     ASSERT_EQ(delivered.size(), 1U);
     EXPECT_EQ(delivered[0].micro_batch, 0U);
-    scheduler.on_completed(issued[1].request, 1, 30);
-    delivered = only<DeliverAction>(scheduler.poll(30));
+    scheduler.on_completed(issued[1].request, 1, Instant(30ns));
+    delivered = only<DeliverAction>(scheduler.poll(Instant(30ns)));
     ASSERT_EQ(delivered.size(), 2U);
     EXPECT_EQ(delivered[0].micro_batch, 1U);
     EXPECT_EQ(delivered[1].micro_batch, 2U);
@@ -48,9 +50,9 @@ TEST(SchedulerFaults, CompletionsOutOfOrderAreReleasedInOrder) {
 
 TEST(SchedulerFaults, RejectionEndsTheJobAtOnce) {
     PrefetchScheduler scheduler(options_of(1, 3));
-    const auto issued = only<IssueAction>(scheduler.poll(0));
-    scheduler.on_failed(issued[0].request, FailureKind::rejected, {}, 5);
-    const auto gave_up = only<GiveUpAction>(scheduler.poll(5));
+    const auto issued = only<IssueAction>(scheduler.poll(Instant()));
+    scheduler.on_failed(issued[0].request, FailureKind::rejected, {}, Instant(5ns));
+    const auto gave_up = only<GiveUpAction>(scheduler.poll(Instant(5ns)));
     ASSERT_EQ(gave_up.size(), 1U);
     EXPECT_EQ(gave_up[0].attempts, 1U);
 }
@@ -60,9 +62,9 @@ TEST(SchedulerFaults, RetriesAreCountedAndEnd) {
     options.retry.max_retries = 3;
     options.breaker.failures = 100;
     int calls = 0;
-    const VirtualRun run = run_virtual(options, kMillisecond, [&calls](const IssueAction&, std::uint32_t, Nanos) {
+    const VirtualRun run = run_virtual(options, 1ms, [&calls](const IssueAction&, std::uint32_t, Instant) {
         ++calls;
-        return VirtualAnswer{kMillisecond, FailureKind::server_error, {}};
+        return VirtualAnswer{1ms, FailureKind::server_error, {}};
     });
     ASSERT_TRUE(run.gave_up.has_value());
     EXPECT_EQ(calls, 4);
@@ -72,28 +74,28 @@ TEST(SchedulerFaults, RetriesAreCountedAndEnd) {
 
 TEST(SchedulerFaults, RetryAfterIsObeyed) {
     PrefetchScheduler scheduler(options_of(4, 8));
-    const auto issued = only<IssueAction>(scheduler.poll(0));
-    scheduler.on_failed(issued[0].request, FailureKind::overloaded, 3 * kSecond, kMillisecond);
-    EXPECT_TRUE(only<IssueAction>(scheduler.poll(kMillisecond)).empty()) << "the endpoint asked for three seconds";
-    const auto wakeup = scheduler.next_wakeup(kMillisecond);
+    const auto issued = only<IssueAction>(scheduler.poll(Instant()));
+    scheduler.on_failed(issued[0].request, FailureKind::overloaded, 3s, Instant(1ms));
+    EXPECT_TRUE(only<IssueAction>(scheduler.poll(Instant(1ms))).empty()) << "the endpoint asked for three seconds";
+    const auto wakeup = scheduler.next_wakeup(Instant(1ms));
     if (wakeup) {
-        EXPECT_GE(*wakeup, 3 * kSecond);
+        EXPECT_GE(*wakeup, Instant(3s));
     }
     EXPECT_EQ(scheduler.limit(), 2U) << "overload halves the limit";
-    scheduler.on_failed(issued[1].request, FailureKind::overloaded, {}, kMillisecond);
+    scheduler.on_failed(issued[1].request, FailureKind::overloaded, {}, Instant(1ms));
     EXPECT_EQ(scheduler.limit(), 2U) << "requests issued before the last halving do not halve again";
 }
 
 TEST(SchedulerFaults, LimitRecoversAfterOverloadWhileTheStudentWaits) {
     int refused = 0;
-    const VirtualTeacher teacher = [&refused](const IssueAction& request, std::uint32_t, Nanos) {
+    const VirtualTeacher teacher = [&refused](const IssueAction& request, std::uint32_t, Instant) {
         if (request.attempt == 0 && request.micro_batch >= 20 && request.micro_batch < 23) {
             ++refused;
-            return VirtualAnswer{kMillisecond, FailureKind::overloaded, {}};
+            return VirtualAnswer{1ms, FailureKind::overloaded, {}};
         }
-        return VirtualAnswer{400 * kMillisecond, {}, {}};
+        return VirtualAnswer{400ms, {}, {}};
     };
-    const VirtualRun run = run_virtual(options_of(8, 600), 50 * kMillisecond, teacher);
+    const VirtualRun run = run_virtual(options_of(8, 600), 50ms, teacher);
     EXPECT_EQ(refused, 3);
     EXPECT_EQ(run.taken.size(), 600U);
     std::uint32_t lowest = 8;
@@ -107,20 +109,20 @@ TEST(SchedulerFaults, LimitRecoversAfterOverloadWhileTheStudentWaits) {
 TEST(SchedulerFaults, BreakerStopsAskingADeadEndpointAndFindsItAgain) {
     SchedulerOptions options = options_of(8, 2000);
     options.endpoints = 2;
-    options.retry.base = 10 * kMillisecond;
+    options.retry.base = 10ms;
     std::uint64_t asked_while_dead = 0;
     std::uint64_t asked_after = 0;
-    const VirtualTeacher teacher = [&](const IssueAction& request, std::uint32_t, Nanos now) {
-        if (request.endpoint == 1 && now >= 5 * kSecond && now < 30 * kSecond) {
+    const VirtualTeacher teacher = [&](const IssueAction& request, std::uint32_t, Instant now) {
+        if (request.endpoint == 1 && now >= Instant(5s) && now < Instant(30s)) {
             ++asked_while_dead;
-            return VirtualAnswer{kMillisecond, FailureKind::connection, {}};
+            return VirtualAnswer{1ms, FailureKind::connection, {}};
         }
-        if (request.endpoint == 1 && now >= 60 * kSecond) {
+        if (request.endpoint == 1 && now >= Instant(60s)) {
             ++asked_after;
         }
-        return VirtualAnswer{200 * kMillisecond, {}, {}};
+        return VirtualAnswer{200ms, {}, {}};
     };
-    const VirtualRun run = run_virtual(options, 50 * kMillisecond, teacher);
+    const VirtualRun run = run_virtual(options, 50ms, teacher);
     EXPECT_FALSE(run.gave_up.has_value());
     EXPECT_EQ(run.taken.size(), 2000U);
     EXPECT_GE(run.counters.breaker_openings, 1U);
@@ -130,13 +132,13 @@ TEST(SchedulerFaults, BreakerStopsAskingADeadEndpointAndFindsItAgain) {
 
 TEST(SchedulerFaults, AllEndpointsDeadThenBackLosesNothing) {
     SchedulerOptions options = options_of(8, 400);
-    const VirtualTeacher teacher = [](const IssueAction&, std::uint32_t, Nanos now) {
-        if (now >= 5 * kSecond && now < 35 * kSecond) {
-            return VirtualAnswer{kMillisecond, FailureKind::connection, {}};
+    const VirtualTeacher teacher = [](const IssueAction&, std::uint32_t, Instant now) {
+        if (now >= Instant(5s) && now < Instant(35s)) {
+            return VirtualAnswer{1ms, FailureKind::connection, {}};
         }
-        return VirtualAnswer{200 * kMillisecond, {}, {}};
+        return VirtualAnswer{200ms, {}, {}};
     };
-    const VirtualRun run = run_virtual(options, 50 * kMillisecond, teacher);
+    const VirtualRun run = run_virtual(options, 50ms, teacher);
     EXPECT_FALSE(run.gave_up.has_value());
     EXPECT_EQ(run.taken.size(), 400U);
 }
@@ -145,15 +147,15 @@ TEST(SchedulerFaults, AnAbsentEndpointGetsProbesOnlyAndJoinsWhenItIsUp) {
     SchedulerOptions options = options_of(4, 1500);
     options.endpoints = 2;
     PrefetchScheduler scheduler(options);
-    scheduler.on_endpoint_absent(1, 0);
+    scheduler.on_endpoint_absent(1, Instant());
     // Answers come after 40 ms; endpoint 1 refuses connections for the first five seconds.
-    std::map<Nanos, std::vector<IssueAction>> due;
+    std::map<Instant, std::vector<IssueAction>> due;
     std::vector<std::uint64_t> asked(2);
     std::uint64_t refused = 0;
     std::uint64_t taken = 0;
-    for (Nanos now = 0; now < 20 * kSecond && taken < 1500; now += 10 * kMillisecond) {
+    for (Instant now; now < Instant(20s) && taken < 1500; now += 10ms) {
         for (const IssueAction& issue : due[now]) {
-            if (issue.endpoint == 1 && now < 5 * kSecond) {
+            if (issue.endpoint == 1 && now < Instant(5s)) {
                 ++refused;
                 scheduler.on_failed(issue.request, FailureKind::connection, {}, now);
             } else {
@@ -162,12 +164,12 @@ TEST(SchedulerFaults, AnAbsentEndpointGetsProbesOnlyAndJoinsWhenItIsUp) {
         }
         for (const SchedulerAction& action : scheduler.poll(now)) {
             if (const auto* issue = std::get_if<IssueAction>(&action)) {
-                if (now < 5 * kSecond) {
-                    EXPECT_FALSE(issue->endpoint == 1 && now < kSecond) << "before the first cooldown is over";
+                if (now < Instant(5s)) {
+                    EXPECT_FALSE(issue->endpoint == 1 && now < Instant(1s)) << "before the first cooldown is over";
                 } else {
                     ++asked[issue->endpoint];
                 }
-                due[now + 40 * kMillisecond].push_back(*issue);
+                due[now + 40ms].push_back(*issue);
             }
         }
         if (scheduler.buffered() > 0) {  // the student takes one every 10 ms
@@ -185,9 +187,9 @@ TEST(SchedulerFaults, TheSilenceOfADeadEndpointDoesNotSlowDownTheOthers) {
     SchedulerOptions options = options_of(4, 400);
     options.endpoints = 2;
     PrefetchScheduler scheduler(options);
-    scheduler.on_endpoint_absent(1, 0);
+    scheduler.on_endpoint_absent(1, Instant());
     std::vector<IssueAction> to_dead;
-    for (Nanos now = 0; to_dead.empty() && now < 5 * kSecond; now += 100 * kMillisecond) {
+    for (Instant now; to_dead.empty() && now < Instant(5s); now += 100ms) {
         for (const IssueAction& issue : only<IssueAction>(scheduler.poll(now))) {
             if (issue.endpoint == 1) {
                 to_dead.push_back(issue);
@@ -199,7 +201,7 @@ TEST(SchedulerFaults, TheSilenceOfADeadEndpointDoesNotSlowDownTheOthers) {
         }
     }
     ASSERT_EQ(to_dead.size(), 1U);
-    scheduler.on_failed(to_dead[0].request, FailureKind::timeout, {}, 60 * kSecond);
+    scheduler.on_failed(to_dead[0].request, FailureKind::timeout, {}, Instant(60s));
     EXPECT_EQ(scheduler.limit(), 4U);
 }
 
@@ -207,13 +209,13 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
     SchedulerOptions options = options_of(2, 100);
     options.hedge.enabled = true;
     PrefetchScheduler scheduler(options);
-    Nanos now = 0;
+    Instant now;
     std::uint64_t taken = 0;
     RequestId slow = 0;
     // Feed quick answers until there are enough samples; then let one request hang.
     std::vector<IssueAction> open = only<IssueAction>(scheduler.poll(now));
     while (slow == 0) {
-        now += 10 * kMillisecond;
+        now += 10ms;
         std::vector<IssueAction> next;
         for (const IssueAction& issue : open) {
             if (issue.micro_batch == 20) {
@@ -233,7 +235,7 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
         }
         open = next;
     }
-    now += 100 * kMillisecond;
+    now += 100ms;
     RequestId hedge = 0;
     for (const IssueAction& issue : open) {
         if (issue.hedge) {
@@ -252,13 +254,13 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
         }
     }
     ASSERT_NE(hedge, 0U);
-    scheduler.on_completed(hedge, 1, now + 1);
-    const auto cancelled = only<CancelAction>(scheduler.poll(now + 1));
+    scheduler.on_completed(hedge, 1, now + 1ns);
+    const auto cancelled = only<CancelAction>(scheduler.poll(now + 1ns));
     ASSERT_EQ(cancelled.size(), 1U);
     EXPECT_EQ(cancelled[0].request, slow);
     EXPECT_EQ(scheduler.counters().hedge_wins, 1U);
     const std::uint64_t completed = scheduler.counters().completed;
-    scheduler.on_completed(slow, 1, now + 2);  // comes late all the same: no news
+    scheduler.on_completed(slow, 1, now + 2ns);  // comes late all the same: no news
     EXPECT_EQ(scheduler.counters().completed, completed);
 }
 

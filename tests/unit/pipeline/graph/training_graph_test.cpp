@@ -36,11 +36,11 @@ class SmallDataset final : public Dataset {
         made.input_ids.assign(rows.size() * 4, static_cast<std::int32_t>(rows.front()));
         made.labels.assign(rows.size() * 4, 1);
         made.lengths.assign(rows.size(), 4);
+        made.row_ids = rows;
         made.target_tokens = rows.size() * 4;
         return made;
     }
     std::uint64_t target_tokens(std::uint64_t) const override { return 4; }
-    std::int32_t largest_id() const override { return 10; }
 
   private:
     std::string hash_ = "hash";
@@ -63,7 +63,7 @@ class TrainingGraphTest : public ::testing::Test {
         options_.training.lr_scheduler_type = LrScheduler::constant;
         options_.total_steps = 5;
         options_.teacher.scheduler.limit.ceiling = 4;
-        options_.teacher.scheduler.retry.base = kMillisecond;
+        options_.teacher.scheduler.retry.base = 1ms;
         options_.teacher.deadline = 5s;
     }
 
