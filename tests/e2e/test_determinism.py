@@ -1,13 +1,13 @@
 """Not one bit of the trained weights depends on timing: one table of ways to run a job, one SHA-256."""
 
 import json
-import os
 import signal
 import socket
 
 import pytest
 from chaos_proxy import ChaosProxy, Script
 from support import jobs
+from support.moments import alive, is_committing, is_computing, kill, kill_when
 from support.processes import wait_until
 from support.rest import Rest
 
@@ -24,6 +24,8 @@ SPIKES = Script(seed=5, delay=0.01, spike=0.05, spike_seconds=0.4)
 
 # A hedge would take an answer from a micro-batch, and the silence would come earlier.
 HELD = {"/checkpoint/every_steps": 3, "/teacher/hedge": False}
+# A run that ends before it was caught at the moment sought is done again.
+TRIES = 20
 
 # name: (changes to the spec, script of the proxy in between)
 CALM = {
@@ -146,6 +148,31 @@ class Ways:
         assert left == 6
         assert report["last"]["fetch"]["completed"] == left * MICRO_BATCHES
 
+    def run_killed_at(self, name, every_steps, moment):
+        """The worker is killed at a moment(pid of the worker, folder of the checkpoints) after the first checkpoint."""
+        for number in range(TRIES):
+            changes = {"/checkpoint/every_steps": every_steps}
+            file, output = self.spec(f"{name} {number}", changes, self.teacher.url)
+            checkpoints = output / "student" / "checkpoints"
+            process = self.distilld.start("run", file)
+            worker = process.worker()
+            wait_until(lambda: process.code is not None or committed_steps(output), "a checkpoint", pause=0.0005)
+            if moment(worker, checkpoints):
+                break
+            process.expect(0)
+        else:
+            raise AssertionError(f"in {TRIES} runs the worker was not caught: {name}")
+        process.expect(1)
+        assert "killed by signal 9" in process.err
+        assert not alive(worker)
+        cut_short = is_committing(checkpoints)
+        left = STEPS - committed_steps(output)
+        report = self.finish(name, file, output, "--resume")
+        assert 0 < left < STEPS
+        assert report["last"]["fetch"]["completed"] == left * MICRO_BATCHES
+        assert not is_committing(checkpoints), "what the killed worker left is still there"
+        return cut_short
+
     def service(self, name):
         return self.distilld.service(self.folder / f"service-{name.replace(' ', '-')}")
 
@@ -192,19 +219,17 @@ class Ways:
 
 
 def committed_steps(output):
-    return int(max(entry.name for entry in (output / "student" / "checkpoints").glob("step-*")).removeprefix("step-"))
+    """Step of the newest checkpoint, 0 where there is none."""
+    found = [entry.name for entry in (output / "student" / "checkpoints").glob("step-*")]
+    return int(max(found, default="step-0").removeprefix("step-"))
 
 
-def kill(pid):
-    os.kill(pid, signal.SIGKILL)
+def kill_while_it_computes(worker, _):
+    return kill_when(worker, lambda: is_computing(worker))
 
 
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+def kill_while_it_commits(worker, checkpoints):
+    return kill_when(worker, lambda: is_committing(checkpoints), lambda: is_committing(checkpoints))
 
 
 def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_data, tmp_path, capsys):
@@ -214,6 +239,9 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
     ways.one_endpoint_slow("one of two endpoints slow")
     ways.run_killed("run, worker killed in mid-step", "worker")
     ways.run_killed("run, killed in mid-step itself", "run")
+    ways.run_killed_at("run, worker killed while it computes", 3, kill_while_it_computes)
+    cut_short = ways.run_killed_at("run, worker killed while it commits", 1, kill_while_it_commits)
+    assert cut_short, "the kill left no half checkpoint"
     ways.served("serve")
     ways.served_and_worker_killed("serve, worker killed in mid-step, run --resume")
     ways.served_and_service_ended("serve, service killed and started again", signal.SIGKILL)
