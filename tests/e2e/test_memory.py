@@ -43,9 +43,16 @@ def peak(distilld, teacher, tmp_path):
 
     def measure(batch_size, micro_batches, steps):
         name = f"{batch_size}-{micro_batches}-{steps}"
-        spec = jobs.changed(jobs.distil_spec(data, tmp_path / name, teacher.url, steps), {
-            "/student/config": STUDENT, "/dataset/sequence_length": SEQUENCE_LENGTH,
-            "/training/batch_size": batch_size, "/training/micro_batches": micro_batches, "/teacher/window": 8})
+        spec = jobs.changed(
+            jobs.distil_spec(data, tmp_path / name, teacher.url, steps),
+            {
+                "/student/config": STUDENT,
+                "/dataset/sequence_length": SEQUENCE_LENGTH,
+                "/training/batch_size": batch_size,
+                "/training/micro_batches": micro_batches,
+                "/teacher/window": 8,
+            },
+        )
         return peak_mib(distilld, jobs.write_spec(tmp_path / f"{name}.json", spec))
 
     return measure
@@ -57,7 +64,9 @@ def test_the_peak_is_flat_over_micro_batches_1_to_32(peak, capsys):
     # The measure sees what a micro-batch holds: one of twice the size is another figure.
     twice = peak(2 * BATCH_SIZE, 1, 1)
     with capsys.disabled():
-        print(f"\npeak: {one:.1f} MiB with 1 micro-batch a step, {many:.1f} with {MICRO_BATCHES}, {twice:.1f} with "
-              "micro-batches of twice the size")
+        print(
+            f"\npeak: {one:.1f} MiB with 1 micro-batch a step, {many:.1f} with {MICRO_BATCHES}, {twice:.1f} with "
+            "micro-batches of twice the size"
+        )
     assert many == pytest.approx(one, rel=0.02)
     assert twice > 1.06 * one

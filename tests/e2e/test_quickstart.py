@@ -16,8 +16,15 @@ from transformers import AutoModelForCausalLM
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "quickstart.sh"
 SECONDS = 3 * PATIENCE
-FIGURES = {"teacher_loss", "student_alone_loss", "distilled_loss", "tokens_per_second_sequential",
-           "tokens_per_second_parallel", "teacher_hidden_fraction", "student_folder"}
+FIGURES = {
+    "teacher_loss",
+    "student_alone_loss",
+    "distilled_loss",
+    "tokens_per_second_sequential",
+    "tokens_per_second_parallel",
+    "teacher_hidden_fraction",
+    "student_folder",
+}
 MARK = "DISTILLD_TEST_MARK"
 
 
@@ -32,8 +39,11 @@ class Quickstart:
         self.started = []
 
     def start(self, *flags):
-        process = Process([SCRIPT, "--quick", "--bin", self.programs, "--work", self.work, *flags],
-                          self.folder / f"log-{len(self.started)}", env={MARK: self.mark})
+        process = Process(
+            [SCRIPT, "--quick", "--bin", self.programs, "--work", self.work, *flags],
+            self.folder / f"log-{len(self.started)}",
+            env={MARK: self.mark},
+        )
         self.started.append(process)
         return process
 
@@ -71,8 +81,11 @@ def test_it_reports_what_happened_and_runs_again(quickstart):
     first = quickstart.start("--report", report_file, "--keep").expect(0, SECONDS)
     report = json.loads(report_file.read_text())
     assert report.keys() == FIGURES
-    for field, job in (("teacher_loss", "teacher-check"), ("student_alone_loss", "alone"),
-                       ("distilled_loss", "distilled")):
+    for field, job in (
+        ("teacher_loss", "teacher-check"),
+        ("student_alone_loss", "alone"),
+        ("distilled_loss", "distilled"),
+    ):
         assert report[field] == result(quickstart, job)["eval_loss"]
         assert f"{report[field]:.4f}" in first.out
     # All have learned something, the larger model more, and the teacher was of use to the student.

@@ -1,4 +1,4 @@
-"""Moments at which a kill is worth something: a process is stopped, looked at, and let go on where it is not there yet."""
+"""Moments at which a kill is worth something: a process is stopped, looked at, and goes on if it is not there yet."""
 
 import os
 import pathlib
