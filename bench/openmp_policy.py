@@ -16,9 +16,16 @@ import subprocess
 import sys
 
 STUDENT = {  # the quickstart's
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257, "hidden_size": 128,
-    "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "max_position_embeddings": 128, "tie_word_embeddings": True,
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 257,
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "tie_word_embeddings": True,
 }
 DECIDING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "LD_PRELOAD")
 
@@ -41,9 +48,30 @@ def settings(libomp):
 
 def milliseconds(arguments, extra):
     environment = {name: value for name, value in os.environ.items() if name not in DECIDING} | extra
-    command = [arguments.bench, "pipeline", "--student", json.dumps(STUDENT), "--threads", str(os.cpu_count()),
-               "--teacher-ms", "50", "--concurrency", "8", "--micro-batches", "8", "--steps", str(arguments.steps),
-               "--batch-size", "4", "--sequence-length", "128", "--top-k", "64", "--repeat", "1"]
+    command = [
+        arguments.bench,
+        "pipeline",
+        "--student",
+        json.dumps(STUDENT),
+        "--threads",
+        str(os.cpu_count()),
+        "--teacher-ms",
+        "50",
+        "--concurrency",
+        "8",
+        "--micro-batches",
+        "8",
+        "--steps",
+        str(arguments.steps),
+        "--batch-size",
+        "4",
+        "--sequence-length",
+        "128",
+        "--top-k",
+        "64",
+        "--repeat",
+        "1",
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode != 0:
         sys.exit(f"openmp_policy: {' '.join(command)}: {done.stderr.strip()}")
@@ -76,8 +104,11 @@ def main():
     for key, disturbed in (("alone", False), ("beside_a_busy_process", True)):
         times = measure(arguments, disturbed)
         report[key] = {
-            name: {"ms": round(statistics.median(values), 1), "least": round(min(values), 1),
-                   "most": round(max(values), 1)}
+            name: {
+                "ms": round(statistics.median(values), 1),
+                "least": round(min(values), 1),
+                "most": round(max(values), 1),
+            }
             for name, values in times.items()
         }
     print(json.dumps(report, indent=2))

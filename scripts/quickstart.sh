@@ -3,10 +3,15 @@
 # English text, serves it, and distils a several times smaller student from it with one POST to the service.
 #
 #   --text FILE…    train on these text files (UTF-8) in place of the machine's own documentation
-#   --report FILE   write the figures as JSON, too
+#   --report FILE   write the figures as JSON, too: teacher_loss, student_alone_loss, distilled_loss (nats a token, on
+#                   held-out text), tokens_per_second_sequential, tokens_per_second_parallel, teacher_hidden_fraction
+#                   (0 to 1), student_folder
+#   --quick         small models and few steps: shows in half a minute that everything works, not how well
 #   --keep          leave the teacher and the service running at the end
+#   --work FOLDER   everything it makes lies there (default .quickstart/)
+#   --bin FOLDER    take distilld and distilld-worker from there; install and build nothing
 #
-# Everything it makes lies in .quickstart/. It can be run again at any time.
+# It can be run again at any time.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$root/.quickstart
@@ -31,11 +36,30 @@ kd_ratio=0.8
 
 keep=0
 report=
+built=1
 texts=()
 while [ $# -gt 0 ]; do
     case $1 in
         --keep) keep=1 ;;
         --report) report=${2:?--report takes a file}; shift ;;
+        --work) work=$(realpath -m -- "${2:?--work takes a folder}"); shift ;;
+        --bin)
+            bin=$(realpath -e -- "${2:?--bin takes a folder}") || exit 2
+            built=0
+            shift
+            ;;
+        --quick)
+            text_megabytes=0.2
+            eval_kilobytes=8
+            sequence_length=64
+            teacher_model='{"hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "num_key_value_heads": 2}'
+            teacher_steps=80
+            student_model='{"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "num_key_value_heads": 2}'
+            student_steps=60
+            sequential_steps=20
+            ;;
         --text)
             while [ $# -gt 1 ] && [[ $2 != --* ]]; do
                 texts+=("$(realpath -e -- "$2")") || exit 2
@@ -190,8 +214,10 @@ mkdir -p "$work"
 exec 8>"$work/lock"
 flock -n 8 || die "another quickstart is running in $work"
 
-DISTILLD_SKIP_TEST_VENV=1 "$root/scripts/setup.sh"
-"$root/scripts/build.sh" release distilld distilld-worker
+if [ "$built" = 1 ]; then
+    DISTILLD_SKIP_TEST_VENV=1 "$root/scripts/setup.sh"
+    "$root/scripts/build.sh" release distilld distilld-worker
+fi
 stop_kept
 started=$SECONDS
 rm -rf "$work"/{data,service,teacher,alone,distilled,sequential,teacher-check,*.json,*.log}

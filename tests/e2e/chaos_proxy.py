@@ -58,6 +58,7 @@ class ChaosProxy:
         self._storm_left = 0
         self._connections = set()
         self._server = None
+        self._dying = None
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-proxy", daemon=True)
@@ -147,7 +148,7 @@ class ChaosProxy:
         fault, delay = self._draw(number)
         for when, seconds in self.script.deaths:
             if number == when:
-                asyncio.ensure_future(self._die(seconds))
+                self._dying = asyncio.ensure_future(self._die(seconds))  # the loop itself keeps no task
                 return False
         if fault:
             self.counts[fault] += 1

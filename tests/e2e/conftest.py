@@ -4,7 +4,6 @@ import os
 import pathlib
 
 import pytest
-
 from support import jobs
 from support.processes import Programs
 from support.rest import Rest
@@ -46,9 +45,16 @@ def text_data(tmp_path_factory):
 def teacher_folder(distilld_session, text_data, tmp_path_factory):
     """A model folder that `distilld run` made: drawn at random, trained for a few steps."""
     folder = tmp_path_factory.mktemp("teacher")
-    spec = jobs.changed(jobs.base_spec(text_data, folder / "model", steps=30), {
-        "/student/config": jobs.llama_config(48), "/training/batch_size": 8, "/training/micro_batches": 1,
-        "/training/learning_rate": 5e-3, "/training/seed": 7})
+    spec = jobs.changed(
+        jobs.base_spec(text_data, folder / "model", steps=30),
+        {
+            "/student/config": jobs.llama_config(48),
+            "/training/batch_size": 8,
+            "/training/micro_batches": 1,
+            "/training/learning_rate": 5e-3,
+            "/training/seed": 7,
+        },
+    )
     distilld_session.run("run", jobs.write_spec(folder / "spec.json", spec))
     return folder / "model"
 

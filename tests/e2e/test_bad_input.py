@@ -6,10 +6,8 @@ import shutil
 
 import pytest
 import torch
-from chaos_proxy import HTML, ChaosProxy, Script
+from chaos_proxy import ChaosProxy
 from support import jobs
-from support.processes import Programs
-from support.rest import Rest, free_port
 from transformers import LlamaConfig, LlamaForCausalLM
 
 # --- job specs ---
@@ -44,8 +42,10 @@ BAD_SPECS = {
     "an endpoint that is no URL": ({"/teacher/endpoints": ["localhost:8000"]}, ["/teacher/endpoints/0"]),
     "a scheme that is not spoken": ({"/teacher/endpoints": ["ftp://127.0.0.1"]}, ["/teacher/endpoints/0"]),
     "a password in the URL": ({"/teacher/endpoints": ["http://u:p@127.0.0.1"]}, ["/teacher/endpoints/0"]),
-    "one endpoint twice": ({"/teacher/endpoints": ["http://127.0.0.1:9", "http://127.0.0.1:9"]},
-                           ["/teacher/endpoints/1"]),
+    "one endpoint twice": (
+        {"/teacher/endpoints": ["http://127.0.0.1:9", "http://127.0.0.1:9"]},
+        ["/teacher/endpoints/1"],
+    ),
     "a protocol that is not known": ({"/teacher/protocol": "telepathy"}, ["/teacher/protocol"]),
     "no time at all": ({"/teacher/timeout_secs": 0}, ["/teacher/timeout_secs"]),
     "concurrency 0": ({"/teacher/max_concurrent": 0}, ["/teacher/max_concurrent"]),
@@ -53,8 +53,10 @@ BAD_SPECS = {
     "no sequence length": ({"/dataset/sequence_length": None}, ["/dataset/sequence_length"]),
     "no checkpoint is kept": ({"/checkpoint": {"keep": 0}}, ["/checkpoint/keep"]),
     "kd_ratio without a teacher": ({"/teacher": None, "/training/kd_ratio": 0.5}, ["/training/kd_ratio"]),
-    "many at once": ({"/training/beta": 2, "/teacher/top_k": -1, "/dataset/train": 3, "/shoe": 1},
-                     ["/training/beta", "/teacher/top_k", "/dataset/train", "/shoe"]),
+    "many at once": (
+        {"/training/beta": 2, "/teacher/top_k": -1, "/dataset/train": 3, "/shoe": 1},
+        ["/training/beta", "/teacher/top_k", "/dataset/train", "/shoe"],
+    ),
 }
 
 BAD_DOCUMENTS = {
@@ -134,7 +136,8 @@ def test_run_lists_every_violation_and_exits_with_2(distilld, good_spec, tmp_pat
 def test_an_override_is_checked_like_the_spec(distilld, good_spec, tmp_path):
     file = jobs.write_spec(tmp_path / "spec.json", good_spec)
     ended = distilld.run(
-        "run", file, "--set", "/training/beta=1", "--set", "/training/seed=-1", "--timeout", "0", code=2)
+        "run", file, "--set", "/training/beta=1", "--set", "/training/seed=-1", "--timeout", "0", code=2
+    )
     for pointer in ("/training/beta", "/training/seed", "/teacher/timeout_secs"):
         assert f"{pointer}: " in ended.err
     parent = distilld.run("run", file, "--set", "/dataset/train/inside=1", code=2)
@@ -148,9 +151,17 @@ def test_an_override_is_checked_like_the_spec(distilld, good_spec, tmp_path):
 def student_folder(tmp_path_factory):
     torch.manual_seed(1)
     folder = tmp_path_factory.mktemp("student") / "model"
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=jobs.BYTE_VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128)).save_pretrained(folder)
+    LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=jobs.BYTE_VOCABULARY,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=128,
+        )
+    ).save_pretrained(folder)
     return folder
 
 
@@ -192,16 +203,22 @@ BAD_FOLDERS = {
     "empty weights": (lambda f: (f / "model.safetensors").write_bytes(b""), ["model.safetensors"]),
     "a header longer than the file": (
         lambda f: (f / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}"),
-        ["model.safetensors"]),
+        ["model.safetensors"],
+    ),
     "a header that is no JSON": (lambda f: rewrite(f, lambda h, d: (b"[" + h[1:], d)), ["model.safetensors"]),
     "a tensor missing": (lambda f: edit_header(f, lambda h: h.update(nobody=h.pop(NORM))), [NORM, "missing"]),
     "a tensor of another shape": (
-        lambda f: edit_header(f, lambda h: h[NORM].update(shape=[4, 8])), ["model.safetensors", NORM]),
+        lambda f: edit_header(f, lambda h: h[NORM].update(shape=[4, 8])),
+        ["model.safetensors", NORM],
+    ),
     "a tensor of another type": (
-        lambda f: edit_header(f, lambda h: h[NORM].update(dtype="I32")), ["model.safetensors", NORM]),
+        lambda f: edit_header(f, lambda h: h[NORM].update(dtype="I32")),
+        ["model.safetensors", NORM],
+    ),
     "a tensor beyond the end": (
         lambda f: edit_header(f, lambda h: h[NORM].update(data_offsets=[1 << 40, (1 << 40) + 128])),
-        ["model.safetensors"]),
+        ["model.safetensors"],
+    ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), ["model.safetensors"]),
     "no config": (lambda f: (f / "config.json").unlink(), ["config.json"]),
     "a config that is no JSON": (lambda f: (f / "config.json").write_text("hidden_size: 32"), ["config.json"]),
@@ -292,19 +309,28 @@ def test_run_says_the_same_and_exits_with_1(distilld, good_spec, student_folder,
 
 @pytest.mark.parametrize("field", ["/output", "/checkpoint/dir"])
 def test_a_folder_that_cannot_be_written_to_is_found_before_the_first_step(
-        distilld, teacher, good_spec, tmp_path, field):
+    distilld, teacher, good_spec, tmp_path, field
+):
     (tmp_path / "file").write_text("in the way")
     with ChaosProxy(teacher.url) as proxy:
-        spec = jobs.changed(good_spec, {"/output": str(tmp_path / "out"), field: str(tmp_path / "file" / "folder"),
-                                        "/teacher/endpoints": [proxy.url]})
+        spec = jobs.changed(
+            good_spec,
+            {
+                "/output": str(tmp_path / "out"),
+                field: str(tmp_path / "file" / "folder"),
+                "/teacher/endpoints": [proxy.url],
+            },
+        )
         ended = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
         assert str(tmp_path / "file" / "folder") in ended.err
         assert proxy.posts == 0
 
 
 def test_a_damaged_checkpoint_is_passed_over(distilld, good_spec, tmp_path):
-    spec = jobs.changed(good_spec, {"/training/max_steps": 4, "/checkpoint": {"every_steps": 2, "keep": 3},
-                                    "/output": str(tmp_path / "out")})
+    spec = jobs.changed(
+        good_spec,
+        {"/training/max_steps": 4, "/checkpoint": {"every_steps": 2, "keep": 3}, "/output": str(tmp_path / "out")},
+    )
     file = jobs.write_spec(tmp_path / "spec.json", spec)
     distilld.run("run", file)
     whole = jobs.sha256(tmp_path / "out" / "model.safetensors")
@@ -316,120 +342,3 @@ def test_a_damaged_checkpoint_is_passed_over(distilld, good_spec, tmp_path):
     resumed = distilld.run("run", file, "--resume")
     assert "step-00000004" in resumed.out and "resumed from" in resumed.out and "step-00000002" in resumed.out
     assert jobs.sha256(tmp_path / "out" / "model.safetensors") == whole
-
-
-# --- teachers ---
-
-ERROR_500 = (500, {}, b'{"error": "the teacher has a headache"}')
-GARBAGE = (200, {"Content-Type": "text/html"}, HTML)
-
-
-@pytest.fixture(scope="module")
-def bad_teachers(distilld_session, teacher, tmp_path_factory):
-    """{name: (endpoint, changes to the spec, what the message must say)}."""
-    proxies = []
-
-    def proxy(answer=None, answer_from=0, hold_after=None, **script):
-        made = ChaosProxy(teacher.url, Script(**script))
-        made.answer_with, made.answer_from, made.hold_after = answer, answer_from, hold_after
-        proxies.append(made)
-        return made.url
-
-    torch.manual_seed(1)
-    wide = tmp_path_factory.mktemp("wide")
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=300, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=128)).save_pretrained(wide)
-    wide_url = distilld_session.teacher(wide, "--dtype", "fp32").url
-    few = {"/teacher/max_retries": 1, "/teacher/timeout_secs": 1}
-    seed = {"/teacher/protocol": "seed", "/teacher/top_k": 0}
-    after_probe = 2 + 9  # two steps and the first micro-batch of a third
-    yield {
-        "refuses connections": (f"http://127.0.0.1:{free_port()}", few, ["refused"]),
-        "never answers": (proxy(hold_after=0), few, ["no answer within 1 s"]),
-        "answers 500": (proxy(ERROR_500), few, ["HTTP 500", "headache"]),
-        "answers 500 to the seed protocol": (proxy(ERROR_500), {**few, **seed}, ["HTTP 500", "headache"]),
-        "answers garbage": (proxy(GARBAGE), few, []),
-        "answers garbage to the seed protocol": (proxy(GARBAGE), {**few, **seed}, []),
-        "answers 500 after a while": (proxy(ERROR_500, after_probe), few, ["HTTP 500", "server_error", "2 attempts"]),
-        "answers garbage after a while": (proxy(GARBAGE, after_probe), few, ["bad_response", "2 attempts"]),
-        "goes away after a while": (proxy(deaths=((after_probe, 3600),)), few, ["Connection refused"]),
-        "falls silent after a while": (proxy(hold_after=after_probe), few, ["no answer within 1 s", "2 attempts"]),
-        "has another vocabulary, full logits": (wide_url, {**few, "/teacher/top_k": 0}, ["300", "257"]),
-        "has another vocabulary, top-k": (wide_url, few, ["outside the student's vocabulary of 257"]),
-        "has another vocabulary, seed": (wide_url, {**few, **seed}, ["300", "257"]),
-        "has no such model": (teacher.url, {**few, "/teacher/model": "somebody"}, ["HTTP 404", "somebody"]),
-        "is not asked for its key": (teacher.url, {**few, "/teacher/api_key_env": "NO_SUCH_VARIABLE"},
-                                     ["NO_SUCH_VARIABLE"]),
-    }
-    for made in proxies:
-        made.stop()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def hopeless_jobs(programs, bad_teachers, good_spec, tmp_path_factory):
-    """All at once, and before all other tests of this file: some of them wait a minute for an endpoint that may still
-    come up. (Rest, {name: id})"""
-    started = Programs(programs, tmp_path_factory.mktemp("logs"))
-    root = tmp_path_factory.mktemp("bad-teachers")
-    process = started.service(root / "service", "--slots", "16")
-    rest = Rest(process.url)
-    ids = {}
-    for number, (name, (url, changes, _)) in enumerate(bad_teachers.items()):
-        ids[name] = rest.submit(jobs.changed(good_spec, {
-            "/teacher/endpoints": [url], "/output": str(root / str(number)), "/training/max_steps": 8, **changes}))
-    yield rest, ids
-    started.stop_all()
-
-
-@pytest.fixture(scope="module")
-def failed_jobs(hopeless_jobs):
-    """(Rest, {name: job at its end})"""
-    rest, ids = hopeless_jobs
-    return rest, {name: rest.wait_job(job_id, seconds=180) for name, job_id in ids.items()}
-
-
-TEACHER_NAMES = ["refuses connections", "never answers", "answers 500", "answers 500 to the seed protocol",
-                 "answers garbage", "answers garbage to the seed protocol", "answers 500 after a while",
-                 "answers garbage after a while", "goes away after a while", "falls silent after a while",
-                 "has another vocabulary, full logits", "has another vocabulary, top-k",
-                 "has another vocabulary, seed", "has no such model", "is not asked for its key"]
-
-
-@pytest.mark.parametrize("name", TEACHER_NAMES)
-def test_a_teacher_that_fails_is_named(failed_jobs, bad_teachers, name):
-    url, changes, words = bad_teachers[name]
-    job = failed_jobs[1][name]
-    assert job["state"] == "failed", job
-    message = job["status_reason"]["message"]
-    if "/teacher/api_key_env" not in changes:
-        assert job["status_reason"]["code"] == "teacher", job["status_reason"]
-        assert url in message, message
-    for word in words:
-        assert word in message, message
-    # What was trained before the teacher failed is kept.
-    done = (job["progress"] or {}).get("step", 0)
-    assert [checkpoint["step"] for checkpoint in job["checkpoints"]] == ([done] if done else [])
-    assert done == 2 or name != "falls silent after a while"
-
-
-def test_every_teacher_of_the_table_is_tested(bad_teachers):
-    assert sorted(bad_teachers) == sorted(TEACHER_NAMES)
-
-
-def test_the_service_takes_the_next_job(failed_jobs, module_service, good_spec, tmp_path):
-    for number, rest in enumerate((failed_jobs[0], module_service.rest)):
-        assert rest.get("/readyz").status == 200
-        job_id = rest.submit(jobs.changed(good_spec, {"/output": str(tmp_path / str(number))}))
-        rest.wait_job(job_id, ["succeeded"])
-
-
-@pytest.mark.parametrize("name", ["answers 500", "answers garbage", "has another vocabulary, top-k"])
-def test_run_exits_with_1_and_names_the_teacher(distilld, bad_teachers, good_spec, tmp_path, name):
-    url, changes, words = bad_teachers[name]
-    spec = jobs.changed(good_spec, {"/teacher/endpoints": [url], "/output": str(tmp_path / "out"), **changes})
-    ended = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), "--report", tmp_path / "report", code=1)
-    assert url in ended.err
-    for word in words:
-        assert word in ended.err
-    assert not (tmp_path / "report").exists()

@@ -12,8 +12,13 @@ SECONDS = 120
 
 
 def bench(programs, *arguments, code=0):
-    done = subprocess.run([str(programs / "distilld-bench"), *map(str, arguments)], capture_output=True, text=True,
-                          timeout=SECONDS, check=False)
+    done = subprocess.run(
+        [str(programs / "distilld-bench"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if code == 0 else done.stderr
 
@@ -40,8 +45,20 @@ def latency_file(folder, count, seed=5):
 @pytest.mark.parametrize("concurrency", [1, 3, 8])
 def test_simulate_reaches_what_an_oracle_reaches_with_the_same_latencies(programs, tmp_path, concurrency):
     file, latencies = latency_file(tmp_path, 500)
-    report = bench(programs, "simulate", "--latencies", file, "--batches", 500, "--student-ms", 30, "--concurrency",
-                   concurrency, "--window", 500)
+    report = bench(
+        programs,
+        "simulate",
+        "--latencies",
+        file,
+        "--batches",
+        500,
+        "--student-ms",
+        30,
+        "--concurrency",
+        concurrency,
+        "--window",
+        500,
+    )
     best = oracle(latencies, concurrency, 30)
     assert report["oracle_ms"] == pytest.approx(best)
     assert best <= report["makespan_ms"] <= best / 0.98
@@ -65,32 +82,91 @@ def test_simulate_is_the_same_every_time(programs):
 
 def test_simulate_finds_a_limit_below_the_given_one(programs):
     """T/S = 8: eight hide everything."""
-    report = bench(programs, "simulate", "--teacher-ms", 400, "--student-ms", 50, "--concurrency", 64, "--adaptive",
-                   "--batches", 2000)
+    report = bench(
+        programs,
+        "simulate",
+        "--teacher-ms",
+        400,
+        "--student-ms",
+        50,
+        "--concurrency",
+        64,
+        "--adaptive",
+        "--batches",
+        2000,
+    )
     assert 8 <= report["highest_limit"] <= 16
     assert report["efficiency_of_bound"] > 0.95
 
 
 def test_one_slow_endpoint_of_four_stalls_the_student_for_less_than_a_twentieth(programs):
-    report = bench(programs, "simulate", "--teacher-ms", 200, "--student-ms", 50, "--concurrency", 8, "--batches", 400,
-                   "--endpoints", 4, "--slow-factor", 10, "--hedge")
+    report = bench(
+        programs,
+        "simulate",
+        "--teacher-ms",
+        200,
+        "--student-ms",
+        50,
+        "--concurrency",
+        8,
+        "--batches",
+        400,
+        "--endpoints",
+        4,
+        "--slow-factor",
+        10,
+        "--hedge",
+    )
     assert report["stall_fraction"] < 0.05
     assert report["hedge_wins"] > 0
-    alone = bench(programs, "simulate", "--teacher-ms", 200, "--student-ms", 50, "--concurrency", 8, "--batches", 400,
-                  "--endpoints", 1, "--slow-factor", 10, "--hedge")
+    alone = bench(
+        programs,
+        "simulate",
+        "--teacher-ms",
+        200,
+        "--student-ms",
+        50,
+        "--concurrency",
+        8,
+        "--batches",
+        400,
+        "--endpoints",
+        1,
+        "--slow-factor",
+        10,
+        "--hedge",
+    )
     assert alone["stall_fraction"] > 0.5, "the only endpoint is the slow one"
 
 
 # Short: what is asserted are counts and forms, the figures are for somebody with a quiet machine.
-PIPELINE = ("pipeline", "--teacher-ms", 10, "--student-ms", 2, "--micro-batches", 4, "--steps", 10,
-            "--sequential-steps", 2)
+PIPELINE = (
+    "pipeline",
+    "--teacher-ms",
+    10,
+    "--student-ms",
+    2,
+    "--micro-batches",
+    4,
+    "--steps",
+    10,
+    "--sequential-steps",
+    2,
+)
 
 
 def test_pipeline_reports_what_it_measured(programs, tmp_path):
     trace = tmp_path / "trace.json"
     report = bench(programs, *PIPELINE, "--trace", trace)
-    for field in ("efficiency", "stall_fraction", "speedup_over_sequential", "bound", "makespan_ms", "oracle_ms"):
-        assert report[field] > 0
+    assert report["concurrency"] == 8
+    assert report["bound"] == pytest.approx((10 + 2) / max(10 / 8, 2))
+    # One after another, a micro-batch takes the teacher's time and the student's; neither can be shorter than asked.
+    assert report["sequential_ms_per_batch"] >= 10 + 2
+    assert report["speedup_over_sequential"] == pytest.approx(
+        40 * report["sequential_ms_per_batch"] / report["makespan_ms"]
+    )
+    # The student waits for the first answer at least, and while it trains it does not wait.
+    assert 0 < report["stall_fraction"] <= 1 - 40 * 2 / report["makespan_ms"]
     assert report["efficiency"] == pytest.approx(report["oracle_ms"] / report["makespan_ms"])
     assert report["oracle_ms"] == pytest.approx(oracle([10] * 40, 8, 2))
     assert report["makespan_ms"] >= report["oracle_ms"]
@@ -106,15 +182,53 @@ def test_pipeline_counts_what_goes_wrong(programs):
     assert report["endpoints"] == 2 and report["slow_factor"] == 5
 
 
-def test_pipeline_compares_a_real_student_with_answers_at_hand(programs):
-    for flags in ((), ("--json-answers",)):
-        report = bench(programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--teacher-ms", 5,
-                       "--micro-batches", 2, "--steps", 2, "--batch-size", 2, "--sequence-length", 16, "--repeat", 3,
-                       *flags)
-        assert report["answers"] == ("json" if flags else "binary")
-        assert len(report["step_time_ratios"]) == len(report["step_time_ratios_after_fill"]) == 3
-        assert report["step_time_ratio"] == sorted(report["step_time_ratios"])[1]
-        assert report["student_parameters"] > 0 and report["efficiency"] > 0
+def llama_parameters(config):
+    hidden, head = config["hidden_size"], config["hidden_size"] // config["num_attention_heads"]
+    attention = 2 * hidden * hidden + 2 * hidden * head * config["num_key_value_heads"]
+    layer = attention + 3 * hidden * config["intermediate_size"] + 2 * hidden
+    return config["vocab_size"] * hidden + config["num_hidden_layers"] * layer + hidden
+
+
+@pytest.mark.parametrize("flags", [(), ("--json-answers",)], ids=["binary", "json"])
+def test_pipeline_compares_a_real_student_with_answers_at_hand(programs, flags):
+    def measure(repeat):
+        return bench(
+            programs,
+            "pipeline",
+            "--student",
+            json.dumps(jobs.llama_config(32)),
+            "--teacher-ms",
+            5,
+            "--micro-batches",
+            2,
+            "--steps",
+            2,
+            "--batch-size",
+            2,
+            "--sequence-length",
+            16,
+            "--repeat",
+            repeat,
+            *flags,
+        )
+
+    report = measure(1)
+    assert report["answers"] == ("json" if flags else "binary")
+    assert report["student_parameters"] == llama_parameters(jobs.llama_config(32))
+    assert report["batches"] == 4
+    assert report["step_time_ratio"] == pytest.approx(report["student_ms_live"] / report["student_ms_preloaded"])
+    # In nanoseconds, which are what the oracle here counts.
+    best = oracle([5_000_000] * 4, report["concurrency"], int(1e6 * report["student_ms_preloaded"]))
+    assert report["efficiency"] == pytest.approx(best / (4e6 * report["student_ms_live"]), rel=1e-4)
+
+    thrice = measure(3)
+    assert len(thrice["step_time_ratios"]) == len(thrice["step_time_ratios_after_fill"]) == 3
+    for one, several in (
+        ("step_time_ratio", "step_time_ratios"),
+        ("efficiency", "efficiencies"),
+        ("step_time_ratio_after_fill", "step_time_ratios_after_fill"),
+    ):
+        assert thrice[one] == sorted(thrice[several])[1]
 
 
 def test_bad_input_names_what_is_wrong(programs, tmp_path):
@@ -127,4 +241,5 @@ def test_bad_input_names_what_is_wrong(programs, tmp_path):
     assert "3 are needed" in bench(programs, "simulate", "--latencies", file, "--batches", 3, code=2)
     assert "--concurrency" in bench(programs, "simulate", "--concurrency", 0, code=2)
     assert "max_position_embeddings" in bench(
-        programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--sequence-length", 4096, code=2)
+        programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--sequence-length", 4096, code=2
+    )

@@ -11,14 +11,37 @@ MICRO_BATCHES = 2
 
 
 def chaos(seed, **changes):
-    return Script(**{**dict(seed=seed, delay=0.004, jitter=0.7, spike=0.02, spike_seconds=0.3, reset=0.02,
-                            half_body=0.02, unavailable=0.02, garbage=0.02, storm=0.006, storm_length=5), **changes})
+    return Script(
+        **{
+            **dict(
+                seed=seed,
+                delay=0.004,
+                jitter=0.7,
+                spike=0.02,
+                spike_seconds=0.3,
+                reset=0.02,
+                half_body=0.02,
+                unavailable=0.02,
+                garbage=0.02,
+                storm=0.006,
+                storm_length=5,
+            ),
+            **changes,
+        }
+    )
 
 
 def spec_of(data, output, endpoints):
-    return jobs.changed(jobs.distil_spec(data, output, endpoints, STEPS), {
-        "/training/batch_size": 1, "/training/micro_batches": MICRO_BATCHES, "/teacher/max_retries": 100,
-        "/teacher/timeout_secs": 5, "/checkpoint/every_steps": 50})
+    return jobs.changed(
+        jobs.distil_spec(data, output, endpoints, STEPS),
+        {
+            "/training/batch_size": 1,
+            "/training/micro_batches": MICRO_BATCHES,
+            "/teacher/max_retries": 100,
+            "/teacher/timeout_secs": 5,
+            "/checkpoint/every_steps": 50,
+        },
+    )
 
 
 def test_chaos_costs_time_and_nothing_else(distilld, teacher, teacher_folder, text_data, tmp_path, capsys):
@@ -30,8 +53,10 @@ def test_chaos_costs_time_and_nothing_else(distilld, teacher, teacher_folder, te
     twin = distilld.teacher(teacher_folder, "--dtype", "fp32")
     service = distilld.service(tmp_path / "service")
     rest = Rest(service.url)
-    with (ChaosProxy(teacher.url, chaos(11, deaths=((40, 1.5), (120, 1.0)))) as one,
-          ChaosProxy(twin.url, chaos(12, deaths=((80, 1.5),))) as two):
+    with (
+        ChaosProxy(teacher.url, chaos(11, deaths=((40, 1.5), (120, 1.0)))) as one,
+        ChaosProxy(twin.url, chaos(12, deaths=((80, 1.5),))) as two,
+    ):
         job = rest.wait_job(rest.submit(spec_of(text_data, tmp_path / "chaos", [one.url, two.url])))
         counts = one.counts + two.counts
     fetch = job["progress"]["fetch"] if job["progress"] else {}

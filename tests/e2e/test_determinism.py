@@ -1,13 +1,13 @@
 """Not one bit of the trained weights depends on timing: one table of ways to run a job, one SHA-256."""
 
 import json
-import os
 import signal
 import socket
 
 import pytest
 from chaos_proxy import ChaosProxy, Script
 from support import jobs
+from support.moments import alive, is_committing, is_computing, kill, kill_when
 from support.processes import wait_until
 from support.rest import Rest
 
@@ -18,12 +18,22 @@ PROBE = 2  # POSTs before the first micro-batch
 HALF_WAY = PROBE + 7 * MICRO_BATCHES + 2
 
 JITTER = Script(delay=0.01, jitter=0.8)
-FAILURES = Script(seed=3, reset=0.0125, half_body=0.0125, unavailable=0.0125, garbage=0.0125, storm=0.003,
-                  storm_length=3, retry_after="0.2")
+FAILURES = Script(
+    seed=3,
+    reset=0.0125,
+    half_body=0.0125,
+    unavailable=0.0125,
+    garbage=0.0125,
+    storm=0.003,
+    storm_length=3,
+    retry_after="0.2",
+)
 SPIKES = Script(seed=5, delay=0.01, spike=0.05, spike_seconds=0.4)
 
 # A hedge would take an answer from a micro-batch, and the silence would come earlier.
 HELD = {"/checkpoint/every_steps": 3, "/teacher/hedge": False}
+# A run that ends before it was caught at the moment sought is done again.
+TRIES = 20
 
 # name: (changes to the spec, script of the proxy in between)
 CALM = {
@@ -60,8 +70,12 @@ class Table:
     def __str__(self):
         lines = [f"{'way to run the same job':48}  {'sha256 of the weights':16}  requests retries hedges failures"]
         for name, sha256, fetch in self.rows:
-            figures = [fetch.get("requests", ""), fetch.get("retries", ""), fetch.get("hedges", ""),
-                       sum(fetch.get("failures", {}).values()) if fetch else ""]
+            figures = [
+                fetch.get("requests", ""),
+                fetch.get("retries", ""),
+                fetch.get("hedges", ""),
+                sum(fetch.get("failures", {}).values()) if fetch else "",
+            ]
             lines.append(f"{name:48}  {sha256[:16]}  {figures[0]:>8} {figures[1]:>7} {figures[2]:>6} {figures[3]:>8}")
         return "\n".join(lines)
 
@@ -78,10 +92,19 @@ class Ways:
 
     def spec(self, name, changes, url):
         output = self.folder / name.replace(" ", "-").replace(",", "")
-        base = jobs.changed(jobs.distil_spec(self.data, output / "student", url, STEPS), {
-            "/training/lr_scheduler_type": "cosine", "/training/warmup_steps": 3, "/training/weight_decay": 0.1,
-            "/training/max_grad_norm": 0.5, "/training/kd_ratio": 0.7, "/training/temperature": 2.0,
-            "/teacher/max_retries": 50, "/dataset/eval": str(self.data)})
+        base = jobs.changed(
+            jobs.distil_spec(self.data, output / "student", url, STEPS),
+            {
+                "/training/lr_scheduler_type": "cosine",
+                "/training/warmup_steps": 3,
+                "/training/weight_decay": 0.1,
+                "/training/max_grad_norm": 0.5,
+                "/training/kd_ratio": 0.7,
+                "/training/temperature": 2.0,
+                "/teacher/max_retries": 50,
+                "/dataset/eval": str(self.data),
+            },
+        )
         output.mkdir()
         return jobs.write_spec(output / "spec.json", jobs.changed(base, changes)), output
 
@@ -146,6 +169,37 @@ class Ways:
         assert left == 6
         assert report["last"]["fetch"]["completed"] == left * MICRO_BATCHES
 
+    def caught(self, file, output, moment):
+        """Whether the moment came before the run was at its end; then the worker is dead."""
+        process = self.distilld.start("run", file)
+        worker = process.worker()
+        wait_until(lambda: process.code is not None or committed_steps(output), "a checkpoint", pause=0.0005)
+        if not moment(worker, output / "student" / "checkpoints"):
+            process.expect(0)
+            return False
+        process.expect(1)
+        assert "killed by signal 9" in process.err
+        assert not alive(worker)
+        return True
+
+    def run_killed_at(self, name, every_steps, moment):
+        """The worker is killed at a moment(pid of the worker, folder of the checkpoints) after the first checkpoint."""
+        for number in range(TRIES):
+            changes = {"/checkpoint/every_steps": every_steps}
+            file, output = self.spec(f"{name} {number}", changes, self.teacher.url)
+            if self.caught(file, output, moment):
+                break
+        else:
+            raise AssertionError(f"in {TRIES} runs the worker was not caught: {name}")
+        checkpoints = output / "student" / "checkpoints"
+        cut_short = is_committing(checkpoints)
+        left = STEPS - committed_steps(output)
+        report = self.finish(name, file, output, "--resume")
+        assert 0 < left < STEPS
+        assert report["last"]["fetch"]["completed"] == left * MICRO_BATCHES
+        assert not is_committing(checkpoints), "what the killed worker left is still there"
+        return cut_short
+
     def service(self, name):
         return self.distilld.service(self.folder / f"service-{name.replace(' ', '-')}")
 
@@ -192,19 +246,17 @@ class Ways:
 
 
 def committed_steps(output):
-    return int(max(entry.name for entry in (output / "student" / "checkpoints").glob("step-*")).removeprefix("step-"))
+    """Step of the newest checkpoint, 0 where there is none."""
+    found = [entry.name for entry in (output / "student" / "checkpoints").glob("step-*")]
+    return int(max(found, default="step-0").removeprefix("step-"))
 
 
-def kill(pid):
-    os.kill(pid, signal.SIGKILL)
+def kill_while_it_computes(worker, _):
+    return kill_when(worker, lambda: is_computing(worker))
 
 
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+def kill_while_it_commits(worker, checkpoints):
+    return kill_when(worker, lambda: is_committing(checkpoints), lambda: is_committing(checkpoints))
 
 
 def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_data, tmp_path, capsys):
@@ -214,6 +266,9 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
     ways.one_endpoint_slow("one of two endpoints slow")
     ways.run_killed("run, worker killed in mid-step", "worker")
     ways.run_killed("run, killed in mid-step itself", "run")
+    ways.run_killed_at("run, worker killed while it computes", 3, kill_while_it_computes)
+    cut_short = ways.run_killed_at("run, worker killed while it commits", 1, kill_while_it_commits)
+    assert cut_short, "the kill left no half checkpoint"
     ways.served("serve")
     ways.served_and_worker_killed("serve, worker killed in mid-step, run --resume")
     ways.served_and_service_ended("serve, service killed and started again", signal.SIGKILL)
@@ -233,10 +288,14 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
 
 
 # All cores and half precision are what a job gets when its spec says nothing.
-@pytest.mark.parametrize("changes", [{"/training/threads": 2}, {"/student/dtype": "bf16"},
-                                     {"/training/threads": 2, "/student/dtype": "bf16"}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{"/training/threads": 2}, {"/student/dtype": "bf16"}, {"/training/threads": 2, "/student/dtype": "bf16"}],
+    ids=str,
+)
 def test_bits_do_not_depend_on_timing_with_more_threads_and_half_precision(
-        distilld, teacher, text_data, tmp_path, changes):
+    distilld, teacher, text_data, tmp_path, changes
+):
     ways = Ways(distilld, teacher, text_data, tmp_path)
     ways.calm("parallel, jitter", changes, JITTER)
     ways.calm("64 in flight", {**changes, "/teacher/max_concurrent": 64}, None)

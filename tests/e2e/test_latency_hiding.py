@@ -23,10 +23,17 @@ MICRO_BATCHES = 4
 
 def measure(distilld, teacher_url, data, folder, parallel):
     name = "parallel" if parallel else "sequential"
-    spec = jobs.changed(jobs.distil_spec(data, folder / name, teacher_url, STEPS[name]), {
-        "/student/config": STUDENT, "/dataset/sequence_length": SEQUENCE_LENGTH, "/training/batch_size": BATCH_SIZE,
-        "/training/micro_batches": MICRO_BATCHES, "/training/parallel": parallel,
-        "/teacher/max_concurrent": CONCURRENCY})
+    spec = jobs.changed(
+        jobs.distil_spec(data, folder / name, teacher_url, STEPS[name]),
+        {
+            "/student/config": STUDENT,
+            "/dataset/sequence_length": SEQUENCE_LENGTH,
+            "/training/batch_size": BATCH_SIZE,
+            "/training/micro_batches": MICRO_BATCHES,
+            "/training/parallel": parallel,
+            "/teacher/max_concurrent": CONCURRENCY,
+        },
+    )
     distilld.run("run", jobs.write_spec(folder / f"{name}.json", spec), "--report", folder / f"{name}-report.json")
     last = json.loads((folder / f"{name}-report.json").read_text())["last"]
     stages = {stage["stage"]: stage["busy_seconds"] for stage in last["stages"]}
@@ -51,9 +58,11 @@ def test_parallel_beats_sequential_by_the_bound(distilld, teacher_folder, tmp_pa
         speedup = parallel["tokens_per_second"] / sequential["tokens_per_second"]
         shares.append(speedup / bound)
         with capsys.disabled():
-            print(f"\nT {1e3 * latency:.0f} ms, S {1e3 * student:.1f} ms "
-                  f"(parallel {1e3 * parallel['student']:.1f}): speedup {speedup:.2f}, bound {bound:.2f}, "
-                  f"share {shares[-1]:.3f}, stall {parallel['stall']:.3f}")
+            print(
+                f"\nT {1e3 * latency:.0f} ms, S {1e3 * student:.1f} ms "
+                f"(parallel {1e3 * parallel['student']:.1f}): speedup {speedup:.2f}, bound {bound:.2f}, "
+                f"share {shares[-1]:.3f}, stall {parallel['stall']:.3f}"
+            )
         assert latency >= 0.2
         if shares[-1] >= SHARE_OF_BOUND:
             break

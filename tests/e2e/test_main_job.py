@@ -19,8 +19,10 @@ def finished(module_service, teacher, text_data, tmp_path_factory):
     """A job that has succeeded: (answer to the POST, job at its end, events seen as they came, spec)."""
     folder = tmp_path_factory.mktemp("main")
     held_out = jobs.write_text_data(folder / "eval.jsonl", 20, seed=2)
-    spec = jobs.changed(jobs.distil_spec(text_data, folder / "student", teacher.url, steps=25), {
-        "/name": "main job", "/dataset/eval": str(held_out), "/checkpoint/every_steps": 10})
+    spec = jobs.changed(
+        jobs.distil_spec(text_data, folder / "student", teacher.url, steps=25),
+        {"/name": "main job", "/dataset/eval": str(held_out), "/checkpoint/every_steps": 10},
+    )
     answer = module_service.rest.post("/v1/jobs", spec)
     assert answer.status == 201, answer.text
     events = list(module_service.rest.events(answer.json["id"]))
@@ -55,7 +57,13 @@ def test_the_job_succeeds_and_says_with_what(finished):
     assert progress["fetch"]["bytes_received"] > 0
     assert progress["tokens_per_second"] > 0
     assert {stage["stage"] for stage in progress["stages"]} == {
-        "plan", "teacher", "staging", "student", "optimizer", "recorder"}
+        "plan",
+        "teacher",
+        "staging",
+        "student",
+        "optimizer",
+        "recorder",
+    }
     assert progress["bottleneck"] in ("teacher", "staging", "student")
     assert 0 < job["eval_loss"] < 6
     assert job["created_at"] <= job["started_at"] <= job["finished_at"]
@@ -148,16 +156,19 @@ def test_promtool_finds_nothing_to_complain_about(finished, module_service, teac
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("method, path, body, status, code", [
-    ("GET", "/v1/jobs/job-nobody", None, 404, "job_not_found"),
-    ("POST", "/v1/jobs/job-nobody/cancel", b"", 404, "job_not_found"),
-    ("GET", "/v1/jobs/job-nobody/events", None, 404, "job_not_found"),
-    ("GET", "/nowhere", None, 404, None),
-    ("DELETE", "/v1/jobs", None, 405, None),
-    ("GET", "/v1/jobs?limit=0", None, 400, "invalid_parameter"),
-    ("GET", "/v1/jobs?colour=red", None, 400, "unknown_parameter"),
-    ("POST", "/v1/jobs", b"{", 400, "invalid_job_spec"),
-])
+@pytest.mark.parametrize(
+    "method, path, body, status, code",
+    [
+        ("GET", "/v1/jobs/job-nobody", None, 404, "job_not_found"),
+        ("POST", "/v1/jobs/job-nobody/cancel", b"", 404, "job_not_found"),
+        ("GET", "/v1/jobs/job-nobody/events", None, 404, "job_not_found"),
+        ("GET", "/nowhere", None, 404, None),
+        ("DELETE", "/v1/jobs", None, 405, None),
+        ("GET", "/v1/jobs?limit=0", None, 400, "invalid_parameter"),
+        ("GET", "/v1/jobs?colour=red", None, 400, "unknown_parameter"),
+        ("POST", "/v1/jobs", b"{", 400, "invalid_job_spec"),
+    ],
+)
 def test_errors_are_problems(module_service, method, path, body, status, code):
     answer = module_service.rest.request(method, path, body=body)
     assert answer.status == status
@@ -214,8 +225,10 @@ def test_a_teacher_that_is_waited_for_does_not_hold_up_a_cancellation(module_ser
 
 def test_jobs_wait_their_turn(distilld, slow_teacher, text_data, tmp_path):
     rest = Rest(distilld.service(tmp_path / "service", "--slots", "1").url)
-    ids = [rest.submit(jobs.distil_spec(text_data, tmp_path / name, slow_teacher.url, steps=100_000))
-           for name in ("first", "second", "third")]
+    ids = [
+        rest.submit(jobs.distil_spec(text_data, tmp_path / name, slow_teacher.url, steps=100_000))
+        for name in ("first", "second", "third")
+    ]
     rest.wait_job(ids[0], ["running"])
     waiting = [rest.job(job_id) for job_id in ids[1:]]
     assert [job["state"] for job in waiting] == ["queued", "queued"]
@@ -263,8 +276,12 @@ def test_a_folder_is_written_by_one_job_at_a_time(module_service, slow_teacher, 
 
 def test_the_command_line_does_what_curl_does(module_service, distilld, teacher, slow_teacher, text_data, tmp_path):
     server = ["--server", module_service.url]
-    good = jobs.write_spec(tmp_path / "good.json", jobs.changed(
-        jobs.distil_spec(text_data, tmp_path / "good", teacher.url, steps=3), {"/name": "from the command line"}))
+    good = jobs.write_spec(
+        tmp_path / "good.json",
+        jobs.changed(
+            jobs.distil_spec(text_data, tmp_path / "good", teacher.url, steps=3), {"/name": "from the command line"}
+        ),
+    )
     submitted = distilld.run("jobs", "submit", good, *server)
     job_id = submitted.out.strip()
     assert job_id.startswith("job-")
@@ -278,8 +295,9 @@ def test_the_command_line_does_what_curl_does(module_service, distilld, teacher,
     assert listed[0].split() == ["ID", "STATE", "STEP", "LOSS", "NAME"]
     assert listed[1].split()[:3] == [job_id, "succeeded", "3/3"]  # newest first
 
-    endless = jobs.write_spec(tmp_path / "endless.json",
-                              jobs.distil_spec(text_data, tmp_path / "endless", slow_teacher.url, steps=100_000))
+    endless = jobs.write_spec(
+        tmp_path / "endless.json", jobs.distil_spec(text_data, tmp_path / "endless", slow_teacher.url, steps=100_000)
+    )
     endless_id = distilld.run("jobs", "submit", endless, *server).out.strip()
     watcher = distilld.start("jobs", "watch", endless_id, *server)
     watcher.wait_for_line(r"step \d+/100000")
@@ -302,8 +320,9 @@ def test_a_watcher_outlives_the_service(distilld, teacher, text_data, tmp_path):
     with ChaosProxy(teacher.url) as proxy:
         proxy.hold_after = 2 + 4 * 5
         service = distilld.service(tmp_path / "service")
-        spec = jobs.changed(jobs.distil_spec(text_data, tmp_path / "student", proxy.url, steps=10), {
-            "/checkpoint/every_steps": 1})
+        spec = jobs.changed(
+            jobs.distil_spec(text_data, tmp_path / "student", proxy.url, steps=10), {"/checkpoint/every_steps": 1}
+        )
         job_id = Rest(service.url).submit(spec)
         watcher = distilld.start("jobs", "watch", job_id, "--server", service.url)
         watcher.wait_for_line(r"checkpoint of step 4 ")

@@ -38,13 +38,27 @@ def test_help_and_version(distilld):
     assert distilld.run("--version", program="distilld-worker").out.startswith("distilld-worker ")
 
 
-@pytest.mark.parametrize("arguments", [
-    [], ["walk"], ["run"], ["run", "SPEC", "--no-such-flag"], ["run", "SPEC", "--set", "training/max_steps=3"],
-    ["run", "SPEC", "--set", "/training/max_steps"], ["run", "SPEC", "--micro-batches", "many"],
-    ["run", "SPEC", "--parallel", "perhaps"], ["jobs"], ["jobs", "submit"], ["serve"],
-    ["run", "SPEC", "--report", "/nowhere/report.json"],
-    ["teacher", "/nowhere"], ["teacher", "FOLDER", "--dtype", "fp8"], ["run", "/nowhere.json"], ["run", "FOLDER"],
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["walk"],
+        ["run"],
+        ["run", "SPEC", "--no-such-flag"],
+        ["run", "SPEC", "--set", "training/max_steps=3"],
+        ["run", "SPEC", "--set", "/training/max_steps"],
+        ["run", "SPEC", "--micro-batches", "many"],
+        ["run", "SPEC", "--parallel", "perhaps"],
+        ["jobs"],
+        ["jobs", "submit"],
+        ["serve"],
+        ["run", "SPEC", "--report", "/nowhere/report.json"],
+        ["teacher", "/nowhere"],
+        ["teacher", "FOLDER", "--dtype", "fp8"],
+        ["run", "/nowhere.json"],
+        ["run", "FOLDER"],
+    ],
+)
 def test_wrong_usage_is_2(distilld, spec, tmp_path, arguments):
     file = jobs.write_spec(tmp_path / "spec.json", spec)
     given = {"SPEC": str(file), "FOLDER": str(tmp_path)}
@@ -83,13 +97,42 @@ def test_a_terminal_gets_a_bar_that_is_redrawn(distilld, spec, tmp_path):
 
 
 def test_overrides_change_the_spec(distilld, teacher, spec, tmp_path):
-    wrong = jobs.changed(spec, {"/teacher/endpoints": ["http://127.0.0.1:9/"], "/training/epochs": 1,
-                                "/training/max_steps": None, "/checkpoint": {"every_steps": 2}})
+    wrong = jobs.changed(
+        spec,
+        {
+            "/teacher/endpoints": ["http://127.0.0.1:9/"],
+            "/training/epochs": 1,
+            "/training/max_steps": None,
+            "/checkpoint": {"every_steps": 2},
+        },
+    )
     report = run_report(
-        distilld, wrong, tmp_path, "--teacher-endpoint", teacher.url, "--parallel", "false", "--micro-batches", "3",
-        "--batch-size", "5", "--max-steps", "2", "--timeout", "17.5", "--checkpoint-dir", str(tmp_path / "elsewhere"),
-        "--output", str(tmp_path / "moved"), "--set", "/training/seed=9", "--set", "/name=from the command line",
-        "--set", "/dataset/sequence_length=16")
+        distilld,
+        wrong,
+        tmp_path,
+        "--teacher-endpoint",
+        teacher.url,
+        "--parallel",
+        "false",
+        "--micro-batches",
+        "3",
+        "--batch-size",
+        "5",
+        "--max-steps",
+        "2",
+        "--timeout",
+        "17.5",
+        "--checkpoint-dir",
+        str(tmp_path / "elsewhere"),
+        "--output",
+        str(tmp_path / "moved"),
+        "--set",
+        "/training/seed=9",
+        "--set",
+        "/name=from the command line",
+        "--set",
+        "/dataset/sequence_length=16",
+    )
     last = report["last"]
     assert (last["step"], last["total_steps"]) == (2, 2)
     assert last["tokens"] == 2 * 3 * 5 * 16
@@ -116,7 +159,8 @@ def test_a_spec_can_come_from_stdin_or_have_relative_paths(distilld, spec, text_
     with open(tmp_path / "spec.json", "rb") as stdin:
         distilld.run("run", "-", "--output", "there", stdin=stdin, cwd=tmp_path)
     assert jobs.sha256(tmp_path / "here" / "student" / "model.safetensors") == jobs.sha256(
-        tmp_path / "there" / "model.safetensors")
+        tmp_path / "there" / "model.safetensors"
+    )
 
 
 def test_the_trace_names_who_ran_when(distilld, spec, tmp_path):
@@ -140,8 +184,9 @@ def test_an_interrupt_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(dis
         if where == "while it trains":
             process.wait_for_line(r"checkpoint .*step-00000004|step [4-9]/12")
         else:
-            wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after,
-                       "the teacher to fall silent")
+            wait_until(
+                lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after, "the teacher to fall silent"
+            )
             wait_until(lambda: (tmp_path / "student" / "checkpoints" / "step-00000004").is_dir(), "a checkpoint")
         process.send(signal.SIGINT)
         process.expect(130)
@@ -165,8 +210,9 @@ def test_signals_that_ask_for_the_end(distilld, teacher, spec, tmp_path):
         proxy.hold_after = 2 + 4 * 2 + 1
         flags = ["--teacher-endpoint", proxy.url, "--set", "/teacher/hedge=false"]
         process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", spec), *flags)
-        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after,
-                   "the teacher to fall silent")
+        wait_until(
+            lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after, "the teacher to fall silent"
+        )
         process.send(signal.SIGTERM)
         process.expect(130)
         assert "interrupted after step" in process.out
@@ -184,8 +230,9 @@ def test_two_runs_do_not_write_to_one_folder(distilld, teacher, spec, tmp_path):
     with ChaosProxy(teacher.url) as proxy:
         proxy.hold_after = 2 + 4 * 2 + 1
         first = distilld.start("run", file, "--teacher-endpoint", proxy.url, "--set", "/teacher/hedge=false")
-        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after,
-                   "the teacher to fall silent")
+        wait_until(
+            lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after, "the teacher to fall silent"
+        )
         second = distilld.start("run", file, "--resume")
         second.wait_for_line("waiting for another run to be done with .*student")
         first.send(signal.SIGTERM)
@@ -217,8 +264,15 @@ def test_resuming_with_another_spec_is_refused(distilld, spec, tmp_path):
 
 def saved_by_transformers(folder, dtype):
     torch.manual_seed(3)
-    config = LlamaConfig(vocab_size=jobs.BYTE_VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128)
+    config = LlamaConfig(
+        vocab_size=jobs.BYTE_VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+    )
     model = LlamaForCausalLM(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -234,9 +288,18 @@ def saved_by_transformers(folder, dtype):
 @pytest.mark.parametrize("arithmetic", ["fp32", "bf16"])
 def test_learning_rate_0_exports_the_tensors_it_read(distilld, spec, tmp_path, dtype, arithmetic):
     source = saved_by_transformers(tmp_path / "source", getattr(torch, dtype))
-    report = run_report(distilld, jobs.changed(spec, {
-        "/student": {"model": str(source), "dtype": arithmetic}, "/training/learning_rate": 0,
-        "/training/weight_decay": 0.1}), tmp_path)
+    report = run_report(
+        distilld,
+        jobs.changed(
+            spec,
+            {
+                "/student": {"model": str(source), "dtype": arithmetic},
+                "/training/learning_rate": 0,
+                "/training/weight_decay": 0.1,
+            },
+        ),
+        tmp_path,
+    )
     assert report["last"]["grad_norm"] > 0
     read = jobs.safetensors_entries(source / "model.safetensors")
     written = jobs.safetensors_entries(tmp_path / "student" / "model.safetensors")
@@ -249,22 +312,30 @@ def test_learning_rate_0_exports_the_tensors_it_read(distilld, spec, tmp_path, d
 def test_text_and_ids_of_the_same_bytes_are_the_same_data(distilld, spec, text_data, tmp_path):
     from_text = run_report(distilld, jobs.changed(spec, {"/output": str(tmp_path / "text")}), tmp_path)
     end_of_text = 256
-    documents = []
-    for line in text_data.read_text().splitlines():
-        documents.append({"input_ids": list(json.loads(line)["text"].encode()) + [end_of_text]})
+    documents = [
+        {"input_ids": [*json.loads(line)["text"].encode(), end_of_text]} for line in text_data.read_text().splitlines()
+    ]
     documents[-1]["input_ids"].pop()
     ids = jobs.write_jsonl(tmp_path / "ids.jsonl", documents)
     from_ids = run_report(
-        distilld, jobs.changed(spec, {"/dataset/train": str(ids), "/output": str(tmp_path / "ids")}), tmp_path)
+        distilld, jobs.changed(spec, {"/dataset/train": str(ids), "/output": str(tmp_path / "ids")}), tmp_path
+    )
     assert from_ids["weights_sha256"] == from_text["weights_sha256"]
 
 
 def test_labels_and_unpacked_rows(distilld, spec, tmp_path):
-    documents = [{"input_ids": [n + 1, n + 2, n + 3, n + 4, n + 5], "labels": [-100, -100, n + 3, n + 4, -100]}
-                 for n in range(40)]
-    report = run_report(distilld, jobs.changed(spec, {
-        "/dataset/train": str(jobs.write_jsonl(tmp_path / "ids.jsonl", documents)), "/dataset/packing": False}),
-        tmp_path)
+    documents = [
+        {"input_ids": [n + 1, n + 2, n + 3, n + 4, n + 5], "labels": [-100, -100, n + 3, n + 4, -100]}
+        for n in range(40)
+    ]
+    report = run_report(
+        distilld,
+        jobs.changed(
+            spec,
+            {"/dataset/train": str(jobs.write_jsonl(tmp_path / "ids.jsonl", documents)), "/dataset/packing": False},
+        ),
+        tmp_path,
+    )
     assert math.isfinite(report["last"]["loss"])
 
 
@@ -293,14 +364,25 @@ def test_protocols_tell_the_student_the_same(distilld, spec, tmp_path):
 
 def test_an_endpoint_with_a_path_is_taken_as_it_is(distilld, teacher, spec, tmp_path):
     for number, (protocol, path) in enumerate([("kserve", "/v2/models/teacher/infer"), ("seed", "/v1/completions")]):
-        run_report(distilld, jobs.changed(spec, {
-            "/teacher/protocol": protocol, "/teacher/endpoints": [teacher.url + path], "/teacher/top_k": 0,
-            "/output": str(tmp_path / str(number))}), tmp_path)
+        run_report(
+            distilld,
+            jobs.changed(
+                spec,
+                {
+                    "/teacher/protocol": protocol,
+                    "/teacher/endpoints": [teacher.url + path],
+                    "/teacher/top_k": 0,
+                    "/output": str(tmp_path / str(number)),
+                },
+            ),
+            tmp_path,
+        )
 
 
 def test_cross_entropy_joins_in_with_kd_ratio(distilld, spec, tmp_path):
-    last = run_report(distilld, jobs.changed(spec, {"/training/kd_ratio": 0.25, "/training/temperature": 2.0}),
-                      tmp_path)["last"]
+    last = run_report(
+        distilld, jobs.changed(spec, {"/training/kd_ratio": 0.25, "/training/temperature": 2.0}), tmp_path
+    )["last"]
     assert last["kd_loss"] > 0 and last["ce_loss"] > 0
     # The square of the temperature is part of kd_loss.
     assert last["loss"] == pytest.approx(0.75 * last["ce_loss"] + 0.25 * last["kd_loss"], rel=1e-9), last
@@ -308,9 +390,20 @@ def test_cross_entropy_joins_in_with_kd_ratio(distilld, spec, tmp_path):
 
 def test_epochs_and_evaluation(distilld, spec, text_data, tmp_path):
     held_out = jobs.write_text_data(tmp_path / "eval.jsonl", 10, seed=5)
-    report = run_report(distilld, jobs.changed(spec, {
-        "/training/max_steps": None, "/training/epochs": 1, "/training/batch_size": 16, "/dataset/eval": str(held_out),
-        "/training/eval_steps": 2}), tmp_path)
+    report = run_report(
+        distilld,
+        jobs.changed(
+            spec,
+            {
+                "/training/max_steps": None,
+                "/training/epochs": 1,
+                "/training/batch_size": 16,
+                "/dataset/eval": str(held_out),
+                "/training/eval_steps": 2,
+            },
+        ),
+        tmp_path,
+    )
     tokens = sum(len(json.loads(line)["text"].encode()) + 1 for line in text_data.read_text().splitlines())
     rows = math.ceil((tokens - 2) / jobs.SEQUENCE_LENGTH)
     assert report["last"]["total_steps"] == rows // (16 * 4)

@@ -1,10 +1,8 @@
 """`distilld-worker teacher` against Hugging Face transformers, over real sockets and in both protocols."""
 
 import concurrent.futures
-import http.client
 import json
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -13,95 +11,26 @@ import numpy as np
 import pytest
 import torch
 from support.processes import wait_until
+from support.teacher_client import START_SECONDS, Teacher
 from transformers import LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 203
 POSITIONS = 64
-NUMPY = {"UINT32": "<u4", "FP16": "<f2", "FP32": "<f4"}
-START_SECONDS = 120
-
-
-class Teacher:
-    def __init__(self, programs, folder, *arguments):
-        self.process = subprocess.Popen(
-            [str(programs / "distilld-worker"), "teacher", str(folder), "--listen", "127.0.0.1:0",
-             *map(str, arguments)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        readable, _, _ = select.select([self.process.stdout], [], [], START_SECONDS)
-        self.line = self.process.stdout.readline() if readable else ""
-        found = re.match(r"distilld teacher: (.+) ready on http://127\.0\.0\.1:(\d+) \(.+\)$", self.line)
-        if not found:
-            self.process.kill()
-            pytest.fail(f"no ready line but {self.line!r}: {self.process.communicate()[1]}")
-        assert found.group(1) == str(folder)
-        self.port = int(found.group(2))
-
-    def ask(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.request(method, path, body, headers or {})
-            answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read()
-        finally:
-            connection.close()
-
-    def post(self, path, document):
-        body = document if isinstance(document, (bytes, str)) else json.dumps(document)
-        status, headers, raw = self.ask("POST", path, body, {"Content-Type": "application/json"})
-        return status, headers, json.loads(raw)
-
-    def infer(self, ids, parameters, outputs=(), lengths=None, datatype="INT32"):
-        """Binary both ways: {output: array}, and the raw body."""
-        dtype = "<i8" if datatype == "INT64" else "<i4"
-        tensors = [("input_ids", datatype, np.asarray(ids).astype(dtype))]
-        if lengths is not None:
-            tensors.append(("seq_lens", "INT32", np.asarray(lengths).astype("<i4")))
-        head = {
-            "id": "test",
-            "parameters": {**parameters, "binary_data_output": True},
-            "inputs": [{"name": name, "datatype": kind, "shape": list(array.shape),
-                        "parameters": {"binary_data_size": array.nbytes}} for name, kind, array in tensors],
-        }
-        if outputs:
-            head["outputs"] = [{"name": name} for name in outputs]
-        encoded = json.dumps(head).encode()
-        body = encoded + b"".join(array.tobytes() for _, _, array in tensors)
-        status, headers, raw = self.ask("POST", "/v2/models/teacher/infer", body, {
-            "Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(encoded))})
-        assert status == 200, raw[:500]
-        assert headers["Content-Type"] == "application/octet-stream"
-        length = int(headers["Inference-Header-Content-Length"])
-        answer = json.loads(raw[:length])
-        assert answer["model_name"] == "teacher" and answer["id"] == "test"
-        assert answer["parameters"]["vocab_size"] == VOCABULARY
-        assert answer["parameters"]["temperature"] == 1 and answer["parameters"]["row_offset"] == 0
-        arrays, offset = {}, length
-        for output in answer["outputs"]:
-            size = output["parameters"]["binary_data_size"]
-            arrays[output["name"]] = np.frombuffer(raw[offset:offset + size], NUMPY[output["datatype"]]).reshape(
-                output["shape"])
-            offset += size
-        assert offset == len(raw)
-        return arrays, raw
-
-    def stop(self, signal_number=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(signal_number)
-        try:
-            _, errors = self.process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-            raise
-        return self.process.returncode, errors
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     torch.manual_seed(7)
-    config = LlamaConfig(vocab_size=VOCABULARY, hidden_size=64, intermediate_size=112, num_hidden_layers=3,
-                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=POSITIONS,
-                         initializer_range=0.2)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        intermediate_size=112,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=POSITIONS,
+        initializer_range=0.2,
+    )
     path = tmp_path_factory.mktemp("teacher") / "model"
     LlamaForCausalLM(config).save_pretrained(path)
     return path
@@ -193,8 +122,9 @@ def test_topk_agrees_with_transformers(teacher, reference):
     assert torch.equal(ours[clear], best.indices[..., :k][clear])
     torch.testing.assert_close(torch.tensor(arrays["topk_logprobs"]).float(), best.values[..., :k], atol=5e-3, rtol=0)
     next_ids = torch.as_tensor(ids)[:, 1:, None]
-    torch.testing.assert_close(torch.tensor(arrays["token_logprobs"])[:, :-1],
-                               logprobs[:, :-1].gather(-1, next_ids)[..., 0], atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(arrays["token_logprobs"])[:, :-1], logprobs[:, :-1].gather(-1, next_ids)[..., 0], atol=1e-4, rtol=0
+    )
     assert (arrays["token_logprobs"][:, -1] == 0).all()
     tail = torch.log1p(-best.values[..., :k].exp().sum(-1))
     torch.testing.assert_close(torch.tensor(arrays["tail_logprob"]), tail, atol=1e-3, rtol=0)
@@ -214,11 +144,14 @@ def test_padding_does_not_reach_the_answer(teacher):
 
 def test_json_in_and_out(teacher):
     ids = random_ids(1, 5, seed=6)
-    status, _, answer = teacher.post("/v2/models/teacher/infer", {
-        "inputs": [{"name": "input_ids", "datatype": "INT32", "shape": [1, 5], "data": ids.ravel().tolist()}],
-        "parameters": {"top_k": 3},
-        "outputs": [{"name": "tail_logprob"}, {"name": "topk_ids"}],
-    })
+    status, _, answer = teacher.post(
+        "/v2/models/teacher/infer",
+        {
+            "inputs": [{"name": "input_ids", "datatype": "INT32", "shape": [1, 5], "data": ids.ravel().tolist()}],
+            "parameters": {"top_k": 3},
+            "outputs": [{"name": "tail_logprob"}, {"name": "topk_ids"}],
+        },
+    )
     assert status == 200
     arrays, _ = teacher.infer(ids, {"top_k": 3})
     assert [output["name"] for output in answer["outputs"]] == ["tail_logprob", "topk_ids"]
@@ -238,71 +171,89 @@ def test_metadata_and_health(teacher):
     metadata = get("/v2/models/teacher")
     assert metadata["inputs"][0] == {"name": "input_ids", "datatype": "INT32", "shape": [-1, -1]}
     assert {output["name"]: output["datatype"] for output in metadata["outputs"]} == {
-        "topk_ids": "UINT32", "topk_logprobs": "FP16", "token_logprobs": "FP32", "tail_logprob": "FP32",
-        "logits": "FP16"}
+        "topk_ids": "UINT32",
+        "topk_logprobs": "FP16",
+        "token_logprobs": "FP32",
+        "tail_logprob": "FP32",
+        "logits": "FP16",
+    }
     assert metadata["parameters"]["vocab_size"] == VOCABULARY
     assert metadata["parameters"]["max_positions"] == POSITIONS
     assert get("/v1/models")["data"][0]["id"] == "teacher"
 
 
 def kserve_body(shape=(1, 2), data=(1, 2), parameters=None, outputs=None, name="input_ids", datatype="INT32"):
-    body = {"inputs": [{"name": name, "datatype": datatype, "shape": list(shape), "data": list(data)}],
-            "parameters": parameters or {}}
+    body = {
+        "inputs": [{"name": name, "datatype": datatype, "shape": list(shape), "data": list(data)}],
+        "parameters": parameters or {},
+    }
     if outputs:
         body["outputs"] = [{"name": output} for output in outputs]
     return body
 
 
-@pytest.mark.parametrize("body, words", [
-    ("{", ""),
-    ({"inputs": []}, "input_ids"),
-    (kserve_body(data=(1, VOCABULARY)), f"input_ids[0][1] is {VOCABULARY}"),
-    (kserve_body(data=(-1, 2)), "input_ids[0][0] is -1"),
-    (kserve_body(shape=(2,)), "input_ids has shape [2]"),
-    (kserve_body(shape=(1, 3)), "input_ids"),
-    (kserve_body(shape=(0, 4), data=()), "input_ids is empty"),
-    (kserve_body(shape=(1, POSITIONS + 1), data=(1,) * (POSITIONS + 1)), "max_position_embeddings"),
-    (kserve_body(shape=(16, 33), data=(1,) * 528), "--max-batch-tokens"),
-    (kserve_body(datatype="FP32"), "input_ids has datatype FP32"),
-    (kserve_body(name="tokens"), "'tokens'"),
-    (kserve_body(parameters={"top_k": VOCABULARY + 1}), "top_k"),
-    (kserve_body(parameters={"top_k": 0, "mode": "topk"}), "top_k is 0"),
-    (kserve_body(parameters={"top_k": "8"}), "top_k"),
-    (kserve_body(parameters={"mode": "hidden"}), "'hidden'"),
-    (kserve_body(parameters={"logits_dtype": "INT8"}), "logits_dtype"),
-    (kserve_body(outputs=["hidden"]), "'hidden'"),
-    (kserve_body(parameters={"top_k": 2}, outputs=["topk_ids", "topk_ids"]), "twice"),
-    (kserve_body(parameters={"mode": "topk"}, outputs=["logits"]), "mode topk"),
-])
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ("{", ""),
+        ({"inputs": []}, "input_ids"),
+        (kserve_body(data=(1, VOCABULARY)), f"input_ids[0][1] is {VOCABULARY}"),
+        (kserve_body(data=(-1, 2)), "input_ids[0][0] is -1"),
+        (kserve_body(shape=(2,)), "input_ids has shape [2]"),
+        (kserve_body(shape=(1, 3)), "input_ids"),
+        (kserve_body(shape=(0, 4), data=()), "input_ids is empty"),
+        (kserve_body(shape=(1, POSITIONS + 1), data=(1,) * (POSITIONS + 1)), "max_position_embeddings"),
+        (kserve_body(shape=(16, 33), data=(1,) * 528), "--max-batch-tokens"),
+        (kserve_body(datatype="FP32"), "input_ids has datatype FP32"),
+        (kserve_body(name="tokens"), "'tokens'"),
+        (kserve_body(parameters={"top_k": VOCABULARY + 1}), "top_k"),
+        (kserve_body(parameters={"top_k": 0, "mode": "topk"}), "top_k is 0"),
+        (kserve_body(parameters={"top_k": "8"}), "top_k"),
+        (kserve_body(parameters={"mode": "hidden"}), "'hidden'"),
+        (kserve_body(parameters={"logits_dtype": "INT8"}), "logits_dtype"),
+        (kserve_body(outputs=["hidden"]), "'hidden'"),
+        (kserve_body(parameters={"top_k": 2}, outputs=["topk_ids", "topk_ids"]), "twice"),
+        (kserve_body(parameters={"mode": "topk"}, outputs=["logits"]), "mode topk"),
+    ],
+)
 def test_bad_kserve_requests_are_named(teacher, body, words):
     status, headers, answer = teacher.post("/v2/models/teacher/infer", body)
     assert status == 400 and headers["Content-Type"] == "application/json"
     assert words in answer["error"]
 
 
-@pytest.mark.parametrize("body, words", [
-    ("nonsense", "JSON"),
-    ({"return_logits": True}, "input_ids"),
-    ({"input_ids": [[1, 2]]}, "return_logits"),
-    ({"input_ids": [], "return_logits": True}, "empty"),
-    ({"input_ids": [[]], "return_logits": True}, "input_ids[0] is empty"),
-    ({"input_ids": [[1, 2], [3]], "return_logits": True}, "input_ids[1] has 1 ids"),
-    ({"input_ids": [[1, "2"]], "return_logits": True}, "input_ids[0][1]"),
-    ({"input_ids": [[1, 2.5]], "return_logits": True}, "input_ids[0][1]"),
-    ({"input_ids": [[VOCABULARY]], "return_logits": True}, "vocabulary"),
-    ({"input_ids": [[1] * (POSITIONS + 1)], "return_logits": True}, "max_position_embeddings"),
-])
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ("nonsense", "JSON"),
+        ({"return_logits": True}, "input_ids"),
+        ({"input_ids": [[1, 2]]}, "return_logits"),
+        ({"input_ids": [], "return_logits": True}, "empty"),
+        ({"input_ids": [[]], "return_logits": True}, "input_ids[0] is empty"),
+        ({"input_ids": [[1, 2], [3]], "return_logits": True}, "input_ids[1] has 1 ids"),
+        ({"input_ids": [[1, "2"]], "return_logits": True}, "input_ids[0][1]"),
+        ({"input_ids": [[1, 2.5]], "return_logits": True}, "input_ids[0][1]"),
+        ({"input_ids": [[VOCABULARY]], "return_logits": True}, "vocabulary"),
+        ({"input_ids": [[1] * (POSITIONS + 1)], "return_logits": True}, "max_position_embeddings"),
+    ],
+)
 def test_bad_seed_requests_are_named(teacher, body, words):
     status, _, answer = teacher.post("/v1/completions", body)
     assert status == 400 and words in answer["error"]
 
 
 def test_binary_frames_that_lie(teacher):
-    body = json.dumps({"inputs": [{"name": "input_ids", "datatype": "INT32", "shape": [1, 4],
-                                   "parameters": {"binary_data_size": 16}}]}).encode()
+    body = json.dumps(
+        {
+            "inputs": [
+                {"name": "input_ids", "datatype": "INT32", "shape": [1, 4], "parameters": {"binary_data_size": 16}}
+            ]
+        }
+    ).encode()
     for length, tail in ((str(len(body)), b"\0" * 8), (str(len(body) + 99), b"\0" * 16), ("many", b"\0" * 16)):
-        status, _, raw = teacher.ask("POST", "/v2/models/teacher/infer", body + tail,
-                                     {"Inference-Header-Content-Length": length})
+        status, _, raw = teacher.ask(
+            "POST", "/v2/models/teacher/infer", body + tail, {"Inference-Header-Content-Length": length}
+        )
         assert status == 400 and json.loads(raw)["error"]
 
 
@@ -320,8 +271,9 @@ def test_concurrent_answers_are_the_single_ones(programs, folder, dtype, threads
     server = Teacher(programs, folder, "--threads", threads, "--dtype", dtype)
     try:
         shapes = [(1, 1), (1, 2), (1, 3), (1, 5), (2, 7), (1, 32), (4, 32), (3, 33)] * 2
-        requests = [(random_ids(rows, columns, seed=100 + index), {"top_k": 16}) for index, (rows, columns) in
-                    enumerate(shapes)]
+        requests = [
+            (random_ids(rows, columns, seed=100 + index), {"top_k": 16}) for index, (rows, columns) in enumerate(shapes)
+        ]
         requests[3] = (requests[3][0], {"mode": "logits", "logits_dtype": "FP32"})
         alone = [server.infer(*request)[1] for request in requests]
         assert len(set(alone)) == len(requests)
@@ -395,8 +347,12 @@ def test_signals_let_requests_finish(programs, folder, number):
 
 
 def run_briefly(programs, *arguments):
-    return subprocess.run([str(programs / "distilld-worker"), "teacher", *map(str, arguments)], capture_output=True,
-                          text=True, timeout=START_SECONDS)
+    return subprocess.run(
+        [str(programs / "distilld-worker"), "teacher", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+    )
 
 
 def test_bad_folders_and_addresses(programs, folder, teacher, tmp_path):

@@ -118,9 +118,7 @@ def test_vocabulary_and_special_tokens(tokenizers_tokenizer, transformers_tokeni
     assert transformers_tokenizer.decode([97, 256], skip_special_tokens=True) == "a"
 
 
-def test_a_folder_saved_by_transformers_is_still_understood(
-    programs, transformers_tokenizer, tmp_path_factory, encode
-):
+def test_a_folder_saved_by_transformers_is_still_understood(programs, transformers_tokenizer, tmp_path_factory, encode):
     saved = tmp_path_factory.mktemp("saved")
     transformers_tokenizer.save_pretrained(saved)
     text = TEXTS["end of text and spaces"]

@@ -9,8 +9,10 @@ import random
 BYTE_VOCABULARY = 257
 SEQUENCE_LENGTH = 24
 
-WORDS = ("the a one old small red stone river house tree bird light road sea wind child king ship sings falls turns "
-         "keeps finds breaks opens near under over behind after before with and but so").split()
+WORDS = (
+    "the a one old small red stone river house tree bird light road sea wind child king ship sings falls turns "
+    "keeps finds breaks opens near under over behind after before with and but so"
+).split()
 
 
 def text_lines(count, seed=1):
@@ -105,5 +107,6 @@ def safetensors_entries(path):
     header = json.loads(raw[8 : 8 + size])
     header.pop("__metadata__", None)
     data = raw[8 + size :]
-    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])])
-            for name, entry in header.items()}
+    return {
+        name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]) for name, entry in header.items()
+    }

@@ -1,5 +1,6 @@
 """Programs under test: started in process groups of their own, with deadlines, and gone when the tests are."""
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -58,8 +59,15 @@ class Process:
         environment = {**os.environ, **(env or {})}
         with open(self.out_file, "wb") as out, open(self.err_file, "wb") as err:
             self._popen = subprocess.Popen(
-                self.command, stdin=stdin, stdout=stdout if stdout is not None else out, stderr=err,
-                cwd=cwd, env=environment, start_new_session=True, preexec_fn=_with_parent)
+                self.command,
+                stdin=stdin,
+                stdout=stdout if stdout is not None else out,
+                stderr=err,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_with_parent,
+            )
         self.pid = self._popen.pid
 
     @property
@@ -117,10 +125,8 @@ class Process:
 
 
 def _kill_group(pid):
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 class Programs:

@@ -80,8 +80,9 @@ class Rest:
         """The server-sent events as (event, id, data), to the end of the stream."""
         connection = self._connection(seconds)
         try:
-            connection.request("GET", f"/v1/jobs/{job_id}/events",
-                               headers={"Accept": "text/event-stream", **(headers or {})})
+            connection.request(
+                "GET", f"/v1/jobs/{job_id}/events", headers={"Accept": "text/event-stream", **(headers or {})}
+            )
             response = connection.getresponse()
             assert response.status == 200, response.read()
             assert response.headers["Content-Type"] == "text/event-stream"

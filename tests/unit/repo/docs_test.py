@@ -73,14 +73,19 @@ def paths_rule(documents, exists):
 class RulesCanFail(unittest.TestCase):
     def test_links(self):
         present = {"docs/b.md", "README.md"}.__contains__
-        self.assertEqual(list(links_rule({"docs/a.md": "see [b](b.md#x) and [r](c.md)"}, present)), [
-            "docs/a.md:1: the link c.md leads nowhere"
-        ])
-        self.assertEqual(list(links_rule({"README.md": "[b](docs/b.md), [w](https://x.example), [s](#s)"}, present)), [])
+        self.assertEqual(
+            list(links_rule({"docs/a.md": "see [b](b.md#x) and [r](c.md)"}, present)),
+            ["docs/a.md:1: the link c.md leads nowhere"],
+        )
+        self.assertEqual(
+            list(links_rule({"README.md": "[b](docs/b.md), [w](https://x.example), [s](#s)"}, present)), []
+        )
 
     def test_paths(self):
         present = {"base/a.hpp", "base/b.hpp", "base/"}.__contains__
-        text = "in `base/a.hpp`\nand `base/{b,c}.hpp`, not `a/b` and `base/` or `x base/d.hpp`\n```\n`base/e.hpp`\n```\n"
+        text = (
+            "in `base/a.hpp`\nand `base/{b,c}.hpp`, not `a/b` and `base/` or `x base/d.hpp`\n```\n`base/e.hpp`\n```\n"
+        )
         self.assertEqual(list(paths_rule({"docs/a.md": text}, present)), ["docs/a.md:2: there is no base/c.hpp"])
         self.assertEqual(list(paths_rule({"CHANGELOG.md": text}, present)), [])
 
