@@ -265,7 +265,7 @@ class TrainWorker {
             trace = std::move(*made);
         }
         send(StartedEvent{total_steps, resumed.step, student_->parameter_count(), dataset_->row_count(),
-                          dataset_->token_count(), api::to_string(spec_.student.dtype), teacher_info_.description,
+                          dataset_->token_count(), to_string(spec_.student.dtype), teacher_info_.description,
                           spec_.training.batch_size, spec_.training.micro_batches});
 
         GraphHooks hooks;
@@ -453,8 +453,8 @@ class TrainWorker {
         if (!same) {
             return invalid_input(newest->folder->string() + ": " + same.error().message);
         }
-        if (const auto warning = threads_warning(state->spec_json, spec_)) {
-            send(LogEvent{"warn", *warning});
+        for (const auto& warning : last_bits_warnings(state->spec_json, spec_)) {
+            send(LogEvent{"warn", warning});
         }
         info("resumed from " + newest->folder->string());
         return state;
