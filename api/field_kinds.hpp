@@ -192,13 +192,13 @@ inline void tag_invoke(const boost::json::value_from_tag&, boost::json::value& w
 
 /// A text without control characters.
 template <class Section>
-[[nodiscard]] FieldKindPtr text(std::string Section::* member, TextRange range = {}) {
+[[nodiscard]] FieldKindPtr make_text(std::string Section::* member, TextRange range = {}) {
     return make_text(member_of<std::string>(member), range);
 }
 
 /// A file or folder; `what` says which. Relative ones are made absolute when a job is taken in.
 template <class Section>
-[[nodiscard]] FieldKindPtr path(std::string Section::* member, const char* what, bool may_be_empty = false) {
+[[nodiscard]] FieldKindPtr make_path(std::string Section::* member, const char* what, bool may_be_empty = false) {
     const auto place = [member](JobSpec& spec) -> std::string* {
         auto* section = SectionOf<Section>::in(spec);
         return section == nullptr ? nullptr : &(section->*member);
@@ -208,18 +208,18 @@ template <class Section>
 
 /// 1 to `max_count` http or https URLs, each once, without user name, password and fragment.
 template <class Section>
-[[nodiscard]] FieldKindPtr urls(std::vector<std::string> Section::* member, std::size_t max_count) {
+[[nodiscard]] FieldKindPtr make_urls(std::vector<std::string> Section::* member, std::size_t max_count) {
     return make_urls(member_of<std::vector<std::string>>(member), max_count);
 }
 
 template <class Section, class T>
-[[nodiscard]] FieldKindPtr integer(T Section::* member, IntegerRange range) {
+[[nodiscard]] FieldKindPtr make_integer(T Section::* member, IntegerRange range) {
     return make_integer(member_of<std::uint64_t>(member), range);
 }
 
 /// "auto" sets `automatic` and leaves the number alone.
 template <class Section, class T>
-[[nodiscard]] FieldKindPtr integer_or_auto(T Section::* number, bool Section::* automatic, IntegerRange range) {
+[[nodiscard]] FieldKindPtr make_integer_or_auto(T Section::* number, bool Section::* automatic, IntegerRange range) {
     const auto to = [=](const Section& section) { return IntegerOrAuto{section.*automatic, section.*number}; };
     const auto from = [=](Section& section, IntegerOrAuto value) {
         section.*automatic = value.automatic;
@@ -232,7 +232,7 @@ template <class Section, class T>
 
 /// "auto" searches up to the end of the range.
 template <class Section>
-[[nodiscard]] FieldKindPtr integer_or_auto(ConcurrencySpec Section::* member, IntegerRange range) {
+[[nodiscard]] FieldKindPtr make_integer_or_auto(ConcurrencySpec Section::* member, IntegerRange range) {
     const auto to = [=](const Section& section) {
         return IntegerOrAuto{(section.*member).automatic, (section.*member).limit};
     };
@@ -243,18 +243,18 @@ template <class Section>
 }
 
 template <class Section, class T>
-[[nodiscard]] FieldKindPtr number(T Section::* member, NumberRange range) {
+[[nodiscard]] FieldKindPtr make_number(T Section::* member, NumberRange range) {
     return make_number(member_of<double>(member), range);
 }
 
 template <class Section>
-[[nodiscard]] FieldKindPtr boolean(bool Section::* member) {
+[[nodiscard]] FieldKindPtr make_boolean(bool Section::* member) {
     return make_boolean(member_of<bool>(member));
 }
 
 /// One of the values of an enumeration, by its name table, which must outlive the kind.
 template <class Section, class Enum, class Names>
-[[nodiscard]] FieldKindPtr choice(Enum Section::* member, const Names& names) {
+[[nodiscard]] FieldKindPtr make_choice(Enum Section::* member, const Names& names) {
     const auto to = [member, &names](const Section& section) { return std::string(name_of(names, section.*member)); };
     const auto from = [member, &names](Section& section, const std::string& text) {
         section.*member = value_of(names, text).value();
@@ -264,7 +264,7 @@ template <class Section, class Enum, class Names>
 
 /// Any JSON object, kept as its text.
 template <class Section>
-[[nodiscard]] FieldKindPtr object(std::optional<std::string> Section::* member) {
+[[nodiscard]] FieldKindPtr make_object(std::optional<std::string> Section::* member) {
     return make_object(member_of<std::string>(member));
 }
 

@@ -167,24 +167,6 @@ class NumberKind final : public MemberKind<double> {
     NumberRange range_;
 };
 
-class BooleanKind final : public MemberKind<bool> {
-  public:
-    using MemberKind::MemberKind;
-
-    json::object schema() const override { return {{"type", "boolean"}}; }
-    std::string values() const override { return "boolean"; }
-    FieldShape shape() const override { return FieldShape::boolean; }
-
-  protected:
-    std::optional<bool> read_value(const json::value& value, const FieldReport& report) const override {
-        if (!value.is_bool()) {
-            report.wrong_type("a boolean", value);
-            return std::nullopt;
-        }
-        return value.get_bool();
-    }
-};
-
 }  // namespace
 
 FieldKindPtr make_integer(Member<std::uint64_t> member, IntegerRange range) {
@@ -195,9 +177,6 @@ FieldKindPtr make_integer_or_auto(Member<IntegerOrAuto> member, IntegerRange ran
 }
 FieldKindPtr make_number(Member<double> member, NumberRange range) {
     return std::make_shared<NumberKind>(std::move(member), range);
-}
-FieldKindPtr make_boolean(Member<bool> member) {
-    return std::make_shared<BooleanKind>(std::move(member));
 }
 
 }  // namespace distilld::api

@@ -4,7 +4,6 @@
 #include <boost/url/url_view.hpp>
 #include <regex>
 
-#include "api/job_spec_json.hpp"
 #include "api/member_kind.hpp"
 #include "api/text_checks.hpp"
 #include "base/json_text.hpp"
@@ -210,30 +209,6 @@ class ChoiceKind final : public MemberKind<std::string> {
     std::vector<std::string> names_;
 };
 
-class ObjectKind final : public MemberKind<std::string> {
-  public:
-    using MemberKind::MemberKind;
-
-    json::object schema() const override { return {{"type", "object"}}; }
-    std::string values() const override { return "object"; }
-
-  protected:
-    std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
-        if (!value.is_object()) {
-            report.wrong_type("an object", value);
-            return std::nullopt;
-        }
-        return to_text(value);
-    }
-    json::value write_value(const std::string& text) const override {
-        auto object = parse_json_text(text, kSpecDepthLimit);
-        if (!object) {
-            throw ErrorException(invalid_input("the spec holds text that is not JSON: " + object.error().reason));
-        }
-        return *std::move(object);
-    }
-};
-
 }  // namespace
 
 FieldKindPtr make_text(Member<std::string> member, TextRange range) {
@@ -248,9 +223,6 @@ FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_
 }
 FieldKindPtr make_choice(Member<std::string> member, std::vector<std::string> names) {
     return std::make_shared<ChoiceKind>(std::move(member), std::move(names));
-}
-FieldKindPtr make_object(Member<std::string> member) {
-    return std::make_shared<ObjectKind>(std::move(member));
 }
 
 }  // namespace distilld::api

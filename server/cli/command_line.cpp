@@ -69,6 +69,17 @@ void add_serve(CLI::App& app, ServeCommand& command) {
     serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
 }
 
+/// "/training/micro_batches: micro-batches of one optimizer step (1–65536)", without Markdown.
+std::string help_of(const SpecFlag& flag, const api::SpecField& field) {
+    auto help = std::string(flag.pointer) + ": " + std::string(field.help);
+    if (flag.replaces != nullptr) {
+        help += std::string("; in place of ") + flag.replaces;
+    }
+    help += " (" + field.kind->values() + ")";
+    std::erase(help, '`');
+    return help;
+}
+
 void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     CLI::App* run = add_command(app, "run", "Run one job in the foreground");
     run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->required();
@@ -79,13 +90,9 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     for (std::size_t i = 0; i < std::size(kSpecFlags); ++i) {
         const auto& flag = kSpecFlags[i];
         const auto* field = api::spec_table().field(flag.pointer);
-        auto help = std::string(flag.pointer) + ": " + std::string(field->help);
-        if (flag.replaces != nullptr) {
-            help += std::string("; in place of ") + flag.replaces;
-        }
-        auto* option = run->add_option(flag.name, flags.words[i], help)
+        auto* option = run->add_option(flag.name, flags.words[i], help_of(flag, *field))
                            ->allow_extra_args(false)
-                           ->type_name(field->kind->values())
+                           ->type_name("VALUE")
                            ->group("Fields of the spec");
         if (field->kind->shape() != api::FieldShape::list_of_texts) {
             option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);

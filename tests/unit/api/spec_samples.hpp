@@ -78,11 +78,11 @@ namespace distilld::test {
 inline api::SpecTable grown_table() {
     auto table = api::spec_table();
     table.fields.push_back({.pointer = "/training/label_smoothing",
-                            .kind = api::number(&GrownSpec::label_smoothing, {.max = 0.5}),
+                            .kind = api::make_number(&GrownSpec::label_smoothing, {.max = 0.5}),
                             .decides_weights = api::DecidesWeights::yes,
                             .help = "made up for a test"});
     table.fields.push_back({.pointer = "/dataset/word_list",
-                            .kind = api::path(&GrownSpec::word_list, "text file", true),
+                            .kind = api::make_path(&GrownSpec::word_list, "text file", true),
                             .decides_weights = api::DecidesWeights::no,
                             .help = "made up, too"});
     return table;

@@ -137,8 +137,9 @@ TEST(CommandLine, FlagsOfFieldsGoByTheirRows) {
         const auto* field = api::spec_table().field(pointer);
         ASSERT_NE(field, nullptr) << pointer;
         EXPECT_THAT(help, HasSubstr(std::string(pointer) + ": ")) << pointer;
-        EXPECT_THAT(help, HasSubstr(field->kind->values())) << pointer;
     }
+    EXPECT_THAT(help, HasSubstr("/training/batch_size: sequences of one micro-batch; a step sees batch_size × "
+                                "micro_batches (1–65536, \"auto\")"));
     EXPECT_THAT(parse_command_line({"run", "s", "--micro-batches", "0"}).err,
                 HasSubstr("--micro-batches: /training/micro_batches: 0 is outside 1 to 65536"));
     EXPECT_THAT(parse_command_line({"run", "s", "--timeout", "long"}).err,
