@@ -175,13 +175,9 @@ std::string value_text(const api::SpecField& field, const std::vector<std::strin
     return words.front();
 }
 
-/// What the field's row says against the value of a flag; nothing when it is good. A text is taken as it is: the check
-/// of the spec judges it, together with all the rest.
-Result<void> check_value(const SpecFlag& flag, const api::SpecField& field, const std::string& text) {
-    const auto shape = field.kind->shape();
-    if (shape == api::FieldShape::text || shape == api::FieldShape::list_of_texts) {
-        return {};
-    }
+/// Whether the words after a flag are of the field's type. Its range, and all of a text, the check of the spec judges,
+/// together with everything else that is wrong.
+Result<void> check_type(const SpecFlag& flag, const api::SpecField& field, const std::string& text) {
     JobSpec scratch;
     for (const auto& section : api::spec_table().sections) {
         if (section.open != nullptr) {
@@ -189,11 +185,15 @@ Result<void> check_value(const SpecFlag& flag, const api::SpecField& field, cons
         }
     }
     std::vector<api::Violation> violations;
-    field.kind->read(api::value_of_override(text), scratch, {field.pointer, violations});
-    if (violations.empty()) {
-        return {};
+    const auto value = api::value_of_override(text);
+    field.kind->read(value, scratch, {field.pointer, violations});
+    const bool negative = value.is_int64() && value.get_int64() < 0;  // counts are told apart from numbers by it
+    for (const auto& violation : violations) {
+        if (violation.code == "wrong_type" || negative) {
+            return invalid_input(std::string(flag.name) + ": " + violation.pointer + ": " + violation.detail);
+        }
     }
-    return invalid_input(std::string(flag.name) + ": " + violations.front().pointer + ": " + violations.front().detail);
+    return {};
 }
 
 /// The overrides in order: --set first, so that the flags of their own win.
@@ -213,7 +213,7 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
         }
         const auto& field = *api::spec_table().field(flag.pointer);
         auto text = value_text(field, flags.words[i]);
-        if (const auto good = check_value(flag, field, text); !good) {
+        if (const auto good = check_type(flag, field, text); !good) {
             return good.error();
         }
         overrides.emplace_back(flag.pointer, std::move(text));
