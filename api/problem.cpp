@@ -2,7 +2,8 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
+
+#include "base/json_text.hpp"
 
 namespace distilld::api {
 
@@ -89,7 +90,7 @@ std::string to_json(const Problem& problem) {
         error["code"] = problem.code;
     }
     body["error"] = std::move(error);
-    return boost::json::serialize(body);
+    return to_text(body);
 }
 
 Response to_response(const Problem& problem, Headers headers) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 #include <optional>
 #include <utility>
 
@@ -15,13 +14,6 @@ namespace distilld::api {
 namespace {
 
 namespace json = boost::json;
-
-json::value value_of_override(const std::string& text) {
-    if (auto parsed = parse_json_text(text, kSpecDepthLimit)) {
-        return *std::move(parsed);
-    }
-    return json::string(text);
-}
 
 std::optional<std::size_t> index_of(const std::string& token) {
     if (token.empty() || token.size() > 9 || !std::all_of(token.begin(), token.end(), is_digit)) {
@@ -101,6 +93,13 @@ Result<void> apply_one(json::value& document, const Override& change) {
 
 }  // namespace
 
+boost::json::value value_of_override(const std::string& text) {
+    if (auto parsed = parse_json_text(text, kSpecDepthLimit)) {
+        return *std::move(parsed);
+    }
+    return json::string(text);
+}
+
 Result<std::string> apply_overrides(std::string_view json_text, const std::vector<Override>& overrides) {
     if (json_text.size() > kSpecSizeLimit) {
         return invalid_input("the spec is longer than " + std::to_string(kSpecSizeLimit) + " bytes");
@@ -118,7 +117,7 @@ Result<std::string> apply_overrides(std::string_view json_text, const std::vecto
             return done.error();
         }
     }
-    return json::serialize(*document);
+    return to_text(*document);
 }
 
 Result<Override> parse_override(std::string_view text) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/value.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,9 @@ using Override = std::pair<std::string, std::string>;
 /// or "-" (append). An error names the pointer: not a pointer, a parent that is neither object nor array, an index out
 /// of range; a document that is not JSON or has a key twice is an error too.
 [[nodiscard]] Result<std::string> apply_overrides(std::string_view json_text, const std::vector<Override>& overrides);
+
+/// The value that the text of an override stands for.
+[[nodiscard]] boost::json::value value_of_override(const std::string& text);
 
 /// Splits "/json/pointer=value" at the first '='.
 [[nodiscard]] Result<Override> parse_override(std::string_view text);

@@ -1,5 +1,7 @@
 #include "api/spec_paths.hpp"
 
+#include "api/spec_fields.hpp"
+
 namespace distilld::api {
 namespace {
 
@@ -20,15 +22,16 @@ std::filesystem::path normal_path(const std::string& text) {
     return path;
 }
 
-void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base) {
-    spec.student.model = absolute(spec.student.model, base);
-    spec.dataset.train = absolute(spec.dataset.train, base);
-    spec.dataset.eval = absolute(spec.dataset.eval, base);
-    spec.output = absolute(spec.output, base);
-    spec.checkpoint.dir = absolute(spec.checkpoint.dir, base);
-    if (spec.teacher) {
-        spec.teacher->ca_file = absolute(spec.teacher->ca_file, base);
+void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base, const SpecTable& table) {
+    for (const auto& field : table.fields) {
+        if (auto* path = field.kind->path(spec)) {
+            *path = absolute(*path, base);
+        }
     }
+}
+
+void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base) {
+    make_paths_absolute(spec, base, spec_table());
 }
 
 }  // namespace distilld::api

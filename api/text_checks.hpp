@@ -8,9 +8,6 @@
 /// Checks of texts that people wrote, and their quotation in messages.
 namespace distilld::api {
 
-[[nodiscard]] constexpr bool is_letter(char c) noexcept {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 [[nodiscard]] constexpr bool is_digit(char c) noexcept {
     return c >= '0' && c <= '9';
 }

@@ -1,26 +1,42 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/enum_names.hpp"
 #include "pipeline/core/teacher_protocol.hpp"
 
 namespace distilld {
 
-/// A validated job. Parsed from JSON by api/job_spec_json.hpp, which also documents defaults and ranges; nothing here
-/// reads JSON. Field names are those of the JSON.
+/// A validated job. The default values of the members are the defaults of the fields; what else is to be said about a
+/// field (range, meaning, whether weights depend on it) stands in its row of api/spec_fields.cpp. Field names are those
+/// of the JSON, which nothing here reads.
 
 enum class Dtype { auto_select, fp32, bf16 };
 enum class StudentInit { pretrained, random };
 enum class LrScheduler { constant, linear, cosine };
+
+inline constexpr std::array kDtypeNames{EnumName<Dtype>{"auto", Dtype::auto_select},
+                                        EnumName<Dtype>{"fp32", Dtype::fp32}, EnumName<Dtype>{"bf16", Dtype::bf16}};
+inline constexpr std::array kStudentInitNames{EnumName<StudentInit>{"pretrained", StudentInit::pretrained},
+                                              EnumName<StudentInit>{"random", StudentInit::random}};
+inline constexpr std::array kLrSchedulerNames{EnumName<LrScheduler>{"constant", LrScheduler::constant},
+                                              EnumName<LrScheduler>{"linear", LrScheduler::linear},
+                                              EnumName<LrScheduler>{"cosine", LrScheduler::cosine}};
+
+[[nodiscard]] constexpr const char* to_string(Dtype value) noexcept {
+    return name_of(kDtypeNames, value);
+}
 
 struct StudentSpec {
     std::string model;  ///< Hugging Face folder; may be empty for init random with a config
     StudentInit init = StudentInit::pretrained;
     std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
     Dtype dtype = Dtype::auto_select;
+    std::string device = "auto";  ///< "cpu", "cuda", "cuda:n", or "auto": CUDA where it is there
 };
 
 /// `"auto"`: the scheduler looks for the smallest number that hides the teacher, below `limit`. A number: that many.
@@ -84,7 +100,7 @@ struct CheckpointSpec {
 };
 
 struct JobSpec {
-    std::string name;
+    std::string name = "job";
     StudentSpec student;
     std::optional<TeacherSpec> teacher;  ///< absent = plain training on the data
     DatasetSpec dataset;

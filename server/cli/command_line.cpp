@@ -2,27 +2,43 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
+#include <cctype>
+#include <iterator>
 #include <sstream>
 
+#include "api/spec_fields.hpp"
+#include "base/json_text.hpp"
 #include "distilld_version.hpp"
 
 namespace distilld::cli {
 namespace {
 
-/// The flags of `run` that stand for fields of the spec, as they were given.
+/// A flag of `run` that stands for a field of the spec. What may be given, and what for, its row of the table says.
+struct SpecFlag {
+    const char* name;
+    const char* pointer;
+    const char* replaces = nullptr;  ///< a field that goes when the flag is given
+};
+
+/// In the order in which they are laid over the spec.
+constexpr SpecFlag kSpecFlags[] = {
+    {"--teacher-endpoint", "/teacher/endpoints"},
+    {"--parallel", "/training/parallel"},
+    {"--micro-batches", "/training/micro_batches"},
+    {"--batch-size", "/training/batch_size"},
+    {"--max-steps", "/training/max_steps", "/training/epochs"},
+    {"--checkpoint-dir", "/checkpoint/dir"},
+    {"--timeout", "/teacher/timeout_secs"},
+    {"--output", "/output"},
+};
+
+/// What was given of them, and with --set.
 struct SpecFlags {
     std::vector<std::string> sets;
-    std::vector<std::string> endpoints;
-    std::optional<bool> parallel;
-    std::optional<std::uint32_t> micro_batches;
-    std::string batch_size;
-    std::string checkpoint_dir;
-    std::optional<double> timeout;
-    std::optional<std::uint64_t> max_steps;
-    std::string output;
+    std::array<std::vector<std::string>, std::size(kSpecFlags)> words;
 };
 
 struct TeacherFlags {
@@ -53,6 +69,17 @@ void add_serve(CLI::App& app, ServeCommand& command) {
     serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
 }
 
+/// "/training/micro_batches: micro-batches of one optimizer step (1–65536)", without Markdown.
+std::string help_of(const SpecFlag& flag, const api::SpecField& field) {
+    auto help = std::string(flag.pointer) + ": " + std::string(field.help);
+    if (flag.replaces != nullptr) {
+        help += std::string("; in place of ") + flag.replaces;
+    }
+    help += " (" + field.kind->values() + ")";
+    std::erase(help, '`');
+    return help;
+}
+
 void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     CLI::App* run = add_command(app, "run", "Run one job in the foreground");
     run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->required();
@@ -60,17 +87,17 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     run->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
     run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when");
     run->add_option("--report", command.report_file, "write the figures of the finished run as JSON");
-    const char* fields = "Fields of the spec";
-    run->add_option("--teacher-endpoint", flags.endpoints, "teacher.endpoints; may be repeated")
-        ->allow_extra_args(false)
-        ->group(fields);
-    run->add_option("--parallel", flags.parallel, "training.parallel: true or false")->group(fields);
-    run->add_option("--micro-batches", flags.micro_batches, "training.micro_batches")->group(fields);
-    run->add_option("--batch-size", flags.batch_size, "training.batch_size: a number or auto")->group(fields);
-    run->add_option("--max-steps", flags.max_steps, "training.max_steps, in place of training.epochs")->group(fields);
-    run->add_option("--checkpoint-dir", flags.checkpoint_dir, "checkpoint.dir")->group(fields);
-    run->add_option("--timeout", flags.timeout, "teacher.timeout_secs, of one request")->group(fields);
-    run->add_option("--output", flags.output, "output folder")->group(fields);
+    for (std::size_t i = 0; i < std::size(kSpecFlags); ++i) {
+        const auto& flag = kSpecFlags[i];
+        const auto* field = api::spec_table().field(flag.pointer);
+        auto* option = run->add_option(flag.name, flags.words[i], help_of(flag, *field))
+                           ->allow_extra_args(false)
+                           ->type_name("VALUE")
+                           ->group("Fields of the spec");
+        if (field->kind->shape() != api::FieldShape::list_of_texts) {
+            option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+        }
+    }
 }
 
 void add_teacher(CLI::App& app, TeacherFlags& flags) {
@@ -79,8 +106,8 @@ void add_teacher(CLI::App& app, TeacherFlags& flags) {
     teacher->add_option("--listen", flags.listen, "ADDRESS:PORT; port 0 = any free one")->capture_default_str();
     teacher->add_option("--threads", flags.threads, "threads of one forward pass; 0 = all cores")
         ->check(CLI::Range(0, 4096));
-    teacher->add_option("--dtype", flags.dtype, "arithmetic: auto, fp32 or bf16")
-        ->check(CLI::IsMember({"auto", "fp32", "bf16"}))
+    teacher->add_option("--dtype", flags.dtype, "arithmetic")
+        ->check(CLI::IsMember(names_of(kDtypeNames)))
         ->capture_default_str();
     teacher->add_option("--delay-ms", flags.delay_ms, "answer later, without using the CPU: stands for a far teacher");
     teacher->add_option("--max-batch-tokens", flags.max_batch_tokens, "input positions computed together")
@@ -115,8 +142,58 @@ void add_jobs(CLI::App& app, JobsCommand& command) {
     add("cancel", "Cancel a job; a running one writes a checkpoint first", Action::cancel, "ID", "job id");
 }
 
-std::string quoted(const std::string& text) {
-    return boost::json::serialize(boost::json::value(text));
+std::optional<bool> read_boolean(std::string word) {
+    std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    for (const auto* yes : {"true", "yes", "on", "1"}) {
+        if (word == yes) {
+            return true;
+        }
+    }
+    for (const auto* no : {"false", "no", "off", "0"}) {
+        if (word == no) {
+            return false;
+        }
+    }
+    return std::nullopt;
+}
+
+/// The JSON text of the value that the words after a flag stand for.
+std::string value_text(const api::SpecField& field, const std::vector<std::string>& words) {
+    switch (field.kind->shape()) {
+        case api::FieldShape::text:
+            return to_text(boost::json::string(words.front()));
+        case api::FieldShape::list_of_texts:
+            return to_text(boost::json::array(words.begin(), words.end()));
+        case api::FieldShape::boolean:
+            if (const auto value = read_boolean(words.front())) {
+                return *value ? "true" : "false";
+            }
+            break;
+        case api::FieldShape::json:
+            break;
+    }
+    return words.front();
+}
+
+/// Whether the words after a flag are of the field's type. Its range, and all of a text, the check of the spec judges,
+/// together with everything else that is wrong.
+Result<void> check_type(const SpecFlag& flag, const api::SpecField& field, const std::string& text) {
+    JobSpec scratch;
+    for (const auto& section : api::spec_table().sections) {
+        if (section.open != nullptr) {
+            section.open(scratch);
+        }
+    }
+    std::vector<api::Violation> violations;
+    const auto value = api::value_of_override(text);
+    field.kind->read(value, scratch, {field.pointer, violations});
+    const bool negative = value.is_int64() && value.get_int64() < 0;  // counts are told apart from numbers by it
+    for (const auto& violation : violations) {
+        if (violation.code == "wrong_type" || negative) {
+            return invalid_input(std::string(flag.name) + ": " + violation.pointer + ": " + violation.detail);
+        }
+    }
+    return {};
 }
 
 /// The overrides in order: --set first, so that the flags of their own win.
@@ -129,34 +206,20 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
         }
         overrides.push_back(std::move(*one));
     }
-    if (!flags.endpoints.empty()) {
-        boost::json::array endpoints;
-        for (const auto& endpoint : flags.endpoints) {
-            endpoints.emplace_back(endpoint);
+    for (std::size_t i = 0; i < std::size(kSpecFlags); ++i) {
+        const auto& flag = kSpecFlags[i];
+        if (flags.words[i].empty()) {
+            continue;
         }
-        overrides.emplace_back("/teacher/endpoints", boost::json::serialize(endpoints));
-    }
-    if (flags.parallel) {
-        overrides.emplace_back("/training/parallel", *flags.parallel ? "true" : "false");
-    }
-    if (flags.micro_batches) {
-        overrides.emplace_back("/training/micro_batches", std::to_string(*flags.micro_batches));
-    }
-    if (!flags.batch_size.empty()) {
-        overrides.emplace_back("/training/batch_size", flags.batch_size);
-    }
-    if (flags.max_steps) {
-        overrides.emplace_back("/training/max_steps", std::to_string(*flags.max_steps));
-        overrides.emplace_back("/training/epochs", "null");
-    }
-    if (!flags.checkpoint_dir.empty()) {
-        overrides.emplace_back("/checkpoint/dir", quoted(flags.checkpoint_dir));
-    }
-    if (flags.timeout) {
-        overrides.emplace_back("/teacher/timeout_secs", boost::json::serialize(boost::json::value(*flags.timeout)));
-    }
-    if (!flags.output.empty()) {
-        overrides.emplace_back("/output", quoted(flags.output));
+        const auto& field = *api::spec_table().field(flag.pointer);
+        auto text = value_text(field, flags.words[i]);
+        if (const auto good = check_type(flag, field, text); !good) {
+            return good.error();
+        }
+        overrides.emplace_back(flag.pointer, std::move(text));
+        if (flag.replaces != nullptr) {
+            overrides.emplace_back(flag.replaces, "null");
+        }
     }
     return overrides;
 }

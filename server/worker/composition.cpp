@@ -33,7 +33,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.parameters = run.student->parameter_count();
     event.dataset_rows = run.dataset->row_count();
     event.dataset_tokens = run.dataset->token_count();
-    event.dtype = api::to_string(run.spec.student.dtype);
+    event.dtype = to_string(run.spec.student.dtype);
     event.teacher = run.teacher_info.description;
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;

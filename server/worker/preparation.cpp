@@ -244,8 +244,8 @@ class Preparation {
         if (!same) {
             return invalid_input(newest->folder->string() + ": " + same.error().message);
         }
-        if (const auto warning = threads_warning(state->spec_json, run_.spec)) {
-            warn(*warning);
+        for (const auto& warning : last_bits_warnings(state->spec_json, run_.spec)) {
+            warn(warning);
         }
         info("resumed from " + newest->folder->string());
         run_.resumed = std::move(*state);

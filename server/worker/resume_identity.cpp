@@ -1,10 +1,10 @@
 #include "server/worker/resume_identity.hpp"
 
-#include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
 #include "api/job_spec_json.hpp"
+#include "base/json_members.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld {
 
@@ -12,90 +12,98 @@ namespace json = boost::json;
 
 namespace {
 
-// Fields on which weights depend. total steps are left out: a run may be prolonged.
-constexpr const char* kDeciding[] = {
-    "/student/dtype",          "/dataset/sequence_length", "/dataset/packing",       "/training/batch_size",
-    "/training/micro_batches", "/training/learning_rate",  "/training/warmup_steps", "/training/lr_scheduler_type",
-    "/training/weight_decay",  "/training/max_grad_norm",  "/training/adam_beta1",   "/training/adam_beta2",
-    "/training/adam_epsilon",  "/training/temperature",    "/training/kd_ratio",     "/training/seed",
-    "/teacher/protocol",       "/teacher/top_k",
-};
+constexpr std::size_t kMaxDepth = 64;  // a spec in an object
 
-std::string text_at(const json::value& document, const char* pointer) {
+/// What a checkpoint says of its run; nothing when it is not what make_run_identity() wrote.
+std::optional<json::value> read_identity(const std::string& identity) {
+    auto then = parse_json_text(identity, kMaxDepth);
+    if (!then || !then->is_object() || !then->get_object().contains("spec")) {
+        return std::nullopt;
+    }
+    return *std::move(then);
+}
+
+const json::value* find(const json::value& document, std::string_view pointer) {
     boost::system::error_code missing;
-    const json::value* found = document.find_pointer(pointer, missing);
-    return found == nullptr ? "nothing" : json::serialize(*found);
+    return document.find_pointer(pointer, missing);
+}
+
+/// The field's value in a written spec. What is not written stands at its default, so that a checkpoint may be older
+/// than a field; but in a section that the spec does not have, a field has no value.
+std::string value_in(const json::value& spec, const api::SpecField& field) {
+    if (const auto* value = find(spec, field.pointer)) {
+        return to_text(*value);
+    }
+    const auto initial = field.kind->initial();
+    return initial && find(spec, field.section()) != nullptr ? to_text(*initial) : "nothing";
 }
 
 }  // namespace
 
-std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash) {
+std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash, const api::SpecTable& table) {
     json::object identity;
-    identity["spec"] = api::to_json_object(spec);
+    identity["spec"] = api::to_json_object(spec, table);
     identity["dataset_sha256"] = dataset_hash;
-    return json::serialize(identity);
+    return to_text(identity);
 }
 
-Result<void> check_run_identity(const std::string& identity, const JobSpec& spec, const std::string& dataset_hash) {
-    boost::system::error_code bad;
-    const json::value then = json::parse(identity, bad);
-    if (bad || !then.is_object() || !then.as_object().contains("spec")) {
+Result<void> check_run_identity(const std::string& identity, const JobSpec& spec, const std::string& dataset_hash,
+                                const api::SpecTable& table) {
+    const auto then = read_identity(identity);
+    if (!then) {
         return invalid_input("the checkpoint does not say with which spec it was made");
     }
-    const std::string hash_then = text_at(then, "/dataset_sha256");
-    if (hash_then != "\"" + dataset_hash + "\"") {
+    const auto* hash_then = find(*then, "/dataset_sha256");
+    if (hash_then == nullptr || *hash_then != json::value(dataset_hash)) {
         return invalid_input(
             "/dataset/train: not the dataset that the checkpoint was trained on (SHA-256 of its rows " + dataset_hash +
-            ", in the checkpoint " + hash_then + ")");
+            ", in the checkpoint " + (hash_then == nullptr ? "nothing" : to_text(*hash_then)) + ")");
     }
-    const json::value now = api::to_json_object(spec);
-    const json::value& spec_then = then.as_object().at("spec");
-    for (const char* pointer : kDeciding) {
-        const std::string was = text_at(spec_then, pointer);
-        const std::string is = text_at(now, pointer);
-        if (was != is) {
-            return invalid_input(std::string(pointer) + ": is " + is + ", but the checkpoint was made with " + was +
-                                 "; weights depend on it, so the run cannot be resumed");
+    const json::value now = api::to_json_object(spec, table);
+    const json::value& spec_then = then->get_object().at("spec");
+    for (const auto& field : table.fields) {
+        const auto was = value_in(spec_then, field);
+        const auto is = value_in(now, field);
+        if (field.decides_weights == api::DecidesWeights::yes && was != is) {
+            return invalid_input(std::string(field.pointer) + ": is " + is + ", but the checkpoint was made with " +
+                                 was + "; weights depend on it, so the run cannot be resumed");
         }
     }
     return {};
 }
 
-std::optional<std::string> threads_warning(const std::string& identity, const JobSpec& spec) {
-    boost::system::error_code bad;
-    const json::value then = json::parse(identity, bad);
-    if (bad) {
-        return std::nullopt;
+std::vector<std::string> last_bits_warnings(const std::string& identity, const JobSpec& spec,
+                                            const api::SpecTable& table) {
+    std::vector<std::string> warnings;
+    const auto then = read_identity(identity);
+    if (!then) {
+        return warnings;
     }
-    const std::string was = text_at(then, "/spec/training/threads");
-    const std::string is = std::to_string(spec.training.threads);
-    if (was == is) {
-        return std::nullopt;
+    const json::value now = api::to_json_object(spec, table);
+    const json::value& spec_then = then->get_object().at("spec");
+    for (const auto& field : table.fields) {
+        const auto was = value_in(spec_then, field);
+        const auto is = value_in(now, field);
+        if (field.decides_weights == api::DecidesWeights::last_bits && was != is) {
+            warnings.push_back(std::string(field.pointer) + ": is " + is + ", but the checkpoint was made with " + was +
+                               ": weights will not be those of an uninterrupted run bit for bit");
+        }
     }
-    return "/training/threads: is " + is + ", but the checkpoint was made with " + was +
-           ": weights will not be those of an uninterrupted run bit for bit";
+    return warnings;
 }
 
 void adopt_batch_size(const std::string& identity, JobSpec& spec) {
     if (!spec.training.batch_size_auto) {
         return;
     }
-    boost::system::error_code bad;
-    const json::value then = json::parse(identity, bad);
-    if (bad) {
+    const auto then = read_identity(identity);
+    const auto* size = then ? find(*then, "/spec/training/batch_size") : nullptr;
+    const auto number =
+        size != nullptr && size->is_number() ? JsonMembers::whole_number<std::uint32_t>(*size) : std::nullopt;
+    if (!number || *number == 0) {
         return;
     }
-    boost::system::error_code missing;
-    const json::value* size = then.find_pointer("/spec/training/batch_size", missing);
-    if (size == nullptr || !size->is_number()) {
-        return;
-    }
-    boost::system::error_code inexact;
-    const auto number = size->to_number<std::uint32_t>(inexact);
-    if (inexact || number == 0) {
-        return;
-    }
-    spec.training.batch_size = number;
+    spec.training.batch_size = *number;
     spec.training.batch_size_auto = false;
 }
 

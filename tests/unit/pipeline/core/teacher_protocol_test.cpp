@@ -10,9 +10,9 @@ namespace {
 
 TEST(TeacherProtocol, NamesGoBothWays) {
     std::set<std::string> texts;
-    for (const TeacherProtocolName& name : kTeacherProtocolNames) {
+    for (const auto& name : kTeacherProtocolNames) {
         EXPECT_STREQ(to_string(name.value), name.text);
-        EXPECT_EQ(teacher_protocol_from_string(name.text), name.value);
+        EXPECT_EQ(value_of(kTeacherProtocolNames, name.text), name.value);
         texts.insert(name.text);
     }
     EXPECT_EQ(texts.size(), kTeacherProtocolNames.size()) << "no two share a name";
@@ -21,7 +21,7 @@ TEST(TeacherProtocol, NamesGoBothWays) {
 
 TEST(TeacherProtocol, KnowsNoOtherNames) {
     for (const char* text : {"", "Kserve", "kserve ", "seeds", "see"}) {
-        EXPECT_EQ(teacher_protocol_from_string(text), std::nullopt) << text;
+        EXPECT_EQ(value_of(kTeacherProtocolNames, text), std::nullopt) << text;
     }
     EXPECT_STREQ(to_string(static_cast<TeacherProtocol>(1000)), "unknown");
 }

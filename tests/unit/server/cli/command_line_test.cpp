@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "api/job_spec_json.hpp"
+#include "api/spec_fields.hpp"
 #include "server/cli/commands.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -125,7 +126,32 @@ TEST(CommandLine, RunMapsFlagsToFieldsInOrder) {
                             Pair("/training/parallel", "false"), Pair("/training/micro_batches", "8"),
                             Pair("/training/batch_size", "auto"), Pair("/training/max_steps", "7"),
                             Pair("/training/epochs", "null"), Pair("/checkpoint/dir", "\"123\""),
-                            Pair("/teacher/timeout_secs", "2.5E0"), Pair("/output", "\"o\"")));
+                            Pair("/teacher/timeout_secs", "2.5"), Pair("/output", "\"o\"")));
+}
+
+TEST(CommandLine, FlagsOfFieldsGoByTheirRows) {
+    const auto help = parse_command_line({"run", "--help"}).out;
+    for (const auto* pointer :
+         {"/teacher/endpoints", "/training/parallel", "/training/micro_batches", "/training/batch_size",
+          "/training/max_steps", "/checkpoint/dir", "/teacher/timeout_secs", "/output"}) {
+        const auto* field = api::spec_table().field(pointer);
+        ASSERT_NE(field, nullptr) << pointer;
+        EXPECT_THAT(help, HasSubstr(std::string(pointer) + ": ")) << pointer;
+    }
+    EXPECT_THAT(help, HasSubstr("/training/batch_size: sequences of one micro-batch; a step sees batch_size × "
+                                "micro_batches (1–65536, \"auto\")"));
+    EXPECT_THAT(parse_command_line({"run", "s", "--micro-batches", "many"}).err,
+                HasSubstr("--micro-batches: /training/micro_batches: a whole number is expected, not a string"));
+    // Ranges are the business of the spec's check, which lists all that is wrong.
+    EXPECT_THAT(parsed<RunCommand>({"run", "s", "--micro-batches", "0"}).overrides,
+                ElementsAre(Pair("/training/micro_batches", "0")));
+    EXPECT_THAT(parse_command_line({"run", "s", "--timeout", "long"}).err,
+                HasSubstr("--timeout: /teacher/timeout_secs: a number is expected, not a string"));
+    EXPECT_NE(parse_command_line({"run", "s", "--output", "a", "--output", "b"}).err, "");
+    EXPECT_THAT(parsed<RunCommand>({"run", "s", "--parallel", "Off"}).overrides,
+                ElementsAre(Pair("/training/parallel", "false")));
+    EXPECT_THAT(parsed<RunCommand>({"run", "s", "--parallel", "1"}).overrides,
+                ElementsAre(Pair("/training/parallel", "true")));
 }
 
 TEST(CommandLine, RunOverridesGiveAValidSpec) {

@@ -1,15 +1,28 @@
 #include "server/worker/resume_identity.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+
+#include "base/json_text.hpp"
+#include "tests/unit/api/spec_samples.hpp"
 
 namespace distilld {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 JobSpec spec_of_a_run() {
     JobSpec spec;
     spec.student.model = "student";
     spec.dataset.train = "data.jsonl";
     spec.dataset.sequence_length = 8;
+    spec.teacher.emplace().endpoints = {"http://teacher:1"};
     spec.training.max_steps = 10;
     spec.training.threads = 2;
     spec.output = "out";
@@ -21,6 +34,11 @@ std::string refusal(const JobSpec& spec, const std::string& hash = "hash") {
     return same ? "" : same.error().message;
 }
 
+TEST(ResumeIdentity, TheSameRunGoesOn) {
+    EXPECT_EQ(refusal(spec_of_a_run()), "");
+    EXPECT_THAT(last_bits_warnings(make_run_identity(spec_of_a_run(), "hash"), spec_of_a_run()), IsEmpty());
+}
+
 TEST(ResumeIdentity, ARunMayBeProlongedAndMoved) {
     JobSpec spec = spec_of_a_run();
     spec.training.max_steps = 20;
@@ -29,22 +47,127 @@ TEST(ResumeIdentity, ARunMayBeProlongedAndMoved) {
     EXPECT_EQ(refusal(spec), "");
 }
 
-TEST(ResumeIdentity, WhatDecidesTheWeightsMustBeTheSame) {
+TEST(ResumeIdentity, AnotherDatasetIsRefused) {
+    EXPECT_THAT(refusal(spec_of_a_run(), "other"),
+                StartsWith("/dataset/train: not the dataset that the checkpoint was trained on (SHA-256 of its rows "
+                           "other, in the checkpoint \"hash\")"));
+    for (const auto* identity : {"no JSON", "[]", "{}", R"({"dataset_sha256":"hash"})"}) {
+        EXPECT_NE(check_run_identity(identity, spec_of_a_run(), "hash").error().message, "") << identity;
+    }
+}
+
+class EachField : public ::testing::TestWithParam<api::SpecField> {};
+
+/// The identity of the run with another value of the field, written by hand: also one that no spec could have.
+std::string identity_with(const api::SpecField& field, const boost::json::value& value) {
+    auto identity = boost::json::parse(make_run_identity(spec_of_a_run(), "hash"));
+    auto& spec = identity.at("spec");
+    auto& object = field.section().empty() ? spec : spec.at(field.section().substr(1));
+    object.as_object()[field.name()] = value;
+    return to_text(identity);
+}
+
+TEST_P(EachField, IsRefusedOrNotAsItsRowSays) {
+    const auto& field = GetParam();
+    const auto value = test::other_value(field).value_or(0.5);
+    const auto now = spec_of_a_run();
+    const auto then = identity_with(field, value);
+    const auto same = check_run_identity(then, now, "hash");
+    const auto warnings = last_bits_warnings(then, now);
+    if (field.decides_weights == api::DecidesWeights::yes) {
+        ASSERT_FALSE(same) << field.pointer;
+        EXPECT_THAT(same.error().message, StartsWith(std::string(field.pointer) + ": is "));
+        EXPECT_THAT(same.error().message, HasSubstr("made with " + to_text(value) + "; weights depend on it"));
+    } else {
+        EXPECT_TRUE(same) << same.error().message;
+    }
+    if (field.decides_weights == api::DecidesWeights::last_bits) {
+        EXPECT_THAT(warnings, ElementsAre(StartsWith(std::string(field.pointer) + ": is ")));
+    } else {
+        EXPECT_THAT(warnings, IsEmpty());
+    }
+}
+
+TEST_P(EachField, CountsAsItIsSetInTheSpec) {
+    const auto& field = GetParam();
+    const auto value = test::other_value(field);
+    if (!value) {
+        return;  // no spec can have another value
+    }
     JobSpec spec = spec_of_a_run();
-    spec.training.learning_rate *= 2;
-    EXPECT_EQ(refusal(spec).find("/training/learning_rate: is "), 0U) << refusal(spec);
-    EXPECT_EQ(refusal(spec_of_a_run(), "other").find("/dataset/train: "), 0U);
-    EXPECT_NE(check_run_identity("no JSON", spec, "hash").error().message, "");
+    std::vector<api::Violation> violations;
+    ASSERT_TRUE(field.kind->read(*value, spec, {field.pointer, violations}));
+    const bool decides = field.decides_weights == api::DecidesWeights::yes;
+    EXPECT_THAT(refusal(spec), decides ? StartsWith(std::string(field.pointer) + ": is ") : StartsWith(""));
+    EXPECT_EQ(refusal(spec).empty(), !decides);
+}
+
+std::string test_name(const ::testing::TestParamInfo<api::SpecField>& info) {
+    std::string name(info.param.pointer.substr(1));
+    std::replace(name.begin(), name.end(), '/', '_');
+    return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(ResumeIdentity, EachField, ::testing::ValuesIn(api::spec_table().fields), test_name);
+
+TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
+    // Written out once, so that a row does not change its answer by an oversight.
+    std::vector<std::string_view> deciding;
+    for (const auto& field : api::spec_table().fields) {
+        if (field.decides_weights == api::DecidesWeights::yes) {
+            deciding.push_back(field.pointer);
+        }
+    }
+    EXPECT_THAT(
+        deciding,
+        ElementsAre("/student/dtype", "/teacher/protocol", "/teacher/top_k", "/dataset/sequence_length",
+                    "/dataset/packing", "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
+                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/weight_decay",
+                    "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon",
+                    "/training/temperature", "/training/kd_ratio", "/training/beta", "/training/seed"));
+}
+
+TEST(ResumeIdentity, AMadeUpFieldCounts) {
+    const auto table = test::grown_table();
+    test::GrownSpec spec;
+    static_cast<JobSpec&>(spec) = spec_of_a_run();
+    const auto identity = make_run_identity(spec, "hash", table);
+    EXPECT_TRUE(check_run_identity(identity, spec, "hash", table));
+    spec.word_list = "elsewhere";
+    EXPECT_TRUE(check_run_identity(identity, spec, "hash", table));
+    spec.label_smoothing = 0.25;
+    EXPECT_THAT(check_run_identity(identity, spec, "hash", table).error().message,
+                StartsWith("/training/label_smoothing: is 0.25, but the checkpoint was made with 0.125;"));
+}
+
+TEST(ResumeIdentity, ACheckpointMayBeOlderThanAField) {
+    const auto table = test::grown_table();
+    test::GrownSpec spec;
+    static_cast<JobSpec&>(spec) = spec_of_a_run();
+    const auto identity = make_run_identity(spec, "hash");
+    EXPECT_TRUE(check_run_identity(identity, spec, "hash", table)) << "the default is what was done then";
+    spec.label_smoothing = 0.25;
+    EXPECT_FALSE(check_run_identity(identity, spec, "hash", table));
+}
+
+TEST(ResumeIdentity, ATeacherThatWasNotThereIsRefused) {
+    JobSpec plain = spec_of_a_run();
+    plain.teacher.reset();
+    JobSpec taught = spec_of_a_run();
+    taught.training.kd_ratio = 0;
+    EXPECT_THAT(check_run_identity(make_run_identity(plain, "hash"), taught, "hash").error().message,
+                StartsWith("/teacher/protocol: is \"kserve\", but the checkpoint was made with nothing;"));
 }
 
 TEST(ResumeIdentity, AnotherNumberOfThreadsIsSaid) {
     JobSpec spec = spec_of_a_run();
     const std::string identity = make_run_identity(spec, "hash");
-    EXPECT_FALSE(threads_warning(identity, spec));
     spec.training.threads = 4;
+    spec.student.device = "cpu";
     EXPECT_EQ(refusal(spec), "") << "no reason to refuse";
-    ASSERT_TRUE(threads_warning(identity, spec));
-    EXPECT_EQ(threads_warning(identity, spec)->find("/training/threads: is 4, but the checkpoint was made with 2"), 0U);
+    EXPECT_THAT(last_bits_warnings(identity, spec),
+                ElementsAre(StartsWith("/student/device: is \"cpu\", but the checkpoint was made with \"auto\""),
+                            StartsWith("/training/threads: is 4, but the checkpoint was made with 2: weights will")));
 }
 
 TEST(ResumeIdentity, TheProbedBatchSizeIsTakenOver) {

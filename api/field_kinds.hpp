@@ -1,0 +1,271 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <boost/json/value_from.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "api/violation.hpp"
+#include "base/enum_names.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+/// Kinds of spec fields: what values a field takes, how they are read, written and described. A row of the table
+/// (spec_fields.cpp) makes one from the member that holds the value: `integer(&TrainingSpec::micro_batches, {1,
+/// 65536})`.
+namespace distilld::api {
+
+/// Notes what is wrong with the value of one field.
+struct FieldReport {
+    std::string_view pointer;
+    std::vector<Violation>& violations;
+
+    void violate(std::string code, std::string detail) const;
+    void wrong_type(std::string_view wanted, const boost::json::value& got) const;
+};
+
+/// How a program that is given the value as words has to understand them.
+enum class FieldShape { text, boolean, list_of_texts, json };
+
+class FieldKind {
+  public:
+    virtual ~FieldKind() = default;
+
+    /// Puts the value into the spec, whose section must be there. False when it is not good; the reason is reported and
+    /// the member keeps its value.
+    virtual bool read(const boost::json::value& value, JobSpec& spec, const FieldReport& report) const = 0;
+
+    /// The value; nothing when the section is absent, or the member says "none" (an empty text or optional).
+    [[nodiscard]] virtual std::optional<boost::json::value> write(const JobSpec& spec) const = 0;
+
+    /// What write() gives for a default-constructed section.
+    [[nodiscard]] virtual std::optional<boost::json::value> initial() const = 0;
+
+    /// JSON schema (2020-12, as OpenAPI 3.1 has it) of the value, without its default.
+    [[nodiscard]] virtual boost::json::object schema() const = 0;
+
+    /// The values in a few words of Markdown: "1–65536".
+    [[nodiscard]] virtual std::string values() const = 0;
+
+    [[nodiscard]] virtual FieldShape shape() const { return FieldShape::json; }
+
+    /// The member when it is a file or a folder and its section is there.
+    [[nodiscard]] virtual std::string* path(JobSpec& spec) const { return nullptr; }
+};
+
+using FieldKindPtr = std::shared_ptr<const FieldKind>;
+
+/// Finds a section of the spec by its type; a null pointer where the section is absent.
+template <class Section>
+struct SectionOf;
+template <>
+struct SectionOf<JobSpec> {
+    static auto* in(auto& spec) { return &spec; }
+};
+template <>
+struct SectionOf<StudentSpec> {
+    static auto* in(auto& spec) { return &spec.student; }
+};
+template <>
+struct SectionOf<TeacherSpec> {
+    static auto* in(auto& spec) { return spec.teacher ? &*spec.teacher : nullptr; }
+};
+template <>
+struct SectionOf<DatasetSpec> {
+    static auto* in(auto& spec) { return &spec.dataset; }
+};
+template <>
+struct SectionOf<TrainingSpec> {
+    static auto* in(auto& spec) { return &spec.training; }
+};
+template <>
+struct SectionOf<CheckpointSpec> {
+    static auto* in(auto& spec) { return &spec.checkpoint; }
+};
+
+/// A member of a section as a kind sees it: a Value, whatever type the member has.
+template <class Value>
+struct Member {
+    std::function<std::optional<Value>(const JobSpec&)> get;  ///< nothing: section or value is absent
+    std::function<void(JobSpec&, Value)> set;                 ///< the section is there
+    std::optional<Value> initial;                             ///< of a default-constructed section
+};
+
+/// `to` makes a Value (or an optional one) of the section, `from` puts one in.
+template <class Value, class Section, class To, class From>
+[[nodiscard]] Member<Value> make_member(To to, From from) {
+    const auto get = [to](const JobSpec& spec) -> std::optional<Value> {
+        const auto* section = SectionOf<Section>::in(spec);
+        return section == nullptr ? std::nullopt : std::optional<Value>(to(*section));
+    };
+    const auto set = [from](JobSpec& spec, Value value) { from(*SectionOf<Section>::in(spec), std::move(value)); };
+    return {get, set, to(Section{})};
+}
+
+template <class Value, class Section, class T>
+[[nodiscard]] Member<Value> member_of(T Section::* member) {
+    return make_member<Value, Section>(
+        [member](const Section& section) -> std::optional<Value> {
+            if constexpr (requires { (section.*member).has_value(); }) {
+                return section.*member ? std::optional<Value>(static_cast<Value>(*(section.*member))) : std::nullopt;
+            } else {
+                return static_cast<Value>(section.*member);
+            }
+        },
+        [member](Section& section, Value value) {
+            if constexpr (requires { (section.*member).has_value(); }) {
+                section.*member = static_cast<typename T::value_type>(std::move(value));
+            } else {
+                section.*member = static_cast<T>(std::move(value));
+            }
+        });
+}
+
+inline constexpr std::size_t kMaxPathBytes = 4096;
+
+/// A pattern that a text must have. `pattern` is a regular expression of ECMAScript for the whole text.
+struct TextForm {
+    const char* pattern;
+    const char* values;     ///< in words, for the documentation
+    const char* complaint;  ///< what is said of a text without it; the text is not echoed, as it may be a secret
+};
+
+struct TextRange {
+    std::size_t max_bytes = kMaxPathBytes;
+    bool may_be_empty = false;       ///< "" stands for "none"
+    const TextForm* form = nullptr;  ///< of the texts that are not empty
+};
+
+struct IntegerRange {
+    std::uint64_t min = 0;
+    std::uint64_t max = std::numeric_limits<std::uint64_t>::max();
+};
+
+enum class Ends { closed, open_min, open_max };  ///< which end of a range is outside of it
+
+/// The one value of a range that is supported so far.
+struct Supported {
+    double value;
+    const char* meaning;
+};
+
+struct NumberRange {
+    double min = 0;
+    double max = 1;
+    Ends ends = Ends::closed;
+    std::optional<Supported> only = std::nullopt;
+};
+
+/// A whole number, or "auto".
+struct IntegerOrAuto {
+    bool automatic = false;
+    std::uint64_t number = 0;
+};
+
+inline void tag_invoke(const boost::json::value_from_tag&, boost::json::value& written, const IntegerOrAuto& value) {
+    if (value.automatic) {
+        written = "auto";
+    } else {
+        written = value.number;
+    }
+}
+
+[[nodiscard]] FieldKindPtr make_text(Member<std::string> member, TextRange range);
+[[nodiscard]] FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(JobSpec&)> text,
+                                     const char* what, bool may_be_empty);
+[[nodiscard]] FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_count);
+[[nodiscard]] FieldKindPtr make_integer(Member<std::uint64_t> member, IntegerRange range);
+[[nodiscard]] FieldKindPtr make_integer_or_auto(Member<IntegerOrAuto> member, IntegerRange range);
+[[nodiscard]] FieldKindPtr make_number(Member<double> member, NumberRange range);
+[[nodiscard]] FieldKindPtr make_boolean(Member<bool> member);
+[[nodiscard]] FieldKindPtr make_choice(Member<std::string> member, std::vector<std::string> names);
+[[nodiscard]] FieldKindPtr make_object(Member<std::string> member);
+
+/// A text without control characters.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_text(std::string Section::* member, TextRange range = {}) {
+    return make_text(member_of<std::string>(member), range);
+}
+
+/// A file or folder; `what` says which. Relative ones are made absolute when a job is taken in.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_path(std::string Section::* member, const char* what, bool may_be_empty = false) {
+    const auto place = [member](JobSpec& spec) -> std::string* {
+        auto* section = SectionOf<Section>::in(spec);
+        return section == nullptr ? nullptr : &(section->*member);
+    };
+    return make_path(member_of<std::string>(member), place, what, may_be_empty);
+}
+
+/// 1 to `max_count` http or https URLs, each once, without user name, password and fragment.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_urls(std::vector<std::string> Section::* member, std::size_t max_count) {
+    return make_urls(member_of<std::vector<std::string>>(member), max_count);
+}
+
+template <class Section, class T>
+[[nodiscard]] FieldKindPtr make_integer(T Section::* member, IntegerRange range) {
+    return make_integer(member_of<std::uint64_t>(member), range);
+}
+
+/// "auto" sets `automatic` and leaves the number alone.
+template <class Section, class T>
+[[nodiscard]] FieldKindPtr make_integer_or_auto(T Section::* number, bool Section::* automatic, IntegerRange range) {
+    const auto to = [=](const Section& section) { return IntegerOrAuto{section.*automatic, section.*number}; };
+    const auto from = [=](Section& section, IntegerOrAuto value) {
+        section.*automatic = value.automatic;
+        if (!value.automatic) {
+            section.*number = static_cast<T>(value.number);
+        }
+    };
+    return make_integer_or_auto(make_member<IntegerOrAuto, Section>(to, from), range);
+}
+
+/// "auto" searches up to the end of the range.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_integer_or_auto(ConcurrencySpec Section::* member, IntegerRange range) {
+    const auto to = [=](const Section& section) {
+        return IntegerOrAuto{(section.*member).automatic, (section.*member).limit};
+    };
+    const auto from = [=](Section& section, IntegerOrAuto value) {
+        section.*member = {value.automatic, static_cast<std::uint32_t>(value.automatic ? range.max : value.number)};
+    };
+    return make_integer_or_auto(make_member<IntegerOrAuto, Section>(to, from), range);
+}
+
+template <class Section, class T>
+[[nodiscard]] FieldKindPtr make_number(T Section::* member, NumberRange range) {
+    return make_number(member_of<double>(member), range);
+}
+
+template <class Section>
+[[nodiscard]] FieldKindPtr make_boolean(bool Section::* member) {
+    return make_boolean(member_of<bool>(member));
+}
+
+/// One of the values of an enumeration, by its name table, which must outlive the kind.
+template <class Section, class Enum, class Names>
+[[nodiscard]] FieldKindPtr make_choice(Enum Section::* member, const Names& names) {
+    const auto to = [member, &names](const Section& section) { return std::string(name_of(names, section.*member)); };
+    const auto from = [member, &names](Section& section, const std::string& text) {
+        section.*member = value_of(names, text).value();
+    };
+    return make_choice(make_member<std::string, Section>(to, from), names_of(names));
+}
+
+/// Any JSON object, kept as its text.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_object(std::optional<std::string> Section::* member) {
+    return make_object(member_of<std::string>(member));
+}
+
+}  // namespace distilld::api

@@ -1,0 +1,221 @@
+#include "api/spec_docs.hpp"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+
+#include "base/json_text.hpp"
+
+namespace distilld::api {
+namespace {
+
+namespace json = boost::json;
+
+std::string default_text(const SpecField& field) {
+    if (!field.required.empty()) {
+        return "required";
+    }
+    const auto initial = field.kind->initial();
+    if (!initial) {
+        return field.default_note.empty() ? "none" : std::string(field.default_note);
+    }
+    auto text = to_text(*initial);
+    if (initial->is_string()) {
+        text = "`" + text + "`";
+    }
+    return field.default_note.empty() ? text : text + " " + std::string(field.default_note);
+}
+
+/// "training.seed" of "/training/seed".
+std::string dotted(std::string_view pointer) {
+    std::string name(pointer.substr(1));
+    std::ranges::replace(name, '/', '.');
+    return name;
+}
+
+json::object field_schema(const SpecField& field) {
+    auto schema = field.kind->schema();
+    const auto initial = field.required.empty() ? field.kind->initial() : std::nullopt;
+    std::string description(field.help);
+    if (initial && !field.default_depends) {
+        schema["default"] = *initial;
+    }
+    if (!field.default_note.empty()) {
+        description += initial ? "; default " + default_text(field) : "; " + default_text(field);
+    }
+    schema["description"] = description;
+    return schema;
+}
+
+json::object object_schema(const SpecTable& table, std::string_view section) {
+    json::array required;
+    for (const auto* field : table.fields_of(section)) {
+        if (!field->required.empty()) {
+            required.emplace_back(field->name());
+        }
+    }
+    json::object schema{{"type", "object"}, {"additionalProperties", false}};
+    if (!required.empty()) {
+        schema["required"] = std::move(required);
+    }
+    return schema;
+}
+
+json::object section_schema(const SpecTable& table, const SpecSection& section) {
+    auto schema = object_schema(table, section.pointer);
+    json::array ways;
+    for (const auto name : section.exactly_one) {
+        ways.push_back(json::object{{"required", json::array{name}}});
+    }
+    if (!ways.empty()) {
+        schema["oneOf"] = std::move(ways);
+    }
+    json::object properties;
+    for (const auto* field : table.fields_of(section.pointer)) {
+        properties[field->name()] = field_schema(*field);
+    }
+    schema["properties"] = std::move(properties);
+    return schema;
+}
+
+/// Text that YAML would not take for something else.
+std::string yaml_text(std::string_view text) {
+    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+    const auto plain = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_'; };
+    constexpr std::string_view kReserved[] = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+    if (!text.empty() && letter(text.front()) && std::ranges::all_of(text, plain) &&
+        std::ranges::find(kReserved, text) == std::end(kReserved)) {
+        return std::string(text);
+    }
+    std::string quoted = "'";
+    for (const char c : text) {
+        quoted += c == '\'' ? "''" : std::string(1, c);
+    }
+    return quoted + "'";
+}
+
+/// In one line.
+std::string yaml_flow(const json::value& value) {
+    if (const auto* text = value.if_string()) {
+        return yaml_text(*text);
+    }
+    if (value.is_double()) {
+        // YAML 1.1 takes 1e-8 for a text.
+        auto text = to_text(value);
+        if (const auto exponent = text.find('e'); exponent < text.find('.')) {
+            text.insert(exponent, ".0");
+        }
+        return text;
+    }
+    const auto* array = value.if_array();
+    const auto* object = value.if_object();
+    if (array == nullptr && object == nullptr) {
+        return to_text(value);
+    }
+    std::string all;
+    if (array != nullptr) {
+        for (const auto& element : *array) {
+            all += (all.empty() ? "" : ", ") + yaml_flow(element);
+        }
+        return "[" + all + "]";
+    }
+    for (const auto& member : *object) {
+        all += (all.empty() ? "" : ", ") + yaml_text(member.key()) + ": " + yaml_flow(member.value());
+    }
+    return "{ " + all + " }";
+}
+
+/// A schema of an object, a line a member, its properties in lines of their own.
+void write_object(const json::object& schema, const std::string& indent, std::string& out) {
+    for (const auto& member : schema) {
+        if (member.key() != "properties") {
+            out += indent + std::string(member.key()) + ": " + yaml_flow(member.value()) + "\n";
+            continue;
+        }
+        out += indent + "properties:\n";
+        for (const auto& property : member.value().get_object()) {
+            const auto& own = property.value().get_object();
+            out += indent + "  " + std::string(property.key()) + ":";
+            if (own.contains("properties")) {
+                out += "\n";
+                write_object(own, indent + "    ", out);
+            } else {
+                out += " " + yaml_flow(own) + "\n";
+            }
+        }
+    }
+}
+
+/// Replaces the lines between the line `begin` and the next line `end`, which both stay.
+Result<void> replace_between(std::string& text, const std::string& begin, const std::string& end,
+                             const std::string& body) {
+    const auto first = text.find(begin + "\n");
+    const auto last = first == std::string::npos ? first : text.find(end + "\n", first);
+    if (last == std::string::npos) {
+        return invalid_input("the lines '" + begin + "' and '" + end + "' are missing");
+    }
+    const auto start = first + begin.size() + 1;
+    text.replace(start, last - start, body);
+    return {};
+}
+
+}  // namespace
+
+std::string markdown_table(const SpecTable& table, std::string_view section) {
+    std::string text = "| field | value | default | meaning |\n| --- | --- | --- | --- |\n";
+    for (const auto* field : table.fields_of(section)) {
+        text += "| `" + dotted(field->pointer) + "` | " + field->kind->values() + " | " + default_text(*field) + " | " +
+                std::string(field->help) + " |\n";
+    }
+    return text;
+}
+
+json::object job_spec_schema(const SpecTable& table) {
+    auto schema = object_schema(table, "");
+    json::array required;
+    json::object properties;
+    for (const auto pointer : table.members_of_document()) {
+        const auto name = pointer.substr(1);
+        const auto* field = table.field(pointer);
+        if (!(field != nullptr ? field->required : table.section(pointer).required).empty()) {
+            required.emplace_back(name);
+        }
+        properties[name] = field != nullptr ? field_schema(*field) : section_schema(table, table.section(pointer));
+    }
+    schema["required"] = std::move(required);
+    schema["properties"] = std::move(properties);
+    return schema;
+}
+
+std::string job_spec_schema_yaml(const SpecTable& table) {
+    std::string text = "    JobSpec:\n";
+    write_object(job_spec_schema(table), "      ", text);
+    return text;
+}
+
+Result<std::string> with_field_tables(std::string markdown, const SpecTable& table) {
+    std::vector<std::string_view> sections{""};
+    for (const auto& section : table.sections) {
+        sections.push_back(section.pointer);
+    }
+    for (const auto section : sections) {
+        const auto name = section.empty() ? "document" : std::string(section.substr(1));
+        const auto replaced = replace_between(markdown, "<!-- fields of " + name + " -->", "<!-- end of fields -->",
+                                              markdown_table(table, section));
+        if (!replaced) {
+            return replaced.error();
+        }
+    }
+    return markdown;
+}
+
+Result<std::string> with_job_spec_schema(std::string yaml, const SpecTable& table) {
+    const auto replaced = replace_between(yaml, "    # JobSpec, by distilld-spec-docs", "    # end of JobSpec",
+                                          job_spec_schema_yaml(table));
+    if (!replaced) {
+        return replaced.error();
+    }
+    return yaml;
+}
+
+}  // namespace distilld::api

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <string>
+#include <string_view>
+
+#include "api/spec_fields.hpp"
+#include "base/error.hpp"
+
+/// What documentation says of the fields of a job spec, written from their table. `distilld-spec-docs` puts it between
+/// markers of the files; the prose around them is written by hand.
+namespace distilld::api {
+
+/// The rows of one section ("" = the fields of the document) as a Markdown table.
+[[nodiscard]] std::string markdown_table(const SpecTable& table, std::string_view section);
+
+/// JSON schema of a job spec.
+[[nodiscard]] boost::json::object job_spec_schema(const SpecTable& table);
+
+/// The same as YAML for components.schemas of an OpenAPI document: `JobSpec:` and its members, a line a field.
+[[nodiscard]] std::string job_spec_schema_yaml(const SpecTable& table);
+
+/// docs/job-spec.md with its tables written anew. They stand between the lines "<!-- fields of training -->" (of
+/// "document" for the fields of none) and "<!-- end of fields -->"; every section has such lines, or it is an error.
+[[nodiscard]] Result<std::string> with_field_tables(std::string markdown, const SpecTable& table);
+
+/// api/openapi.yaml with its JobSpec schema written anew, between the lines "# JobSpec, by distilld-spec-docs" and
+/// "# end of JobSpec".
+[[nodiscard]] Result<std::string> with_job_spec_schema(std::string yaml, const SpecTable& table);
+
+}  // namespace distilld::api

@@ -1,0 +1,349 @@
+#include "api/spec_fields.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "api/spec_rules.hpp"
+
+namespace distilld::api {
+namespace {
+
+constexpr std::uint64_t kMaxSteps = 1'000'000'000'000;
+
+constexpr TextForm kNameForm{
+    .pattern = "[A-Za-z0-9][A-Za-z0-9 ._:-]*",
+    .values = "1–128 letters, digits, spaces and `. _ - :`",
+    .complaint = "must begin with a letter or digit and consist of letters, digits, spaces and . _ - :",
+};
+constexpr TextForm kVariableForm{
+    .pattern = "[A-Za-z_][A-Za-z0-9_]*",
+    .values = "name of an environment variable",
+    .complaint = "is not the name of an environment variable",
+};
+constexpr TextForm kDeviceForm{
+    .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
+    .values = "`\"auto\"`, `\"cpu\"`, `\"cuda\"`, `\"cuda:n\"`",
+    .complaint = "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:n\" with n from 0 to 99",
+};
+
+std::vector<SpecSection> sections() {
+    return {
+        {.pointer = "/student", .required = "an object with model (a Hugging Face folder)"},
+        {.pointer = "/teacher",
+         .open = [](JobSpec& spec) { spec.teacher.emplace(); },
+         .present = [](const JobSpec& spec) { return spec.teacher.has_value(); }},
+        {.pointer = "/dataset", .required = "an object with train (a JSONL file) and sequence_length"},
+        {.pointer = "/training",
+         .required = "an object with at least max_steps or epochs",
+         .exactly_one = {kRunLength.begin(), kRunLength.end()}},
+        {.pointer = "/checkpoint"},
+    };
+}
+
+using enum DecidesWeights::Answer;
+
+std::vector<SpecField> document_fields() {
+    return {
+        {.pointer = "/name",
+         .kind = make_text(&JobSpec::name, {.max_bytes = 128, .form = &kNameForm}),
+         .decides_weights = no,
+         .help = "what people call the job"},
+    };
+}
+
+/// The fields that stand behind the sections.
+std::vector<SpecField> last_document_fields() {
+    return {
+        {.pointer = "/output",
+         .kind = make_path(&JobSpec::output, "folder"),
+         .decides_weights = no,
+         .help =
+             "takes the trained student; checkpoints go to `checkpoints/` in it. Not the folder of `student.model`; "
+             "no two unfinished jobs of one service may share it",
+         .required = "the folder that takes the trained student"},
+    };
+}
+
+// Of the network a checkpoint holds itself what decides: its config and its weights. So the folder that a run started
+// from may have moved.
+std::vector<SpecField> student_fields() {
+    return {
+        {.pointer = "/student/model",
+         .kind = make_path(&StudentSpec::model, "Hugging Face folder"),
+         .decides_weights = no,
+         .help = "the network to train",
+         .default_note = "required, unless `init` is `\"random\"` and `config` is given"},
+        {.pointer = "/student/init",
+         .kind = make_choice(&StudentSpec::init, kStudentInitNames),
+         .decides_weights = no,
+         .help = "keep the folder's weights, or draw new ones"},
+        {.pointer = "/student/config",
+         .kind = make_object(&StudentSpec::config_json),
+         .decides_weights = no,
+         .help = "fields of a Llama `config.json`, laid over the folder's"},
+        {.pointer = "/student/dtype",
+         .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
+         .decides_weights = yes,
+         .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it where the device is fast at it"},
+        // Another device computes the same sums in another order, as another number of threads does; a run must be
+        // able to go on where there is no GPU, or another one. Where auto picks another dtype there, that is refused.
+        {.pointer = "/student/device",
+         .kind = make_text(&StudentSpec::device, {.max_bytes = 16, .form = &kDeviceForm}),
+         .decides_weights = last_bits,
+         .help = "where the student is trained; auto takes CUDA where it is there. `cuda:n` is the n-th GPU, from 0"},
+    };
+}
+
+// A teacher may move to other endpoints and be asked in another way, as long as it answers the same questions.
+std::vector<SpecField> teacher_fields() {
+    return {
+        {.pointer = "/teacher/endpoints",
+         .kind = make_urls(&TeacherSpec::endpoints, 256),
+         .decides_weights = no,
+         .help = "where the teacher answers; without user name, password and fragment; a URL without a path gets its "
+                 "protocol's own. A job starts when one is up",
+         .required = "a list of http or https URLs"},
+        {.pointer = "/teacher/protocol",
+         .kind = make_choice(&TeacherSpec::protocol, kTeacherProtocolNames),
+         .decides_weights = yes,
+         .help = "how the endpoints are spoken to"},
+        {.pointer = "/teacher/model",
+         .kind = make_text(&TeacherSpec::model, {.max_bytes = 256}),
+         .decides_weights = no,
+         .help = "name of the model at the endpoint"},
+        {.pointer = "/teacher/max_concurrent",
+         .kind = make_integer_or_auto(&TeacherSpec::max_concurrent, {1, 1024}),
+         .decides_weights = no,
+         .help = "requests in flight; `\"auto\"` looks for the smallest number that hides the teacher"},
+        {.pointer = "/teacher/window",
+         .kind = make_integer(&TeacherSpec::window, {0, 1U << 20}),
+         .decides_weights = no,
+         .help = "micro-batches asked for and not yet trained on",
+         .default_note = "= 4 × `max_concurrent`"},
+        {.pointer = "/teacher/window_bytes",
+         .kind = make_integer(&TeacherSpec::window_bytes, {1, 1ULL << 50}),
+         .decides_weights = no,
+         .help = "bound on the memory of answers that wait"},
+        {.pointer = "/teacher/timeout_secs",
+         .kind = make_number(&TeacherSpec::timeout_secs, {.max = 86400, .ends = Ends::open_min}),
+         .decides_weights = no,
+         .help = "of one request"},
+        {.pointer = "/teacher/startup_timeout_secs",
+         .kind = make_number(&TeacherSpec::startup_timeout_secs, {.max = 86400}),
+         .decides_weights = no,
+         .help = "how long a job waits until one of the endpoints is up; the others join when they are"},
+        {.pointer = "/teacher/top_k",
+         .kind = make_integer(&TeacherSpec::top_k, {0, 65536}),
+         .decides_weights = yes,
+         .help = "most likely tokens of each position that the teacher sends",
+         .default_note = "= full logits"},
+        {.pointer = "/teacher/api_key_env",
+         .kind = make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kVariableForm}),
+         .decides_weights = no,
+         .help = "holds the bearer key; the key itself never stands in a spec"},
+        {.pointer = "/teacher/ca_file",
+         .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
+         .decides_weights = no,
+         .help = "trusted beside the system's certificates"},
+        {.pointer = "/teacher/max_retries",
+         .kind = make_integer(&TeacherSpec::max_retries, {0, 1000}),
+         .decides_weights = no,
+         .help = "further attempts of one micro-batch before the job fails"},
+        {.pointer = "/teacher/hedge",
+         .kind = make_boolean(&TeacherSpec::hedge),
+         .decides_weights = no,
+         .help = "a second request for what is slower than the 95th percentile"},
+    };
+}
+
+std::vector<SpecField> dataset_fields() {
+    return {
+        // The checkpoint holds a hash of the rows, so the file may have moved.
+        {.pointer = "/dataset/train",
+         .kind = make_path(&DatasetSpec::train, "JSONL file"),
+         .decides_weights = no,
+         .help = "trained on",
+         .required = "the JSONL file to train on"},
+        {.pointer = "/dataset/eval",
+         .kind = make_path(&DatasetSpec::eval, "JSONL file", true),
+         .decides_weights = no,
+         .help = "held out"},
+        {.pointer = "/dataset/sequence_length",
+         .kind = make_integer(&DatasetSpec::sequence_length, {1, 1U << 20}),
+         .decides_weights = yes,
+         .help = "input positions of a row",
+         .required = "input positions of a row, at least 1"},
+        {.pointer = "/dataset/packing",
+         .kind = make_boolean(&DatasetSpec::packing),
+         .decides_weights = yes,
+         .help = "documents joined end to end, or one document a row"},
+    };
+}
+
+std::vector<SpecField> training_fields() {
+    return {
+        {.pointer = "/training/parallel",
+         .kind = make_boolean(&TrainingSpec::parallel),
+         .decides_weights = no,
+         .help = "false: the same graph with one request at a time and no overlap"},
+        {.pointer = "/training/overlap_optimizer",
+         .kind = make_boolean(&TrainingSpec::overlap_optimizer),
+         .decides_weights = no,
+         .help = "update layer by layer before the next forward; same bits either way"},
+        {.pointer = "/training/batch_size",
+         .kind = make_integer_or_auto(&TrainingSpec::batch_size, &TrainingSpec::batch_size_auto, {1, 65536}),
+         .decides_weights = yes,
+         .help = "sequences of one micro-batch; a step sees batch_size × micro_batches"},
+        {.pointer = "/training/micro_batches",
+         .kind = make_integer(&TrainingSpec::micro_batches, {1, 65536}),
+         .decides_weights = yes,
+         .help = "micro-batches of one optimizer step"},
+        // The length decides the schedule of the learning rate, but a run may be prolonged.
+        {.pointer = "/training/max_steps",
+         .kind = make_integer(&TrainingSpec::max_steps, {1, kMaxSteps}),
+         .decides_weights = no,
+         .help = "optimizer steps",
+         .default_note = "this or `epochs` is required"},
+        {.pointer = "/training/epochs",
+         .kind = make_number(&TrainingSpec::epochs, {.max = 1e6, .ends = Ends::open_min}),
+         .decides_weights = no,
+         .help = "passes over the data",
+         .default_note = "this or `max_steps` is required"},
+        {.pointer = "/training/learning_rate",
+         .kind = make_number(&TrainingSpec::learning_rate, {.max = 100}),
+         .decides_weights = yes,
+         .help = "peak"},
+        {.pointer = "/training/lr_scheduler_type",
+         .kind = make_choice(&TrainingSpec::lr_scheduler_type, kLrSchedulerNames),
+         .decides_weights = yes,
+         .help = "how the learning rate falls after the warm-up"},
+        {.pointer = "/training/warmup_steps",
+         .kind = make_integer(&TrainingSpec::warmup_steps, {0, kMaxSteps}),
+         .decides_weights = yes,
+         .help = "steps over which the learning rate rises to its peak"},
+        {.pointer = "/training/weight_decay",
+         .kind = make_number(&TrainingSpec::weight_decay, {.max = 100}),
+         .decides_weights = yes,
+         .help = "decoupled, as AdamW's"},
+        {.pointer = "/training/max_grad_norm",
+         .kind = make_number(&TrainingSpec::max_grad_norm, {.max = 1e9}),
+         .decides_weights = yes,
+         .help = "norm of all gradients above which they are scaled down",
+         .default_note = "(0 = no clipping)"},
+        {.pointer = "/training/adam_beta1",
+         .kind = make_number(&TrainingSpec::adam_beta1, {.ends = Ends::open_max}),
+         .decides_weights = yes,
+         .help = "decay of the mean of the gradients"},
+        {.pointer = "/training/adam_beta2",
+         .kind = make_number(&TrainingSpec::adam_beta2, {.ends = Ends::open_max}),
+         .decides_weights = yes,
+         .help = "decay of the mean of their squares"},
+        {.pointer = "/training/adam_epsilon",
+         .kind = make_number(&TrainingSpec::adam_epsilon, {.ends = Ends::open_min}),
+         .decides_weights = yes,
+         .help = "added to the root of the mean of the squares"},
+        {.pointer = "/training/temperature",
+         .kind = make_number(&TrainingSpec::temperature, {.max = 1000, .ends = Ends::open_min}),
+         .decides_weights = yes,
+         .help = "T: logits of teacher and student are divided by it"},
+        {.pointer = "/training/kd_ratio",
+         .kind = make_number(&TrainingSpec::kd_ratio, {}),
+         .decides_weights = yes,
+         .help = "loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL; above 0 needs a teacher",
+         .default_note = "with a teacher, 0 without",
+         .default_depends = true},
+        {.pointer = "/training/beta",
+         .kind = make_number(&TrainingSpec::beta, {.only = Supported{0, "forward KL"}}),
+         .decides_weights = yes,
+         .help = "0 is forward KL; others are refused for now"},
+        {.pointer = "/training/seed",
+         .kind = make_integer(&TrainingSpec::seed, {}),
+         .decides_weights = yes,
+         .help = "of the order of the rows, and of new weights"},
+        // How many threads there are decides how libtorch splits its sums.
+        {.pointer = "/training/threads",
+         .kind = make_integer(&TrainingSpec::threads, {0, 4096}),
+         .decides_weights = last_bits,
+         .help = "threads that compute",
+         .default_note = "= all cores"},
+        {.pointer = "/training/logging_steps",
+         .kind = make_integer(&TrainingSpec::logging_steps, {1, kMaxSteps}),
+         .decides_weights = no,
+         .help = "steps from one line of figures to the next"},
+        {.pointer = "/training/eval_steps",
+         .kind = make_integer(&TrainingSpec::eval_steps, {0, kMaxSteps}),
+         .decides_weights = no,
+         .help = "steps from one evaluation to the next",
+         .default_note = "= at the end only"},
+    };
+}
+
+std::vector<SpecField> checkpoint_fields() {
+    return {
+        {.pointer = "/checkpoint/every_steps",
+         .kind = make_integer(&CheckpointSpec::every_steps, {0, kMaxSteps}),
+         .decides_weights = no,
+         .help = "steps from one checkpoint to the next",
+         .default_note = "= when interrupted and at the end"},
+        {.pointer = "/checkpoint/keep",
+         .kind = make_integer(&CheckpointSpec::keep, {1, 1000}),
+         .decides_weights = no,
+         .help = "newest checkpoints that stay on disk"},
+        {.pointer = "/checkpoint/dir",
+         .kind = make_path(&CheckpointSpec::dir, "folder", true),
+         .decides_weights = no,
+         .help = "where the checkpoints go; those of an earlier run are removed when a run from the start writes its "
+                 "first (it warns)",
+         .default_note = "`checkpoints/` in `output`"},
+    };
+}
+
+}  // namespace
+
+const SpecField* SpecTable::field(std::string_view pointer) const {
+    const auto found = std::ranges::find(fields, pointer, &SpecField::pointer);
+    return found == fields.end() ? nullptr : &*found;
+}
+
+const SpecSection& SpecTable::section(std::string_view pointer) const {
+    const auto found = std::ranges::find(sections, pointer, &SpecSection::pointer);
+    if (found == sections.end()) {
+        throw std::logic_error("the table of spec fields has no section " + std::string(pointer));
+    }
+    return *found;
+}
+
+std::vector<const SpecField*> SpecTable::fields_of(std::string_view section) const {
+    std::vector<const SpecField*> rows;
+    for (const auto& field : fields) {
+        if (field.section() == section) {
+            rows.push_back(&field);
+        }
+    }
+    return rows;
+}
+
+std::vector<std::string_view> SpecTable::members_of_document() const {
+    std::vector<std::string_view> members;
+    for (const auto& field : fields) {
+        const auto member = field.section().empty() ? field.pointer : field.section();
+        if (std::ranges::find(members, member) == members.end()) {
+            members.push_back(member);
+        }
+    }
+    return members;
+}
+
+const SpecTable& spec_table() {
+    static const SpecTable table = [] {
+        SpecTable made{sections(), {}};
+        for (const auto rows : {document_fields, student_fields, teacher_fields, dataset_fields, training_fields,
+                                checkpoint_fields, last_document_fields}) {
+            std::ranges::move(rows(), std::back_inserter(made.fields));
+        }
+        return made;
+    }();
+    return table;
+}
+
+}  // namespace distilld::api

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/field_kinds.hpp"
+
+/// The fields of a job spec, each described once. The parser, the writer, the suggestions for misspelt names, the paths
+/// that are made absolute, the resume identity, the tables of docs/job-spec.md, the JobSpec schema of api/openapi.yaml
+/// and the flags of the command line go by this table. A new field is a member of pipeline/core/job_spec.hpp and a row
+/// here; what it has to do with other fields is a rule of api/spec_rules.cpp.
+namespace distilld::api {
+
+/// Whether a run that goes on from a checkpoint may have another value. There is no default: every row says it.
+class DecidesWeights {
+  public:
+    enum Answer {
+        no,         ///< it may: weights do not depend on it, or are meant to go on under the new value
+        last_bits,  ///< it may, with a warning: sums are formed in another order, so the last bits of weights differ
+        yes,        ///< it may not
+    };
+    constexpr DecidesWeights(Answer answer) noexcept : answer_(answer) {}
+    [[nodiscard]] constexpr bool operator==(Answer answer) const noexcept { return answer_ == answer; }
+
+  private:
+    Answer answer_;
+};
+
+struct SpecField {
+    std::string_view pointer;        ///< "/name", "/training/seed": a field of the document or of a section
+    FieldKindPtr kind;               ///< member, values, range; the default is that of the member
+    DecidesWeights decides_weights;  ///< no default
+    std::string_view help;           ///< one line of Markdown
+    std::string_view required = {};  ///< what has to be given; empty = may be left out
+    /// Follows the default in the documentation, or stands for it where it is "none": "= all cores".
+    std::string_view default_note = {};
+    bool default_depends = false;  ///< on other fields, by a rule: the schema names none
+
+    /// "/training" of "/training/seed"; empty for a field of the document.
+    [[nodiscard]] std::string_view section() const { return pointer.substr(0, pointer.rfind('/')); }
+    [[nodiscard]] std::string_view name() const { return pointer.substr(pointer.rfind('/') + 1); }
+};
+
+struct SpecSection {
+    std::string_view pointer;        ///< "/training"
+    std::string_view required = {};  ///< what has to be given; empty = may be left out
+    /// Makes the section where it stands in the document; none for one that every JobSpec has.
+    void (*open)(JobSpec&) = nullptr;
+    bool (*present)(const JobSpec&) = nullptr;  ///< none: always
+    /// Names of fields of which exactly one must be given (a rule of spec_rules.cpp says so); else empty.
+    std::vector<std::string_view> exactly_one = {};
+
+    [[nodiscard]] std::string_view name() const { return pointer.substr(1); }
+};
+
+struct SpecTable {
+    std::vector<SpecSection> sections;
+    std::vector<SpecField> fields;  ///< in the order of violations and documentation
+
+    /// Null for a pointer without a row.
+    [[nodiscard]] const SpecField* field(std::string_view pointer) const;
+    /// The section must have a row, which an exception says otherwise.
+    [[nodiscard]] const SpecSection& section(std::string_view pointer) const;
+    /// Of one section, "" = of the document itself, in order.
+    [[nodiscard]] std::vector<const SpecField*> fields_of(std::string_view section) const;
+    /// What stands in the document: fields of its own ("/name"), and sections ("/student") at the place of their first
+    /// field. In order.
+    [[nodiscard]] std::vector<std::string_view> members_of_document() const;
+};
+
+[[nodiscard]] const SpecTable& spec_table();
+
+}  // namespace distilld::api

@@ -1,0 +1,96 @@
+#include "api/spec_rules.hpp"
+
+#include <boost/json/value.hpp>
+
+#include "api/spec_paths.hpp"
+
+namespace distilld::api {
+namespace {
+
+void student_has_a_network(SpecReading& reading) {
+    if (reading.given("/student/model")) {
+        return;
+    }
+    if (reading.spec.student.init == StudentInit::pretrained) {
+        reading.require("/student/model", "the Hugging Face folder of the student");
+    } else if (!reading.given("/student/config")) {
+        reading.require("/student/model", "init \"random\" needs a model folder or a config");
+    }
+}
+
+void run_has_one_length(SpecReading& reading) {
+    const std::string first = "/training/" + std::string(kRunLength[0]);
+    const std::string second = "/training/" + std::string(kRunLength[1]);
+    const std::string both = std::string(kRunLength[0]) + " or " + std::string(kRunLength[1]);
+    if (reading.given(first) && reading.given(second)) {
+        reading.violate(second, "conflict", "give " + both + ", not both");
+    } else if (!reading.given(first) && !reading.given(second)) {
+        reading.require(first, "give " + both);
+    }
+}
+
+void distillation_has_a_teacher(SpecReading& reading) {
+    const bool has_teacher = reading.given("/teacher");
+    if (!reading.given("/training/kd_ratio")) {
+        reading.spec.training.kd_ratio = has_teacher ? 1.0 : 0.0;
+    } else if (reading.good.contains("/training/kd_ratio") && reading.spec.training.kd_ratio > 0 && !has_teacher) {
+        reading.violate("/training/kd_ratio", "conflict", "is above 0, but the spec has no teacher");
+    }
+}
+
+void output_is_not_the_model(SpecReading& reading) {
+    const auto& model = reading.spec.student.model;
+    if (reading.good.contains("/output") && !model.empty() && normal_path(reading.spec.output) == normal_path(model)) {
+        reading.violate("/output", "conflict", "is the folder of student.model, which would be overwritten");
+    }
+}
+
+constexpr SpecRule kRules[] = {
+    {"/student/device", student_has_a_network},
+    {"/training/epochs", run_has_one_length},
+    {"/training/kd_ratio", distillation_has_a_teacher},
+    {"/output", output_is_not_the_model},
+};
+
+}  // namespace
+
+bool SpecReading::given(std::string_view pointer) const {
+    const boost::json::object* object = &document;
+    std::size_t start = 1;
+    while (true) {
+        const auto end = pointer.find('/', start);
+        const auto* value = object->if_contains(pointer.substr(start, end - start));
+        if (value == nullptr || end == std::string_view::npos) {
+            return value != nullptr;
+        }
+        object = value->if_object();
+        if (object == nullptr) {
+            return false;
+        }
+        start = end + 1;
+    }
+}
+
+void SpecReading::violate(std::string_view pointer, std::string code, std::string detail) {
+    violations.push_back(Violation{std::string(pointer), std::move(code), std::move(detail)});
+}
+
+void SpecReading::require(std::string_view pointer, std::string_view what) {
+    const auto name = pointer.substr(pointer.rfind('/') + 1);
+    violate(pointer, "required", std::string(name) + " is required: " + std::string(what));
+}
+
+std::span<const SpecRule> spec_rules() {
+    return kRules;
+}
+
+void write_dependent_defaults(const JobSpec& spec, boost::json::object& document) {
+    if (spec.teacher) {
+        return;
+    }
+    if (auto* training = document.if_contains("training")) {
+        training->as_object()["kd_ratio"] = 0.0;
+    }
+}
+
+}  // namespace distilld::api

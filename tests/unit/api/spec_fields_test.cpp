@@ -1,0 +1,189 @@
+#include "api/spec_fields.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <type_traits>
+
+#include "api/job_spec_json.hpp"
+#include "api/spec_docs.hpp"
+#include "api/spec_overrides.hpp"
+#include "api/spec_paths.hpp"
+#include "api/spec_rules.hpp"
+#include "base/json_text.hpp"
+#include "tests/unit/api/spec_samples.hpp"
+
+namespace distilld::api {
+namespace {
+
+namespace json = boost::json;
+
+using test::grown_table;
+using test::GrownSpec;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Which fields a row answers for cannot be left open.
+static_assert(!std::is_default_constructible_v<DecidesWeights>);
+static_assert(!std::is_default_constructible_v<SpecField>);
+
+/// Optional fields only as far as others need them.
+std::string spec_with(const std::vector<Override>& changes) {
+    return apply_overrides(R"({"student": {"model": "m"}, "teacher": {"endpoints": ["http://a:1"]},
+        "dataset": {"train": "t.jsonl", "sequence_length": 8}, "training": {"max_steps": 3}, "output": "o"})",
+                           changes)
+        .value();
+}
+
+std::vector<Override> change_to(const SpecField& field, const json::value& value) {
+    std::vector<Override> changes{{std::string(field.pointer), to_text(value)}};
+    if (field.pointer == "/training/epochs") {
+        changes.emplace_back("/training/max_steps", "null");
+    }
+    return changes;
+}
+
+/// Pointers of the fields that two written specs have differently.
+std::set<std::string> differences(const json::value& one, const json::value& other) {
+    std::set<std::string> pointers;
+    for (const auto& field : spec_table().fields) {
+        boost::system::error_code missing;
+        const auto* ours = one.find_pointer(field.pointer, missing);
+        const auto* theirs = other.find_pointer(field.pointer, missing);
+        if ((ours == nullptr) != (theirs == nullptr) || (ours != nullptr && *ours != *theirs)) {
+            pointers.emplace(field.pointer);
+        }
+    }
+    return pointers;
+}
+
+TEST(SpecFields, EachHasOneRowThatSaysWhatItIs) {
+    std::set<std::string_view> pointers;
+    for (const auto& field : spec_table().fields) {
+        EXPECT_TRUE(pointers.insert(field.pointer).second) << field.pointer;
+        EXPECT_FALSE(field.help.empty()) << field.pointer;
+        EXPECT_FALSE(field.kind->values().empty()) << field.pointer;
+        if (!field.section().empty()) {
+            EXPECT_NO_THROW((void)spec_table().section(field.section())) << field.pointer;
+        }
+    }
+    for (const auto& rule : spec_rules()) {
+        EXPECT_NE(spec_table().field(rule.after), nullptr) << rule.after;
+    }
+}
+
+TEST(SpecFields, EveryFieldIsReadWrittenAndReadAgain) {
+    const auto plain = to_json_object(parse_job_spec(spec_with({})).value());
+    for (const auto& field : spec_table().fields) {
+        const auto value = test::other_value(field);
+        if (!value) {
+            EXPECT_EQ(field.pointer, "/training/beta") << "has only one value";
+            continue;
+        }
+        const auto spec = parse_job_spec(spec_with(change_to(field, *value)));
+        ASSERT_TRUE(spec) << describe(spec.error());
+        const auto written = to_json_object(*spec);
+        EXPECT_EQ(to_text(json::value(written).at_pointer(field.pointer)), to_text(*value)) << field.pointer;
+
+        // No other field changed with it.
+        std::set<std::string> expected{std::string(field.pointer)};
+        if (field.pointer == "/training/epochs") {
+            expected.insert("/training/max_steps");
+        }
+        EXPECT_EQ(differences(plain, written), expected);
+
+        const auto again = parse_job_spec(to_json(*spec));
+        ASSERT_TRUE(again) << describe(again.error());
+        EXPECT_EQ(to_text(to_json_object(*again)), to_text(written)) << field.pointer;
+    }
+}
+
+TEST(SpecFields, ADefaultIsThatOfTheMember) {
+    const auto plain = to_json_object(parse_job_spec(spec_with({})).value());
+    for (const auto& field : spec_table().fields) {
+        const auto initial = field.kind->initial();
+        if (!field.required.empty() || !initial) {
+            continue;
+        }
+        EXPECT_EQ(to_text(json::value(plain).at_pointer(field.pointer)), to_text(*initial)) << field.pointer;
+        // The default is a good value.
+        EXPECT_TRUE(parse_job_spec(spec_with(change_to(field, *initial)))) << field.pointer;
+    }
+}
+
+TEST(SpecFields, EveryFieldRefusesAnotherTypeByItsPointer) {
+    for (const auto& field : spec_table().fields) {
+        const auto wrong = field.kind->schema().contains("type") && field.kind->schema().at("type") == "array"
+                               ? json::value("text")
+                               : json::value(json::array{});
+        const auto spec = parse_job_spec(spec_with(change_to(field, wrong)));
+        ASSERT_FALSE(spec) << field.pointer;
+        EXPECT_THAT(describe(spec.error()), HasSubstr(std::string(field.pointer) + ": ")) << field.pointer;
+        EXPECT_EQ(spec.error().violations.front().code, "wrong_type") << field.pointer;
+    }
+}
+
+TEST(SpecFields, ADeviceIsNamed) {
+    for (const auto* good : {"auto", "cpu", "cuda", "cuda:0", "cuda:12"}) {
+        EXPECT_EQ(parse_job_spec(spec_with({{"/student/device", good}})).value().student.device, good);
+    }
+    for (const auto* bad : {"\"\"", "gpu", "cuda:", "cuda:01", "cuda:100", "cuda:-1", "cpu:0", "CUDA", "xcpu"}) {
+        const auto spec = parse_job_spec(spec_with({{"/student/device", bad}}));
+        ASSERT_FALSE(spec) << bad;
+        EXPECT_THAT(describe(spec.error()), ::testing::StartsWith("/student/device: must ")) << bad;
+    }
+}
+
+TEST(MadeUpField, IsReadAndRefused) {
+    GrownSpec spec;
+    auto read = read_job_spec(spec_with({{"/training/label_smoothing", "0.25"}, {"/dataset/word_list", "words"}}), spec,
+                              grown_table());
+    EXPECT_THAT(read.violations, IsEmpty()) << describe(read);
+    EXPECT_EQ(spec.label_smoothing, 0.25);
+    EXPECT_EQ(spec.word_list, "words");
+
+    read = read_job_spec(spec_with({{"/training/label_smoothing", "2"}}), spec, grown_table());
+    EXPECT_EQ(describe(read), "/training/label_smoothing: 2 is out of range: it must be at least 0 and at most 0.5");
+    // The program itself does not know it.
+    EXPECT_THAT(describe(parse_job_spec(spec_with({{"/training/label_smoothing", "0.25"}})).error()),
+                HasSubstr("/training/label_smoothing: unknown field"));
+}
+
+TEST(MadeUpField, IsSuggested) {
+    GrownSpec spec;
+    EXPECT_THAT(describe(read_job_spec(spec_with({{"/training/label_smoothin", "0"}}), spec, grown_table())),
+                HasSubstr("did you mean \"label_smoothing\"?"));
+    EXPECT_THAT(describe(read_job_spec(spec_with({{"/label_smoothing", "0"}}), spec, grown_table())),
+                HasSubstr("did you mean /training/label_smoothing?"));
+}
+
+TEST(MadeUpField, IsWritten) {
+    GrownSpec spec;
+    auto written = to_json_object(spec, grown_table());
+    EXPECT_EQ(written.at("training").at("label_smoothing"), 0.125);
+    EXPECT_FALSE(written.at("dataset").as_object().contains("word_list"));
+    spec.label_smoothing = 0.5;
+    spec.word_list = "words";
+    make_paths_absolute(spec, "/base", grown_table());
+    written = to_json_object(spec, grown_table());
+    EXPECT_EQ(written.at("training").at("label_smoothing"), 0.5);
+    EXPECT_EQ(written.at("dataset").at("word_list"), "/base/words");
+}
+
+TEST(MadeUpField, IsDocumented) {
+    EXPECT_THAT(markdown_table(grown_table(), "/training"),
+                HasSubstr("| `training.label_smoothing` | 0–0.5 | 0.125 | made up for a test |\n"));
+    EXPECT_THAT(markdown_table(grown_table(), "/dataset"),
+                HasSubstr("| `dataset.word_list` | text file | none | made up, too |\n"));
+    const json::value schema = job_spec_schema(grown_table());
+    EXPECT_EQ(to_text(schema.at_pointer("/properties/training/properties/label_smoothing")),
+              R"({"type":"number","minimum":0,"maximum":0.5,"default":0.125,"description":"made up for a test"})");
+    EXPECT_THAT(job_spec_schema_yaml(grown_table()),
+                HasSubstr("            label_smoothing: { type: number, minimum: 0, maximum: 0.5, default: 0.125, "
+                          "description: 'made up for a test' }\n"));
+}
+
+}  // namespace
+}  // namespace distilld::api
