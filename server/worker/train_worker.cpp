@@ -544,9 +544,8 @@ class TrainWorker {
             scheduler.limit.ceiling = teacher.max_concurrent.limit;
             scheduler.window = teacher.window;
             scheduler.window_bytes = teacher.window_bytes;
-            const std::uint64_t positions =
-                static_cast<std::uint64_t>(spec_.training.batch_size) * spec_.dataset.sequence_length;
-            scheduler.expected_bytes = expected_target_bytes(positions, teacher.top_k, student_->vocabulary_size());
+            scheduler.expected_bytes =
+                teacher_->answer_size(spec_.training.batch_size, spec_.dataset.sequence_length).held_bytes;
             scheduler.retry.max_retries = teacher.max_retries;
             scheduler.hedge.enabled = teacher.hedge;
             options.teacher.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
