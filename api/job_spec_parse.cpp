@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
-#include "api/json_text.hpp"
 #include "api/object_reader.hpp"
 #include "api/spec_names.hpp"
 #include "api/spec_paths.hpp"
 #include "api/text_checks.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::api {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
-#include "api/json_text.hpp"
 #include "api/spec_names.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::api {
 

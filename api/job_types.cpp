@@ -8,7 +8,7 @@
 #include <ctime>
 #include <limits>
 
-#include "api/json_text.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::api {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "api/json_text.hpp"
 #include "api/text_checks.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::api {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
-#include "api/json_text.hpp"
 #include "api/text_checks.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::api {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.hpp"
+
 namespace distilld::api {
 namespace {
 
@@ -45,12 +47,7 @@ std::string quote(std::string_view text) {
     if (text.size() <= kShown) {
         return "'" + std::string(text) + "'";
     }
-    // Do not cut a UTF-8 sequence in two.
-    std::size_t end = kShown;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
-        --end;
-    }
-    return "'" + std::string(text.substr(0, end)) + "…'";
+    return "'" + std::string(cut_utf8(text, kShown)) + "…'";
 }
 
 bool has_control_character(std::string_view text) {

@@ -1,10 +1,10 @@
 // distilld-bench: scenario benchmarks; each prints one JSON object.
 #include <CLI/CLI.hpp>
-#include <boost/json/serialize.hpp>
 #include <exception>
 #include <iostream>
 #include <string>
 
+#include "base/json_text.hpp"
 #include "bench/scenario.hpp"
 #include "distilld_version.hpp"
 
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
         } else {
             report = run_pipeline_with_student(pipeline);
         }
-        std::cout << boost::json::serialize(report) << "\n";
+        std::cout << distilld::to_text(report) << "\n";
         return 0;
     } catch (const UsageError& error) {
         std::cerr << "distilld-bench: " << error.what() << "\n";

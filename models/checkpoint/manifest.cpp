@@ -2,8 +2,8 @@
 
 #include <boost/json.hpp>
 
-#include "base/atomic_file.hpp"
-#include "base/file_hash.hpp"
+#include "base/files.hpp"
+#include "base/sha256.hpp"
 
 namespace distilld::models {
 namespace {

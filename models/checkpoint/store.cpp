@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 #include "models/checkpoint/manifest.hpp"
 
 namespace distilld::models {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 
 namespace distilld::models {
 namespace {

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 #include "models/weights/safetensors.hpp"
 
 namespace distilld::models {

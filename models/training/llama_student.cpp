@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 #include "models/families/llama_config.hpp"
 #include "models/losses/distill_loss.hpp"
 #include "models/network/llama_network.hpp"

@@ -3,8 +3,8 @@
 #include <boost/json.hpp>
 #include <set>
 
-#include "base/atomic_file.hpp"
-#include "base/file_hash.hpp"
+#include "base/files.hpp"
+#include "base/sha256.hpp"
 #include "models/network/llama_network.hpp"
 #include "models/weights/safetensors.hpp"
 

@@ -13,7 +13,7 @@
 #include <span>
 #include <system_error>
 
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 
 namespace distilld::models {
 namespace {

@@ -18,7 +18,4 @@ int healthcheck(const HealthcheckCommand& command);
 /// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit.
 Result<std::string> read_spec_text(const std::string& file);
 
-/// Writes by temporary name, fsync and rename.
-Result<void> write_file(const std::filesystem::path& file, const std::string& text);
-
 }  // namespace distilld::cli

@@ -15,6 +15,7 @@
 #include "api/job_spec_json.hpp"
 #include "api/spec_overrides.hpp"
 #include "api/spec_paths.hpp"
+#include "base/files.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/progress_display.hpp"
 #include "server/protocol/worker_events_json.hpp"
@@ -181,7 +182,7 @@ int run(const RunCommand& command) {
     }
     if (!command.report_file.empty()) {
         const auto report = boost::json::serialize(event_json(std::get<FinishedEvent>(*last))) + "\n";
-        if (const auto written = write_file(command.report_file, report); !written) {
+        if (const auto written = write_file_atomically(command.report_file, report); !written) {
             print_error(written.error().message);
             return kFailed;
         }

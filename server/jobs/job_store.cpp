@@ -4,7 +4,7 @@
 #include <boost/json/serialize.hpp>
 #include <limits>
 
-#include "api/json_text.hpp"
+#include "base/json_text.hpp"
 #include "server/jobs/sqlite.hpp"
 
 namespace distilld {
@@ -217,7 +217,7 @@ class SqliteJobStore final : public JobStore {
 
     template <class T>
     static T parsed(Result<T> (*read)(const json::value&), const std::string& document, const char* what) {
-        const auto value = api::parse_json_text(document, kDocumentDepth);
+        const auto value = parse_json_text(document, kDocumentDepth);
         if (!value) {
             throw ErrorException(io_error(std::string("job store: ") + what + " is damaged: " + value.error().reason));
         }

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <charconv>
 #include <limits>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "server/teacher/teacher_codec.hpp"
 
 namespace distilld::teacher {
@@ -334,7 +334,7 @@ std::string build_metadata(const ServedModel& model, std::string_view model_name
                                         {"parameters", model.parameters},
                                         {"dtype", model.dtype},
                                         {"device", model.device}};
-    return json::serialize(object);
+    return to_text(object);
 }
 
 }  // namespace distilld::teacher

@@ -2,11 +2,11 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <charconv>
 #include <limits>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "server/teacher/teacher_codec.hpp"
 
 namespace distilld::teacher {
@@ -38,8 +38,7 @@ Result<void> read_row(const json::value& value, std::size_t row, ScoreRequest& s
         const json::value& id = (*ids)[column];
         const std::int64_t* number = id.if_int64();
         if (number == nullptr || !std::in_range<std::int32_t>(*number)) {
-            return invalid_input(name + "[" + std::to_string(column) + "] is " + json::serialize(id) +
-                                 ", not a token id");
+            return invalid_input(name + "[" + std::to_string(column) + "] is " + to_text(id) + ", not a token id");
         }
         score.input_ids.push_back(static_cast<std::int32_t>(*number));
     }
@@ -135,7 +134,7 @@ std::string build_seed(const ScoreRequest& request, const models::ScoreResult& r
 }
 
 std::string error_body(std::string_view message) {
-    return json::serialize(json::object{{"error", message}});
+    return to_text(json::object{{"error", message}});
 }
 
 }  // namespace distilld::teacher

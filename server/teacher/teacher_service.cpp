@@ -6,11 +6,11 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 #include <functional>
 #include <memory>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/teacher_protocol.hpp"
@@ -234,7 +234,7 @@ api::Response TeacherService::ready() const {
 
 api::Response TeacherService::server_metadata() const {
     return json_answer(
-        200, json::serialize(json::object{
+        200, to_text(json::object{
                  {"name", "distilld"}, {"version", kVersion}, {"extensions", json::array{"binary_tensor_data"}}}));
 }
 
@@ -253,13 +253,13 @@ api::Response TeacherService::model_ready(const api::Request& request) const {
     if (scorer_ == nullptr) {
         return not_loaded();
     }
-    return json_answer(200, json::serialize(json::object{{"name", options_.model_name}, {"ready", true}}));
+    return json_answer(200, to_text(json::object{{"name", options_.model_name}, {"ready", true}}));
 }
 
 api::Response TeacherService::model_list() const {
     const json::object model{
         {"id", options_.model_name}, {"object", "model"}, {"created", 0}, {"owned_by", "distilld"}};
-    return json_answer(200, json::serialize(json::object{{"object", "list"}, {"data", json::array{model}}}));
+    return json_answer(200, to_text(json::object{{"object", "list"}, {"data", json::array{model}}}));
 }
 
 api::Response TeacherService::metrics_text() const {

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
-#include "base/atomic_file.hpp"
-#include "base/file_hash.hpp"
+#include "base/files.hpp"
 #include "base/folder_lock.hpp"
+#include "base/sha256.hpp"
 #include "base/time.hpp"
 #include "models/checkpoint/store.hpp"
 #include "models/training/llama_student.hpp"

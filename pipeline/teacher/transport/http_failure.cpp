@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.hpp"
+
 namespace distilld {
 namespace {
 
@@ -53,11 +55,7 @@ std::string error_text(std::string_view body) {
     text.erase(0, std::min(first, text.size()));
     text.erase(text.find_last_not_of(' ') + 1);
     if (text.size() > kLongestText) {
-        std::size_t end = kLongestText - 3;
-        while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
-            --end;  // not inside a UTF-8 sequence
-        }
-        text.erase(end);
+        text.resize(cut_utf8(text, kLongestText - 3).size());
         text += "...";
     }
     return text;

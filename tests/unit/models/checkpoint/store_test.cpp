@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.hpp"
-#include "base/file_hash.hpp"
+#include "base/files.hpp"
+#include "base/sha256.hpp"
 #include "models/checkpoint/manifest.hpp"
 #include "tests/support/temporary_folder.hpp"
 

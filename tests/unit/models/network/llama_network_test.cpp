@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "base/file_hash.hpp"
+#include "base/sha256.hpp"
 #include "models/weights/safetensors.hpp"
 #include "tests/support/temporary_folder.hpp"
 

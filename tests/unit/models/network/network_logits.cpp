@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 #include "models/network/llama_network.hpp"
 
 namespace {

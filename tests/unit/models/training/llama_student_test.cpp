@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file_hash.hpp"
+#include "base/sha256.hpp"
 #include "models/checkpoint/manifest.hpp"
 #include "models/checkpoint/store.hpp"
 #include "models/network/llama_network.hpp"

@@ -8,6 +8,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "server/cli/commands.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -173,20 +174,14 @@ TEST(CommandLine, Jobs) {
     EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck", "--server", "http://h:1"}).server, "http://h:1");
 }
 
-TEST(Files, ReadsSpecsAndWritesReports) {
-    const auto folder = std::filesystem::path(::testing::TempDir()) / "distilld_cli_files";
-    std::filesystem::create_directories(folder);
-    const auto file = folder / "report.json";
-    ASSERT_TRUE(write_file(file, "first").has_value());
-    ASSERT_TRUE(write_file(file, "second").has_value());
-    EXPECT_EQ(read_spec_text(file.string()).value(), "second");
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+TEST(Files, ReadsSpecs) {
+    const test::TemporaryFolder folder;
+    const auto file = folder.write("spec.json", "{}");
+    EXPECT_EQ(read_spec_text(file.string()).value(), "{}");
     EXPECT_THAT(read_spec_text((folder / "none").string()).error().message, HasSubstr("none: No such file"));
-    EXPECT_THAT(read_spec_text(folder.string()).error().message, HasSubstr("is a folder"));
-    ASSERT_TRUE(write_file(file, std::string(api::kSpecSizeLimit + 1, ' ')).has_value());
+    EXPECT_THAT(read_spec_text(folder.path().string()).error().message, HasSubstr("is a folder"));
+    folder.write("spec.json", std::string(api::kSpecSizeLimit + 1, ' '));
     EXPECT_THAT(read_spec_text(file.string()).error().message, HasSubstr("larger than"));
-    EXPECT_THAT(write_file(folder / "no" / "x", "").error().message, HasSubstr("No such file"));
-    std::filesystem::remove_all(folder);
 }
 
 }  // namespace

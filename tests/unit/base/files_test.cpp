@@ -1,9 +1,8 @@
-#include "base/atomic_file.hpp"
+#include "base/files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/file_hash.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {
@@ -81,20 +80,6 @@ TEST(ReadTextFile, RefusesLargeFilesAndFolders) {
     EXPECT_EQ(read_text_file(folder / "a", 5).value(), "12345");
     EXPECT_THAT(read_text_file(folder / "a", 4).error().message, HasSubstr("more than the 4 allowed"));
     EXPECT_THAT(read_text_file(folder.path(), 100).error().message, HasSubstr("not a regular file"));
-}
-
-TEST(Sha256File, AgreesWithPublishedVectors) {
-    const TemporaryFolder folder;
-    write_bytes(folder / "empty", "");
-    write_bytes(folder / "abc", "abc");
-    write_bytes(folder / "million", std::string(1'000'000, 'a'));
-    // FIPS 180-4 examples.
-    EXPECT_EQ(sha256_file(folder / "empty").value(),
-              "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    EXPECT_EQ(sha256_file(folder / "abc").value(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    EXPECT_EQ(sha256_file(folder / "million").value(),
-              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-    EXPECT_THAT(sha256_file(folder / "absent").error().message, HasSubstr("absent: cannot open"));
 }
 
 }  // namespace

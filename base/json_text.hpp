@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 
-/// Strict reading of JSON text that people write.
-namespace distilld::api {
+/// JSON text: strict reading of what people write, and writing of what people read.
+namespace distilld {
 
 /// Where JSON text is not JSON: `offset` in bytes; `reason` with line and column.
 struct JsonTextError {
@@ -33,4 +33,12 @@ Result<std::vector<std::string>> split_pointer(std::string_view pointer);
 /// "a string", "an object", …: what a value is, for messages.
 [[nodiscard]] std::string kind_name(const boost::json::value& value);
 
-}  // namespace distilld::api
+/// The value as compact JSON. Numbers are written as people write them, in the fewest digits that read back to the same
+/// double: 0.001 and 60, not 1E-3 and 6E1; exponents only below 1e-7 and from 1e17 on. JSON has no NaN and no infinity:
+/// null stands for them.
+[[nodiscard]] std::string to_text(const boost::json::value& value);
+
+/// A number as to_text() writes it.
+[[nodiscard]] std::string number_text(double number);
+
+}  // namespace distilld

@@ -1,12 +1,17 @@
-#include "api/json_text.hpp"
+#include "base/json_text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/parser.hpp>
+#include <boost/json/serialize.hpp>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
-namespace distilld::api {
+namespace distilld {
 namespace {
 
 boost::json::parse_options options_of(std::size_t max_depth) {
@@ -114,6 +119,49 @@ std::string place_of(std::string_view text, std::size_t offset) {
     return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
+class TextWriter {
+  public:
+    void write(const boost::json::value& value) {
+        switch (value.kind()) {
+            case boost::json::kind::double_:
+                text_ += number_text(value.get_double());
+                break;
+            case boost::json::kind::array:
+                write(value.get_array());
+                break;
+            case boost::json::kind::object:
+                write(value.get_object());
+                break;
+            default:
+                text_ += boost::json::serialize(value);
+        }
+    }
+
+    [[nodiscard]] std::string take() { return std::move(text_); }
+
+  private:
+    void write(const boost::json::array& array) {
+        char separator = '[';
+        for (const auto& element : array) {
+            text_ += std::exchange(separator, ',');
+            write(element);
+        }
+        text_ += array.empty() ? "[]" : "]";
+    }
+    void write(const boost::json::object& object) {
+        char separator = '{';
+        for (const auto& member : object) {
+            text_ += std::exchange(separator, ',');
+            text_ += boost::json::serialize(member.key());
+            text_ += ':';
+            write(member.value());
+        }
+        text_ += object.empty() ? "{}" : "}";
+    }
+
+    std::string text_;
+};
+
 }  // namespace
 
 boost::system::result<boost::json::value, JsonTextError> parse_json_text(std::string_view text, std::size_t max_depth) {
@@ -210,4 +258,37 @@ std::string kind_name(const boost::json::value& value) {
     return "something else";
 }
 
-}  // namespace distilld::api
+std::string to_text(const boost::json::value& value) {
+    TextWriter writer;
+    writer.write(value);
+    return writer.take();
+}
+
+std::string number_text(double number) {
+    if (!std::isfinite(number)) {
+        return "null";
+    }
+    constexpr double kMinFixed = 1e-7;
+    constexpr double kMaxFixed = 1e17;
+    const double magnitude = std::abs(number);
+    const bool fixed = magnitude == 0 || (magnitude >= kMinFixed && magnitude < kMaxFixed);
+    std::array<char, 64> buffer{};
+    const auto written = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number,
+                                       fixed ? std::chars_format::fixed : std::chars_format::scientific);
+    std::string text(buffer.data(), written.ptr);
+    if (fixed) {
+        return text;
+    }
+    // to_chars writes 1e+20 and 1e-08.
+    const std::size_t exponent = text.find('e') + 1;
+    if (text[exponent] == '+') {
+        text.erase(exponent, 1);
+    }
+    const std::size_t digits = exponent + (text[exponent] == '-' ? 1 : 0);
+    while (text[digits] == '0') {
+        text.erase(digits, 1);
+    }
+    return text;
+}
+
+}  // namespace distilld
