@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
 #include <cmath>
@@ -12,7 +11,7 @@
 namespace distilld {
 namespace {
 
-constexpr std::size_t kLongestText = 300;
+constexpr std::size_t kMaxTextBytes = 300;
 
 /// The first string in the places where servers put their message.
 std::optional<std::string> message_in(const boost::json::value& value) {
@@ -54,8 +53,8 @@ std::string error_text(std::string_view body) {
     const auto first = text.find_first_not_of(' ');
     text.erase(0, std::min(first, text.size()));
     text.erase(text.find_last_not_of(' ') + 1);
-    if (text.size() > kLongestText) {
-        text.resize(cut_utf8(text, kLongestText - 3).size());
+    if (text.size() > kMaxTextBytes) {
+        text.resize(cut_utf8(text, kMaxTextBytes - 3).size());
         text += "...";
     }
     return text;

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/half_float.hpp"
+#include "base/json_text.hpp"
 #include "pipeline/teacher/protocols/kserve/message.hpp"
 
 static_assert(std::endian::native == std::endian::little, "tensors are sent in the machine's byte order");
@@ -21,7 +21,7 @@ class JsonWriter {
     explicit JsonWriter(std::string& out) : out_(out) {}
 
     void raw(std::string_view text) { out_.append(text); }
-    void string(std::string_view text) { out_.append(boost::json::serialize(boost::json::string_view(text))); }
+    void string(std::string_view text) { out_.append(to_text(boost::json::value(text))); }
 
     template <class Number>
     void number(Number value) {
