@@ -33,7 +33,7 @@ class FakeTeacher final : public TeacherSource {
                                                               std::chrono::nanoseconds deadline) override {
         asked.push_back(tokens->number);
         ++in_flight;
-        most_in_flight = std::max(most_in_flight, in_flight);
+        max_in_flight = std::max(max_in_flight, in_flight);
         const Fate fate = decide ? decide(tokens->number, asked.size()) : Fate{};
         boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
         timer.expires_after(std::min<std::chrono::nanoseconds>(fate.latency, deadline));
@@ -60,7 +60,7 @@ class FakeTeacher final : public TeacherSource {
     std::function<Fate(std::uint64_t micro_batch, std::size_t call)> decide;
     std::vector<std::uint64_t> asked;
     int in_flight = 0;
-    int most_in_flight = 0;
+    int max_in_flight = 0;
 
   private:
     static constexpr std::size_t kHeldBytes = 100;

@@ -71,7 +71,7 @@ std::optional<std::time_t> parse_http_date(std::string_view value) {
 }
 
 std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view value, std::time_t now) {
-    constexpr double kLongestSeconds = 24 * 3600;
+    constexpr double kMaxSeconds = 24 * 3600;
     double seconds = 0;
     const auto number = std::from_chars(value.data(), value.data() + value.size(), seconds);
     if (number.ec == std::errc{} && number.ptr == value.data() + value.size() && std::isfinite(seconds)) {
@@ -83,7 +83,7 @@ std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view valu
     } else {
         return std::nullopt;
     }
-    return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kLongestSeconds) * 1000.0));
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kMaxSeconds) * 1000.0));
 }
 
 FetchError failure_of_status(const std::string& endpoint, const HttpResponse& response) {
@@ -105,6 +105,9 @@ FetchError failure_of_status(const std::string& endpoint, const HttpResponse& re
         if (!text.empty()) {
             failure.message += ": " + text;
         }
+    }
+    if (response.status == 401 || response.status == 403) {
+        failure.message += " (the key comes from /teacher/api_key_env)";
     }
     return failure;
 }
