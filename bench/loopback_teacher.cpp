@@ -9,6 +9,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/json/object.hpp>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "base/half_float.hpp"
+#include "base/json_text.hpp"
 #include "base/random.hpp"
 #include "pipeline/teacher/protocols/kserve/message.hpp"
 #include "server/http/http_server.hpp"
@@ -33,7 +35,7 @@ constexpr std::uint64_t kIdBase = 128;
 api::Response error_response(unsigned status, const std::string& message) {
     api::Response response;
     response.status = status;
-    response.body = R"({"error":")" + message + "\"}";
+    response.body = to_text(boost::json::object{{"error", message}});
     return response;
 }
 

@@ -54,6 +54,7 @@ class PreloadedTeacher final : public TeacherSource {
     std::size_t endpoint_count() const override { return 1; }
     const std::string& endpoint_name(std::size_t) const override { return name_; }
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t) override { co_return TeacherInfo{}; }
+    AnswerSize answer_size(std::uint32_t, std::uint32_t) const override { return {0, targets_.held_bytes}; }
     asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t, std::shared_ptr<const TokenBatch>,
                                                        std::chrono::nanoseconds) override {
         co_return targets_;
@@ -70,7 +71,8 @@ std::uint32_t thread_count() {
     return static_cast<std::uint32_t>(std::distance(begin(tasks), end(tasks)));
 }
 
-GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::uint64_t steps) {
+GraphOptions graph_options(const PipelineOptions& options, const TeacherSource& teacher, bool parallel,
+                           std::uint64_t steps) {
     GraphOptions graph;
     graph.training.parallel = parallel;
     graph.training.micro_batches = options.micro_batches;
@@ -83,8 +85,7 @@ GraphOptions graph_options(const PipelineOptions& options, bool parallel, std::u
     scheduler.limit.adaptive = options.scenario.adaptive;
     scheduler.window = options.scenario.window;
     scheduler.window_bytes = 1ULL << 30U;
-    scheduler.expected_bytes = expected_target_bytes(
-        static_cast<std::uint64_t>(options.batch_size) * options.sequence_length, options.top_k, 0);
+    scheduler.expected_bytes = teacher.answer_size(options.batch_size, options.sequence_length).held_bytes;
     scheduler.hedge.enabled = options.scenario.hedge;
     scheduler.retry.base = std::chrono::milliseconds(10);
     return graph;
@@ -157,7 +158,7 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
             return Result<std::string>(std::string());
         };
         auto graph = make_training_graph(executors, student, source, batches, {},
-                                         graph_options(options, parallel, steps), hooks, trace.get());
+                                         graph_options(options, *source, parallel, steps), hooks, trace.get());
         outcome = co_await graph->run();
         remote->close();
     };

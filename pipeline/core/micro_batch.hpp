@@ -26,7 +26,7 @@ struct TokenBatch {
     std::uint64_t target_tokens = 0;     ///< labels that are not kIgnoredLabel
 };
 
-enum class ElementType { f16, bf16, f32, i32, u32, i64 };
+enum class ElementType { f16, bf16, f32, i32, u32, i64, u8 };
 
 [[nodiscard]] constexpr std::size_t element_size(ElementType type) noexcept {
     switch (type) {
@@ -35,6 +35,8 @@ enum class ElementType { f16, bf16, f32, i32, u32, i64 };
             return 2;
         case ElementType::i64:
             return 8;
+        case ElementType::u8:
+            return 1;
         default:
             return 4;
     }
@@ -48,27 +50,27 @@ struct ArrayView {
 };
 
 /// What the teacher says of one micro-batch: for each position (b, t) its distribution over the token that follows
-/// input_ids[b][..t] (the row alignment of the seed protocol; adapters shift).
+/// input_ids[b][..t]. A protocol whose servers align their rows otherwise shifts them.
 struct TeacherTargets {
-    enum class Kind { topk, logits };
+    enum class Kind {
+        topk,
+        logits,
+        hidden_states,  ///< the input of the teacher's head; the head itself comes apart
+    };
     Kind kind = Kind::topk;
     std::uint32_t rows = 0;        ///< B
     std::uint32_t columns = 0;     ///< T
-    std::uint32_t width = 0;       ///< k (topk) or V (logits)
+    std::uint32_t width = 0;       ///< k (topk), V (logits) or H, the hidden size (hidden_states)
     std::uint64_t vocabulary = 0;  ///< tokens that the teacher knows; 0 = it did not say
     ArrayView ids;                 ///< topk: [B, T, k] i32 or u32, by descending probability
-    ArrayView values;              ///< topk: [B, T, k] log-probabilities at temperature 1; logits: [B, T, V] logits
+    ArrayView values;              ///< [B, T, width] f16, bf16 or f32: log-probabilities at temperature 1 (topk),
+                                   ///< logits, or hidden states
     ArrayView tail;                ///< topk: [B, T] f32, log of the mass outside the k; may be empty: then 1 − Σp
+    ArrayView loss_mask;           ///< [B, T] u8: 0 marks a row that the teacher did not give. It carries no loss, and
+                                   ///< what stands in the other arrays means nothing. Empty: every row was given
     std::shared_ptr<const void> owner;  ///< keeps the bytes alive
     std::size_t held_bytes = 0;         ///< memory that `owner` holds, counted against the window's byte limit
 };
-
-/// Size of an answer for `positions` before one has been seen. Top-k: u32 id and f16 log-probability an entry, f32 tail
-/// a position. Full logits (`top_k` 0): f32.
-[[nodiscard]] constexpr std::uint64_t expected_target_bytes(std::uint64_t positions, std::uint32_t top_k,
-                                                            std::uint32_t vocabulary) noexcept {
-    return positions * (top_k > 0 ? top_k * 6ULL + 4 : vocabulary * 4ULL);
-}
 
 /// One micro-batch on its way through the graph.
 struct MicroBatch {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 /// How far the probabilities of a row may miss 1: half precision keeps three digits.
 constexpr double kNormalisationTolerance = 0.02;
 constexpr std::chrono::milliseconds kPause{250};
-constexpr std::uint64_t kMetadataLimit = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kDescriptionLimit = std::uint64_t{1} << 20U;
 
 bool same_bytes(const ArrayView& a, const ArrayView& b) {
     return a.type == b.type && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
@@ -37,6 +36,9 @@ std::optional<std::string> normalisation_defect(const TeacherTargets& targets) {
     }
     const std::size_t positions = std::size_t{targets.rows} * targets.columns;
     for (std::size_t position = 0; position < positions; ++position) {
+        if (!row_is_given(targets, position)) {
+            continue;
+        }
         double sum = 0;
         for (std::size_t i = 0; i < targets.width; ++i) {
             sum += std::exp(static_cast<double>(element_as_float(targets.values, position * targets.width + i)));
@@ -66,11 +68,6 @@ bool not_up_status(unsigned status) {
     return status == 429 || (status >= 502 && status <= 504);
 }
 
-FetchError prefixed(const char* what, FetchError failure) {
-    failure.message = what + failure.message;
-    return failure;
-}
-
 /// One sequence of three tokens that every vocabulary has.
 std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary) {
     auto tokens = std::make_shared<TokenBatch>();
@@ -84,82 +81,18 @@ std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary) {
     return tokens;
 }
 
-class Prober {
+class EndpointDialogue final : public ProbeDialogue {
   public:
-    Prober(TeacherEndpoint& endpoint, TeacherProtocol protocol, EndpointProbeOptions options)
-        : endpoint_(endpoint), protocol_(protocol), options_(options), tokens_(probe_tokens(options.vocabulary)) {}
+    EndpointDialogue(TeacherEndpoint& endpoint, EndpointProbeOptions options)
+        : endpoint_(endpoint), options_(options), tokens_(probe_tokens(endpoint.settings().vocabulary)) {}
 
-    asio::awaitable<FetchResult<EndpointProbe>> run() {
-        KserveDialect dialect;
-        if (protocol_ == TeacherProtocol::kserve) {
-            auto learning = learn_dialect();
-            auto learnt = co_await std::move(learning);
-            if (!learnt) {
-                co_return learnt.error();
-            }
-            dialect = std::move(*learnt);
-        }
-        auto asking = first_answer(dialect);
-        auto first = co_await std::move(asking);
-        if (!first) {
-            co_return prefixed(kFails, first.error());
-        }
-        if (const auto defect = normalisation_defect(first->targets)) {
-            co_return refusal(kFails + (endpoint_.name() + ": " + *defect));
-        }
-        dialect.binary_output = first->binary;
-        if (first->targets.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
-            dialect.honoured_k = first->targets.width;
-        }
-        const auto adapter = endpoint_.make_adapter(std::move(dialect), false);
-        if (!adapter) {
-            co_return refusal(adapter.error().message);
-        }
-        auto asking_again = ask_patiently(*adapter);
-        auto second = co_await std::move(asking_again);
-        if (!second) {
-            co_return prefixed(kFails, second.error());
-        }
-        endpoint_.set_adapter(*adapter);
-        EndpointProbe probe;
-        probe.deterministic = same_targets(first->targets, second->targets);
-        probe.targets = std::move(first->targets);
-        co_return probe;
-    }
+    const std::string& endpoint_name() const override { return endpoint_.name(); }
 
-  private:
-    static constexpr const char* kFails = "the teacher fails the probe: ";
-
-    static FetchError refusal(std::string message) {
-        return {FailureKind::bad_response, std::move(message), std::nullopt};
-    }
-
-    asio::awaitable<void> pause() const {
-        asio::steady_timer timer(co_await asio::this_coro::executor);
-        timer.expires_at(std::min(options_.give_up, Clock::now() + kPause));
-        co_await timer.async_wait(asio::use_awaitable);
-    }
-
-    /// Asks again while the endpoint is not up, until it is time to give up.
-    asio::awaitable<FetchResult<EndpointAnswer>> ask_patiently(std::shared_ptr<const TeacherAdapter> adapter) {
+    asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest question,
+                                                    std::optional<unsigned> loading_status) override {
         for (;;) {
-            auto asking = endpoint_.ask(adapter, tokens_, options_.request_deadline);
-            auto answer = co_await std::move(asking);
-            if (answer || !not_up(answer.error().kind) || Clock::now() >= options_.give_up) {
-                co_return answer;
-            }
-            co_await pause();
-        }
-    }
-
-    /// A GET, again and again while the endpoint is not up. Triton answers 400 to the question whether it is ready
-    /// while it loads a model.
-    asio::awaitable<FetchResult<HttpResponse>> get_patiently(std::string target, bool readiness) {
-        for (;;) {
-            HttpRequest request;
-            request.post = false;
-            request.target = target;
-            request.response_limit = kMetadataLimit;
+            HttpRequest request = question;
+            request.response_limit = kDescriptionLimit;
             auto sending = endpoint_.send(std::move(request), options_.request_deadline);
             auto response = co_await std::move(sending);
             std::optional<FetchError> absent;
@@ -167,7 +100,7 @@ class Prober {
                 if (not_up(response.error().kind)) {
                     absent = response.error();
                 }
-            } else if (not_up_status(response->status) || (readiness && response->status == 400)) {
+            } else if (not_up_status(response->status) || response->status == loading_status) {
                 absent = failure_of_status(endpoint_.name(), *response);
                 absent->kind = FailureKind::overloaded;
             }
@@ -181,92 +114,62 @@ class Prober {
         }
     }
 
-    /// Waits until the server is ready, then learns how to speak to it.
-    asio::awaitable<FetchResult<KserveDialect>> learn_dialect() {
-        static constexpr const char* kNotReady = "the teacher is not ready: ";
-        static constexpr const char* kNoMetadata = "the model's metadata cannot be read: ";
-        const auto paths = kserve_paths(endpoint_.url());
-        if (!paths) {
-            co_return refusal(paths.error().message);
-        }
-        auto readiness = get_patiently(paths->ready, true);
-        const auto ready = co_await std::move(readiness);
-        if (!ready) {
-            co_return prefixed(kNotReady, ready.error());
-        }
-        // A gateway may offer the model without the server's own health page.
-        const bool no_such_page = ready->status == 404 || ready->status == 405;
-        if (!is_success(*ready) && !no_such_page) {
-            co_return prefixed(kNotReady, failure_of_status(endpoint_.name(), *ready));
-        }
-        auto asking = get_patiently(paths->model + endpoint_.url().query, false);
-        const auto response = co_await std::move(asking);
-        if (!response) {
-            co_return prefixed(kNoMetadata, response.error());
-        }
-        if (!is_success(*response)) {
-            co_return prefixed(kNoMetadata, failure_of_status(endpoint_.name(), *response));
-        }
-        const auto bytes = response->body->bytes();
-        const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-        auto metadata = kserve::parse_model_metadata(text);
-        if (!metadata) {
-            co_return refusal(endpoint_.name() + ": " + kNoMetadata + metadata.error().message);
-        }
-        KserveDialect dialect;
-        dialect.metadata = std::move(*metadata);
-        co_return dialect;
+    asio::awaitable<FetchResult<EndpointAnswer>> ask(std::shared_ptr<const TeacherCodec> codec) override {
+        return ask_patiently(std::move(codec), AnswerBound::probe);
     }
 
-    /// First answer of a KServe endpoint: binary tensors, or JSON where the server refuses those.
-    asio::awaitable<FetchResult<EndpointAnswer>> first_answer(KserveDialect& dialect) {
-        const auto adapter = endpoint_.make_adapter(dialect, true);
-        if (!adapter) {
-            co_return FetchError{FailureKind::rejected, adapter.error().message, std::nullopt};
+    /// Asks again while the endpoint is not up, until it is time to give up.
+    asio::awaitable<FetchResult<EndpointAnswer>> ask_patiently(std::shared_ptr<const TeacherCodec> codec,
+                                                               AnswerBound bound) {
+        for (;;) {
+            auto asking = endpoint_.ask(codec, tokens_, options_.request_deadline, bound);
+            auto answer = co_await std::move(asking);
+            if (answer || !not_up(answer.error().kind) || Clock::now() >= options_.give_up) {
+                co_return answer;
+            }
+            co_await pause();
         }
-        auto asking = ask_patiently(*adapter);
-        auto answer = co_await std::move(asking);
-        if (answer || protocol_ == TeacherProtocol::seed || not_up(answer.error().kind)) {
-            co_return answer;
-        }
-        // MLServer refuses binary requests with 500 and no reason.
-        dialect.binary_input = false;
-        const auto plain = endpoint_.make_adapter(dialect, true);
-        if (!plain) {
-            co_return answer;
-        }
-        auto asking_again = ask_patiently(*plain);
-        auto second = co_await std::move(asking_again);
-        if (!second && second.error().message != answer.error().message) {
-            co_return FetchError{answer.error().kind,
-                                 answer.error().message + " (and with JSON tensors: " + second.error().message + ")",
-                                 std::nullopt};
-        }
-        co_return second;
+    }
+
+  private:
+    asio::awaitable<void> pause() const {
+        asio::steady_timer timer(co_await asio::this_coro::executor);
+        timer.expires_at(std::min(options_.give_up, Clock::now() + kPause));
+        co_await timer.async_wait(asio::use_awaitable);
     }
 
     TeacherEndpoint& endpoint_;
-    TeacherProtocol protocol_;
     EndpointProbeOptions options_;
     std::shared_ptr<const TokenBatch> tokens_;
 };
 
 }  // namespace
 
-asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, TeacherProtocol protocol,
-                                                           EndpointProbeOptions options) {
-    Prober prober(endpoint, protocol, options);
-    auto running = prober.run();
-    co_return co_await std::move(running);
-}
-
-bool not_up(FailureKind kind) noexcept {
-    return kind == FailureKind::connection || kind == FailureKind::timeout || kind == FailureKind::overloaded;
+asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
+    EndpointDialogue dialogue(endpoint, options);
+    auto negotiating = endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
+    auto negotiated = co_await std::move(negotiating);
+    if (!negotiated) {
+        co_return negotiated.error();
+    }
+    if (const auto defect = normalisation_defect(negotiated->answer)) {
+        co_return failed_probe({FailureKind::bad_response, endpoint.name() + ": " + *defect, std::nullopt});
+    }
+    auto asking_again = dialogue.ask_patiently(negotiated->codec, AnswerBound::stated);
+    auto second = co_await std::move(asking_again);
+    if (!second) {
+        co_return failed_probe(second.error());
+    }
+    endpoint.set_codec(std::move(negotiated->codec));
+    EndpointProbe probe;
+    probe.deterministic = same_targets(negotiated->answer, second->targets);
+    probe.targets = std::move(negotiated->answer);
+    co_return probe;
 }
 
 bool same_targets(const TeacherTargets& a, const TeacherTargets& b) {
     return a.kind == b.kind && a.width == b.width && same_bytes(a.ids, b.ids) && same_bytes(a.values, b.values) &&
-           same_bytes(a.tail, b.tail);
+           same_bytes(a.tail, b.tail) && same_bytes(a.loss_mask, b.loss_mask);
 }
 
 }  // namespace distilld

@@ -2,7 +2,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
-#include <cstdint>
 
 #include "pipeline/teacher/teacher_endpoint.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
@@ -12,7 +11,6 @@ namespace distilld {
 struct EndpointProbeOptions {
     std::chrono::nanoseconds request_deadline{0};   ///< of each request
     std::chrono::steady_clock::time_point give_up;  ///< until then an endpoint that is not up is asked again
-    std::uint32_t vocabulary = 0;                   ///< the student's
 };
 
 /// What a probe learnt of one endpoint.
@@ -21,15 +19,11 @@ struct EndpointProbe {
     bool deterministic = true;  ///< the same tokens again gave the same bytes
 };
 
-/// Waits until the endpoint is up, learns how to speak to it (protocol dialect, honoured k) and checks its answer to a
-/// few tokens; the endpoint's adapter is set when all is well. The failure's kind is one for which not_up() holds when
-/// the endpoint did not come up; any other means that it is up and no teacher for us. Throws operation_aborted when
-/// cancelled.
-boost::asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, TeacherProtocol protocol,
+/// Waits until the endpoint is up, lets its protocol learn how to speak to it and checks its answer to a few tokens;
+/// the endpoint's codec is set when all is well. The failure's kind is one for which not_up() holds when the endpoint
+/// did not come up; any other means that it is up and no teacher for us. Throws operation_aborted when cancelled.
+boost::asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint,
                                                                   EndpointProbeOptions options);
-
-/// Nobody answered, or somebody who is not ready yet.
-[[nodiscard]] bool not_up(FailureKind kind) noexcept;
 
 /// The same rows, byte for byte.
 [[nodiscard]] bool same_targets(const TeacherTargets& a, const TeacherTargets& b);

@@ -16,6 +16,7 @@
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
+#include "pipeline/teacher/transport/http_connector.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -26,6 +27,27 @@ using Clock = std::chrono::steady_clock;
 
 bool is_abort(const boost::system::system_error& failure) {
     return failure.code() == asio::error::operation_aborted;
+}
+
+/// The error of the endpoint with this number, with its place in the job spec.
+Error at_endpoint(std::size_t index, const Error& error) {
+    return {error.kind, "/teacher/endpoints/" + std::to_string(index) + ": " + error.message};
+}
+
+/// The key in an environment variable; empty without a variable.
+Result<std::string> read_bearer(const std::string& variable) {
+    if (variable.empty()) {
+        return std::string();
+    }
+    const char* key = std::getenv(variable.c_str());
+    if (key == nullptr || *key == '\0') {
+        return invalid_input("/teacher/api_key_env: the environment variable " + variable + " is not set");
+    }
+    std::string bearer = key;
+    if (bearer.find_first_of("\r\n") != std::string::npos) {
+        return invalid_input("/teacher/api_key_env: the value of " + variable + " has more than one line");
+    }
+    return bearer;
 }
 
 class RemoteTeacher final : public TeacherSource {
@@ -40,57 +62,52 @@ class RemoteTeacher final : public TeacherSource {
     }
 
     Result<void> set_up() {
-        if (settings_->spec.endpoints.empty()) {
-            return invalid_input("teacher.endpoints is empty");
+        const TeacherSpec& spec = settings_->spec;
+        if (spec.endpoints.empty()) {
+            return invalid_input("/teacher/endpoints: names no endpoint");
+        }
+        const TeacherProtocolRow* protocol = find_protocol(options_.protocols, spec.protocol);
+        if (protocol == nullptr) {
+            return invalid_input(std::string("/teacher/protocol: '") + to_string(spec.protocol) + "' is not spoken");
         }
         HttpPoolOptions pool_options;
         pool_options.user_agent = std::string("distilld/") + kVersion;
         pool_options.idle_limit = options_.idle_limit;
-        if (!settings_->spec.api_key_env.empty()) {
-            const char* key = std::getenv(settings_->spec.api_key_env.c_str());
-            if (key == nullptr || *key == '\0') {
-                return invalid_input("teacher.api_key_env: the environment variable " + settings_->spec.api_key_env +
-                                     " is not set");
-            }
-            pool_options.bearer = key;
-            if (pool_options.bearer.find_first_of("\r\n") != std::string::npos) {
-                return invalid_input("teacher.api_key_env: the value of " + settings_->spec.api_key_env +
-                                     " has more than one line");
-            }
+        auto bearer = read_bearer(spec.api_key_env);
+        if (!bearer) {
+            return bearer.error();
         }
+        pool_options.bearer = std::move(*bearer);
         auto traffic = options_.traffic ? options_.traffic : std::make_shared<TrafficCounters>();
         std::vector<EndpointUrl> urls;
-        for (const std::string& text : settings_->spec.endpoints) {
-            auto url = parse_endpoint_url(text, settings_->spec.protocol, settings_->spec.model);
+        for (const std::string& text : spec.endpoints) {
+            auto url = parse_endpoint_url(text, default_path_for(*protocol, spec.model));
             if (!url) {
-                return url.error();
+                return at_endpoint(urls.size(), url.error());
             }
             urls.push_back(std::move(*url));
         }
         // Reading the system's certificates takes tens of milliseconds: only when they are needed.
         std::shared_ptr<asio::ssl::context> tls;
-        if (!settings_->spec.ca_file.empty() ||
-            std::any_of(urls.begin(), urls.end(), [](const auto& url) { return url.tls; })) {
-            auto made = make_tls_client_context(settings_->spec.ca_file);
+        if (!spec.ca_file.empty() || std::any_of(urls.begin(), urls.end(), [](const auto& url) { return url.tls; })) {
+            auto made = make_tls_client_context(spec.ca_file);
             if (!made) {
                 return made.error();
             }
             tls = std::move(*made);
         }
         for (const EndpointUrl& url : urls) {
-            if (settings_->spec.protocol == TeacherProtocol::kserve) {
-                if (auto paths = kserve_paths(url); !paths) {
-                    return paths.error();
-                }
-            }
-            auto endpoint = std::make_unique<TeacherEndpoint>(io_, url, tls, traffic, pool_options, settings_);
-            // Before a probe our own teacher is assumed.
-            const KserveDialect own{.metadata = own_teacher_metadata(settings_->spec.model)};
-            const auto adapter = endpoint->make_adapter(own, false);
+            auto adapter = protocol->make_adapter({url, spec.model, settings_->buffers});
             if (!adapter) {
-                return adapter.error();
+                return at_endpoint(endpoints_.size(), adapter.error());
             }
-            endpoint->set_adapter(*adapter);
+            auto codec = (*adapter)->assumed_codec(settings_->wanted());
+            if (!codec) {
+                return codec.error();
+            }
+            auto endpoint =
+                std::make_unique<TeacherEndpoint>(io_, url, std::move(*adapter), tls, traffic, pool_options, settings_);
+            endpoint->set_codec(std::move(*codec));
             endpoints_.push_back({std::move(endpoint)});
         }
         return {};
@@ -98,6 +115,18 @@ class RemoteTeacher final : public TeacherSource {
 
     std::size_t endpoint_count() const override { return endpoints_.size(); }
     const std::string& endpoint_name(std::size_t endpoint) const override { return endpoints_.at(endpoint).at->name(); }
+
+    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
+        AnswerSize size = endpoints_.front().at->codec()->answer_size(rows, columns);
+        for (const Member& member : endpoints_) {
+            const AnswerSize other = member.at->codec()->answer_size(rows, columns);
+            size.held_bytes = std::max(size.held_bytes, other.held_bytes);
+            size.max_wire_bytes = size.max_wire_bytes && other.max_wire_bytes
+                                      ? std::optional(std::max(*size.max_wire_bytes, *other.max_wire_bytes))
+                                      : std::nullopt;
+        }
+        return size;
+    }
 
     asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
                                                        std::chrono::nanoseconds deadline) override {
@@ -110,7 +139,7 @@ class RemoteTeacher final : public TeacherSource {
                     co_return joined.error();
                 }
             }
-            auto asking = where.at->ask(where.at->adapter(), std::move(tokens), deadline);
+            auto asking = where.at->ask(where.at->codec(), std::move(tokens), deadline);
             auto answer = co_await std::move(asking);
             if (!answer) {
                 co_return answer.error();
@@ -157,13 +186,11 @@ class RemoteTeacher final : public TeacherSource {
         EndpointProbeOptions options;
         options.request_deadline = std::chrono::nanoseconds(from_seconds(settings_->spec.timeout_secs));
         options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
-        options.vocabulary = settings_->vocabulary;
         return options;
     }
 
     asio::awaitable<void> probe_one(std::size_t index, Probed& probed, Condition& changed) {
-        auto probing =
-            probe_endpoint(*endpoints_[index].at, settings_->spec.protocol, probe_options(options_.start_deadline));
+        auto probing = probe_endpoint(*endpoints_[index].at, probe_options(options_.start_deadline));
         try {
             probed[index] = co_await std::move(probing);
         } catch (const boost::system::system_error& failure) {
@@ -243,7 +270,7 @@ class RemoteTeacher final : public TeacherSource {
             return *not_ready;
         }
         const bool logits = reference_->kind == TeacherTargets::Kind::logits;
-        info.top_k = logits ? 0 : reference_->width;
+        info.top_k = reference_->kind == TeacherTargets::Kind::topk ? reference_->width : 0;
         info.vocabulary_size = logits ? reference_->width : reference_->vocabulary;
         if (options_.on_warning && info.vocabulary_size > settings_->vocabulary) {
             options_.on_warning(front->name() + ": the teacher knows " + std::to_string(info.vocabulary_size) +
@@ -274,7 +301,7 @@ class RemoteTeacher final : public TeacherSource {
         if (!info.absent.empty()) {
             text += " (" + std::to_string(info.absent.size()) + " not up yet)";
         }
-        text += ": " + front.adapter()->description();
+        text += ": " + front.codec()->description();
         if (info.top_k == 0) {
             text += ", vocabulary " + std::to_string(info.vocabulary_size);
         }
@@ -294,7 +321,7 @@ class RemoteTeacher final : public TeacherSource {
         };
         member.joining = true;
         const Mark mark{member.joining};
-        auto probing = probe_endpoint(*member.at, settings_->spec.protocol, probe_options({}));
+        auto probing = probe_endpoint(*member.at, probe_options({}));
         auto limited = with_deadline(std::move(probing), deadline);
         const auto probed = co_await std::move(limited);
         if (!probed) {

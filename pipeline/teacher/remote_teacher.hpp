@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "pipeline/core/job_spec.hpp"
+#include "pipeline/teacher/protocols/registry.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
-#include "pipeline/teacher/transport/http_pool.hpp"
+#include "pipeline/teacher/transport/traffic_counters.hpp"
 
 namespace distilld {
 
@@ -28,6 +30,8 @@ struct RemoteTeacherOptions {
     std::chrono::milliseconds idle_limit{2500};  ///< of a kept connection
     /// Counts of what went over the wire, when the caller wants to read them.
     std::shared_ptr<TrafficCounters> traffic;
+    /// Those that the spec may name. What the rows refer to must outlive the teacher.
+    std::span<const TeacherProtocolRow> protocols = teacher_protocols();
 };
 
 /// The teacher behind the endpoints of `spec`, over the protocol it names. `io` runs one thread or is a strand:

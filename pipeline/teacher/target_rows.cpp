@@ -6,13 +6,12 @@
 #include <limits>
 
 #include "base/half_float.hpp"
-#include "pipeline/teacher/protocols/kserve/message.hpp"
 
 namespace distilld {
 namespace {
 
 /// Rounding of fp16 and a softmax in lower precision may lift a certain token a little above zero.
-constexpr float kLargestLogProbability = 0.01F;
+constexpr float kMaxLogProbability = 0.01F;
 
 template <class T>
 T load(std::span<const std::byte> bytes, std::size_t index) {
@@ -41,11 +40,31 @@ void for_each_float(const ArrayView& array, Visit visit) {
     }
 }
 
-std::optional<std::string> log_probability_defect(const ArrayView& array, const char* what) {
+std::string position_text(std::size_t row, std::uint32_t columns) {
+    return "sequence " + std::to_string(row / columns) + ", position " + std::to_string(row % columns);
+}
+
+std::optional<std::string> id_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
+    const std::size_t count = targets.ids.bytes.size() / sizeof(std::uint32_t);
+    // A negative i32 is a large u32.
+    const std::uint32_t bound = vocabulary == 0 ? 0x80000000U : vocabulary;
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto id = load<std::uint32_t>(targets.ids.bytes, i);
+        if (id >= bound && row_is_given(targets, i / targets.width)) {
+            return "token id " + std::to_string(id) + " is outside the student's vocabulary of " +
+                   std::to_string(bound);
+        }
+    }
+    return std::nullopt;
+}
+
+/// `width` elements a row.
+std::optional<std::string> log_probability_defect(const TeacherTargets& targets, const ArrayView& array,
+                                                  std::size_t width, const char* what) {
     std::optional<std::string> defect;
     for_each_float(array, [&](std::size_t index, float value) {
         // The comparison is false for a NaN as well. -inf is a probability of zero.
-        if (value <= kLargestLogProbability) {
+        if (value <= kMaxLogProbability || !row_is_given(targets, index / width)) {
             return true;
         }
         defect = std::string(what) + " " + std::to_string(index) + " is " + std::to_string(value) +
@@ -55,8 +74,42 @@ std::optional<std::string> log_probability_defect(const ArrayView& array, const 
     return defect;
 }
 
-std::string position_text(std::size_t row, std::uint32_t columns) {
-    return "sequence " + std::to_string(row / columns) + ", position " + std::to_string(row % columns);
+std::optional<std::string> logit_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
+    if (vocabulary != 0 && targets.width != vocabulary) {
+        return "the teacher's rows have " + std::to_string(targets.width) + " logits, the student's vocabulary has " +
+               std::to_string(vocabulary) + " ids";
+    }
+    std::optional<std::string> defect;
+    bool finite = false;
+    for_each_float(targets.values, [&](std::size_t index, float value) {
+        const std::size_t row = index / targets.width;
+        const std::size_t column = index % targets.width;
+        finite = (column == 0 ? false : finite) || std::isfinite(value);
+        const bool unusable = std::isnan(value) || value == std::numeric_limits<float>::infinity();
+        const bool nothing_finite = column + 1 == targets.width && !finite;
+        if ((!unusable && !nothing_finite) || !row_is_given(targets, row)) {
+            return true;
+        }
+        const std::string where = position_text(row, targets.columns);
+        defect = unusable
+                     ? where + ": logit " + std::to_string(column) + " is " + (std::isnan(value) ? "NaN" : "infinite")
+                     : where + ": no logit is finite";
+        return false;
+    });
+    return defect;
+}
+
+std::optional<std::string> hidden_state_defect(const TeacherTargets& targets) {
+    std::optional<std::string> defect;
+    for_each_float(targets.values, [&](std::size_t index, float value) {
+        if (std::isfinite(value) || !row_is_given(targets, index / targets.width)) {
+            return true;
+        }
+        defect = position_text(index / targets.width, targets.columns) + ": element " +
+                 std::to_string(index % targets.width) + " of the hidden state is not finite";
+        return false;
+    });
+    return defect;
 }
 
 }  // namespace
@@ -76,45 +129,35 @@ std::uint32_t element_as_id(const ArrayView& array, std::size_t index) {
     return load<std::uint32_t>(array.bytes, index);
 }
 
+bool row_is_given(const TeacherTargets& targets, std::size_t row) noexcept {
+    return targets.loss_mask.bytes.empty() || targets.loss_mask.bytes[row] != std::byte{0};
+}
+
 std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
-    if (targets.kind == TeacherTargets::Kind::topk) {
-        const std::size_t count = targets.ids.bytes.size() / sizeof(std::uint32_t);
-        // A negative i32 is a large u32.
-        const std::uint32_t bound = vocabulary == 0 ? 0x80000000U : vocabulary;
-        for (std::size_t i = 0; i < count; ++i) {
-            const auto id = load<std::uint32_t>(targets.ids.bytes, i);
-            if (id >= bound) {
-                return "token id " + std::to_string(id) + " is outside the student's vocabulary of " +
-                       std::to_string(bound);
+    switch (targets.kind) {
+        case TeacherTargets::Kind::topk:
+            if (auto defect = id_defect(targets, vocabulary)) {
+                return defect;
             }
-        }
-        if (auto defect = log_probability_defect(targets.values, "log-probability")) {
-            return defect;
-        }
-        return log_probability_defect(targets.tail, "tail log-probability");
+            if (auto defect = log_probability_defect(targets, targets.values, targets.width, "log-probability")) {
+                return defect;
+            }
+            return log_probability_defect(targets, targets.tail, 1, "tail log-probability");
+        case TeacherTargets::Kind::logits:
+            return logit_defect(targets, vocabulary);
+        case TeacherTargets::Kind::hidden_states:
+            return hidden_state_defect(targets);
     }
-    if (vocabulary != 0 && targets.width != vocabulary) {
-        return "the teacher's rows have " + std::to_string(targets.width) + " logits, the student's vocabulary has " +
-               std::to_string(vocabulary) + " ids";
+    return "the targets are of no known kind";
+}
+
+std::optional<std::string> find_missing_row(const TeacherTargets& targets, const TokenBatch& tokens) {
+    for (std::size_t row = 0; row < targets.loss_mask.bytes.size(); ++row) {
+        if (!row_is_given(targets, row) && tokens.labels[row] != kIgnoredLabel) {
+            return position_text(row, targets.columns) + ": the teacher gave no row, and the position carries a loss";
+        }
     }
-    std::optional<std::string> defect;
-    bool finite = false;
-    for_each_float(targets.values, [&](std::size_t index, float value) {
-        const std::size_t row = index / targets.width;
-        const std::size_t column = index % targets.width;
-        finite = (column == 0 ? false : finite) || std::isfinite(value);
-        if (std::isnan(value) || value == std::numeric_limits<float>::infinity()) {
-            defect = position_text(row, targets.columns) + ": logit " + std::to_string(column) + " is " +
-                     (std::isnan(value) ? "NaN" : "infinite");
-            return false;
-        }
-        if (column + 1 == targets.width && !finite) {
-            defect = position_text(row, targets.columns) + ": no logit is finite";
-            return false;
-        }
-        return true;
-    });
-    return defect;
+    return std::nullopt;
 }
 
 TopKReducer::TopKReducer(std::uint32_t rows, std::uint32_t columns, std::uint32_t width, std::uint32_t k)
@@ -133,13 +176,13 @@ bool TopKReducer::add_row(std::span<const float> logits) {
         return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
     };
     heap_.clear();
-    float largest = -std::numeric_limits<float>::infinity();
+    float max_logit = -std::numeric_limits<float>::infinity();
     for (std::size_t i = 0; i < logits.size(); ++i) {
         const float logit = logits[i];
         if (!(logit < std::numeric_limits<float>::infinity())) {
             return false;
         }
-        largest = std::max(largest, logit);
+        max_logit = std::max(max_logit, logit);
         const Entry entry{logit, static_cast<std::int32_t>(i)};
         if (heap_.size() < k_) {
             heap_.push_back(entry);
@@ -150,7 +193,7 @@ bool TopKReducer::add_row(std::span<const float> logits) {
             std::push_heap(heap_.begin(), heap_.end(), better);
         }
     }
-    if (!std::isfinite(largest)) {
+    if (!std::isfinite(max_logit)) {
         return false;
     }
     chosen_.clear();
@@ -161,7 +204,7 @@ bool TopKReducer::add_row(std::span<const float> logits) {
     std::sort(heap_.begin(), heap_.end(), better);
     double inside = 0;
     for (const Entry& entry : heap_) {
-        inside += std::exp(static_cast<double>(entry.logit) - largest);
+        inside += std::exp(static_cast<double>(entry.logit) - max_logit);
     }
     double outside = 0;
     auto next = chosen_.begin();
@@ -170,12 +213,12 @@ bool TopKReducer::add_row(std::span<const float> logits) {
             ++next;
             continue;
         }
-        outside += std::exp(static_cast<double>(logits[i]) - largest);
+        outside += std::exp(static_cast<double>(logits[i]) - max_logit);
     }
     const double log_total = std::log(inside + outside);
     for (const Entry& entry : heap_) {
         storage_->ids.push_back(entry.id);
-        storage_->logprobs.push_back(static_cast<float>(static_cast<double>(entry.logit) - largest - log_total));
+        storage_->logprobs.push_back(static_cast<float>(static_cast<double>(entry.logit) - max_logit - log_total));
     }
     storage_->tail.push_back(static_cast<float>(std::log(outside) - log_total));
     return true;
@@ -202,8 +245,9 @@ Result<TeacherTargets> reduce_logits(const TeacherTargets& logits, std::uint32_t
     const std::size_t positions = std::size_t{logits.rows} * logits.columns;
     for (std::size_t r = 0; r < positions; ++r) {
         const ArrayView source{logits.values.type, logits.values.bytes.subspan(r * row_bytes, row_bytes)};
+        const bool given = row_is_given(logits, r);
         for_each_float(source, [&](std::size_t index, float value) {
-            row[index] = value;
+            row[index] = given ? value : 0.0F;
             return true;
         });
         if (!reducer.add_row(row)) {
@@ -211,7 +255,20 @@ Result<TeacherTargets> reduce_logits(const TeacherTargets& logits, std::uint32_t
                                  ": the logits hold a NaN, an infinity or nothing finite");
         }
     }
-    return reducer.finish();
+    TeacherTargets targets = reducer.finish();
+    if (!logits.loss_mask.bytes.empty()) {
+        struct Masked {
+            std::shared_ptr<const void> rows;
+            std::vector<std::byte> mask;
+        };
+        auto held = std::make_shared<Masked>();
+        held->rows = targets.owner;
+        held->mask.assign(logits.loss_mask.bytes.begin(), logits.loss_mask.bytes.end());
+        targets.loss_mask = {ElementType::u8, held->mask};
+        targets.held_bytes += held->mask.size();
+        targets.owner = std::move(held);
+    }
+    return targets;
 }
 
 }  // namespace distilld

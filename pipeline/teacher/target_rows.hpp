@@ -13,9 +13,16 @@
 
 namespace distilld {
 
-/// Checks of decoded targets: ids below `vocabulary` (0 = not checked), no NaN, log-probabilities not above zero (with
-/// room for rounding), every row of logits with a finite value. Empty when all is well, else what is wrong.
+/// Whether the teacher gave the row of position `row` (= b · T + t).
+[[nodiscard]] bool row_is_given(const TeacherTargets& targets, std::size_t row) noexcept;
+
+/// Checks of decoded targets, of the rows that were given: ids below `vocabulary` (0 = not checked), no NaN,
+/// log-probabilities not above zero (with room for rounding), every row of logits with a finite value, hidden states
+/// finite. Empty when all is well, else what is wrong.
 [[nodiscard]] std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint32_t vocabulary);
+
+/// A position whose label counts must have a row. Empty when all have, else what is wrong.
+[[nodiscard]] std::optional<std::string> find_missing_row(const TeacherTargets& targets, const TokenBatch& tokens);
 
 /// One value of an array of floats of any type, widened.
 [[nodiscard]] float element_as_float(const ArrayView& array, std::size_t index);
@@ -53,6 +60,12 @@ class TopKReducer {
     std::vector<Entry> heap_;
     std::vector<std::int32_t> chosen_;
 };
+
+/// Memory of one position after the reduction of `width` logits (0 = not known) to the `k` most probable.
+[[nodiscard]] constexpr std::uint64_t reduced_row_bytes(std::uint32_t k, std::uint32_t width) noexcept {
+    const std::uint64_t kept = width == 0 || k < width ? k : width;
+    return kept * (sizeof(std::int32_t) + sizeof(float)) + sizeof(float);
+}
 
 /// The reduction of a whole array of logits. The error says which row is unusable.
 [[nodiscard]] Result<TeacherTargets> reduce_logits(const TeacherTargets& logits, std::uint32_t k);

@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "pipeline/core/job_spec.hpp"
-#include "pipeline/teacher/teacher_adapter.hpp"
+#include "pipeline/teacher/protocols/protocol.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "pipeline/teacher/transport/body_buffer.hpp"
 #include "pipeline/teacher/transport/http_pool.hpp"
@@ -23,45 +24,57 @@ struct TeacherSettings {
     std::shared_ptr<BufferPool> buffers;
     boost::asio::any_io_executor decode;
     std::uint32_t vocabulary = 0;  ///< the student's; 0 before the probe
+
+    [[nodiscard]] TargetsWanted wanted() const noexcept { return {spec.top_k, vocabulary}; }
 };
 
-/// One decoded, checked answer and the form it came in.
-struct EndpointAnswer {
-    TeacherTargets targets;
-    bool binary = false;
+/// How large an answer may be.
+enum class AnswerBound {
+    stated,  ///< as the codec states for the tokens of the request
+    probe,   ///< nothing is expected of the answer yet: as large as that to a few tokens can be
 };
 
 /// One endpoint of a teacher and how it is spoken to. On one executor, a strand or with a single thread; any number of
 /// requests at once.
 class TeacherEndpoint {
   public:
-    TeacherEndpoint(boost::asio::any_io_executor io, EndpointUrl url, std::shared_ptr<boost::asio::ssl::context> tls,
-                    std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options,
-                    std::shared_ptr<const TeacherSettings> settings);
+    TeacherEndpoint(boost::asio::any_io_executor io, EndpointUrl url,
+                    std::unique_ptr<const TeacherProtocolAdapter> protocol,
+                    std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
+                    HttpPoolOptions options, std::shared_ptr<const TeacherSettings> settings);
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
-    [[nodiscard]] const EndpointUrl& url() const noexcept { return pool_.url(); }
+    [[nodiscard]] const TeacherProtocolAdapter& protocol() const noexcept { return *protocol_; }
+    [[nodiscard]] const TeacherSettings& settings() const noexcept { return *settings_; }
 
-    /// The adapter of the settings' protocol. `probing`: nothing is expected of the answer's size yet.
-    [[nodiscard]] Result<std::shared_ptr<const TeacherAdapter>> make_adapter(KserveDialect dialect, bool probing) const;
-    /// How micro-batches are asked about from now on; a probe asks with adapters of its own.
-    void set_adapter(std::shared_ptr<const TeacherAdapter> adapter) { adapter_ = std::move(adapter); }
-    [[nodiscard]] const std::shared_ptr<const TeacherAdapter>& adapter() const noexcept { return adapter_; }
+    /// How micro-batches are asked for from now on; a probe asks with codecs of its own.
+    void set_codec(std::shared_ptr<const TeacherCodec> codec) { codec_ = std::move(codec); }
+    [[nodiscard]] const std::shared_ptr<const TeacherCodec>& codec() const noexcept { return codec_; }
 
     /// One request within the deadline, whatever the status of the answer. Throws operation_aborted when cancelled.
     boost::asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest request, std::chrono::nanoseconds deadline);
-    /// One request and its decoded, checked answer. Throws operation_aborted when cancelled.
-    boost::asio::awaitable<FetchResult<EndpointAnswer>> ask(std::shared_ptr<const TeacherAdapter> adapter,
+    /// The requests of one micro-batch, one after the other, within the deadline, and their joined, decoded and checked
+    /// answer. Throws operation_aborted when cancelled.
+    boost::asio::awaitable<FetchResult<EndpointAnswer>> ask(std::shared_ptr<const TeacherCodec> codec,
                                                             std::shared_ptr<const TokenBatch> tokens,
-                                                            std::chrono::nanoseconds deadline);
+                                                            std::chrono::nanoseconds deadline,
+                                                            AnswerBound bound = AnswerBound::stated);
     /// Closes idle connections.
     void close() { pool_.close(); }
 
   private:
+    struct Plan {
+        std::vector<RequestPart> parts;
+        std::vector<HttpRequest> requests;  ///< one a part
+    };
+    [[nodiscard]] Result<Plan> plan(const TeacherCodec& codec, const TokenBatch& tokens, AnswerBound bound) const;
+    boost::asio::awaitable<FetchResult<std::vector<HttpResponse>>> send_all(std::vector<HttpRequest> requests);
+
     std::string name_;
+    std::unique_ptr<const TeacherProtocolAdapter> protocol_;
     HttpPool pool_;
     std::shared_ptr<const TeacherSettings> settings_;
-    std::shared_ptr<const TeacherAdapter> adapter_;
+    std::shared_ptr<const TeacherCodec> codec_;
 };
 
 }  // namespace distilld

@@ -29,6 +29,17 @@ struct FetchError {
 template <class T>
 using FetchResult = boost::system::result<T, FetchError>;
 
+/// Nobody answered, or somebody who is not ready yet.
+[[nodiscard]] constexpr bool not_up(FailureKind kind) noexcept {
+    return kind == FailureKind::connection || kind == FailureKind::timeout || kind == FailureKind::overloaded;
+}
+
+/// What the answer to one micro-batch takes, stated before it is asked for.
+struct AnswerSize {
+    std::optional<std::uint64_t> max_wire_bytes;  ///< bodies of the answers at most; empty = not known yet
+    std::uint64_t held_bytes = 0;                 ///< memory that the decoded targets are expected to hold
+};
+
 /// What the probe learnt.
 struct TeacherInfo {
     std::uint64_t vocabulary_size = 0;  ///< 0 = the teacher does not tell (top-k only)
@@ -55,8 +66,12 @@ class TeacherSource {
     /// one is up and does not pass.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
 
-    /// Teacher rows of a micro-batch, decoded and checked (ids below the vocabulary, no NaN). Gives up with
-    /// FailureKind::timeout after `deadline`; per-operation cancellation (terminal) ends it with
+    /// Of the answer to a micro-batch of `rows` sequences with `columns` positions. More is known after the probe.
+    [[nodiscard]] virtual AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const = 0;
+
+    /// Teacher rows of a micro-batch, decoded and checked (ids below the vocabulary, no NaN). A protocol may
+    /// need several requests for it, which are made one after the other. Gives up with FailureKind::timeout when
+    /// `deadline` is over for all of them together; per-operation cancellation (terminal) ends it with
     /// FailureKind::cancelled. `tokens` is shared because a hedged or retried request may outlive the caller's frame.
     virtual boost::asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint,
                                                                       std::shared_ptr<const TokenBatch> tokens,

@@ -68,9 +68,8 @@ TeacherStageOptions teacher_options(const PreparedRun& run) {
     scheduler.limit.ceiling = teacher.max_concurrent.limit;
     scheduler.window = teacher.window;
     scheduler.window_bytes = teacher.window_bytes;
-    const std::uint64_t positions =
-        static_cast<std::uint64_t>(run.spec.training.batch_size) * run.spec.dataset.sequence_length;
-    scheduler.expected_bytes = expected_target_bytes(positions, teacher.top_k, run.student->vocabulary_size());
+    scheduler.expected_bytes =
+        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length).held_bytes;
     scheduler.retry.max_retries = teacher.max_retries;
     scheduler.hedge.enabled = teacher.hedge;
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));

@@ -28,11 +28,12 @@ class FakeTeacher final : public TeacherSource {
     std::size_t endpoint_count() const override { return 1; }
     const std::string& endpoint_name(std::size_t) const override { return name_; }
     boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t) override { co_return TeacherInfo{}; }
+    AnswerSize answer_size(std::uint32_t, std::uint32_t) const override { return {0, kHeldBytes}; }
     boost::asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t, std::shared_ptr<const TokenBatch> tokens,
                                                               std::chrono::nanoseconds deadline) override {
         asked.push_back(tokens->number);
         ++in_flight;
-        most_in_flight = std::max(most_in_flight, in_flight);
+        max_in_flight = std::max(max_in_flight, in_flight);
         const Fate fate = decide ? decide(tokens->number, asked.size()) : Fate{};
         boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
         timer.expires_after(std::min<std::chrono::nanoseconds>(fate.latency, deadline));
@@ -51,7 +52,7 @@ class FakeTeacher final : public TeacherSource {
         TeacherTargets targets;
         targets.rows = tokens->rows;
         targets.columns = tokens->columns;
-        targets.held_bytes = 100;
+        targets.held_bytes = kHeldBytes;
         co_return targets;
     }
     void close() override {}
@@ -59,9 +60,10 @@ class FakeTeacher final : public TeacherSource {
     std::function<Fate(std::uint64_t micro_batch, std::size_t call)> decide;
     std::vector<std::uint64_t> asked;
     int in_flight = 0;
-    int most_in_flight = 0;
+    int max_in_flight = 0;
 
   private:
+    static constexpr std::size_t kHeldBytes = 100;
     std::string name_ = "fake";
 };
 

@@ -1,5 +1,8 @@
+#include "pipeline/teacher/protocols/seed.hpp"
+
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -8,7 +11,6 @@
 #include <vector>
 
 #include "pipeline/teacher/target_rows.hpp"
-#include "pipeline/teacher/teacher_adapter.hpp"
 
 namespace distilld {
 namespace {
@@ -29,8 +31,8 @@ std::string position_text(std::size_t row, std::size_t column) {
 /// Takes the rows as they are read: into a float array, or straight into the top-k reduction.
 class RowSink {
   public:
-    RowSink(const TokenBatch& tokens, const TargetsWanted& wanted, BufferPool& buffers, std::size_t body_bytes)
-        : tokens_(tokens), wanted_(wanted), buffers_(buffers), body_bytes_(body_bytes) {}
+    RowSink(const RequestPart& part, const TargetsWanted& wanted, BufferPool& buffers, std::size_t body_bytes)
+        : part_(part), wanted_(wanted), buffers_(buffers), body_bytes_(body_bytes) {}
 
     /// Room for the next row; the width of the first row sets that of all.
     void begin_row() { filled_ = 0; }
@@ -72,8 +74,8 @@ class RowSink {
         }
         TeacherTargets targets;
         targets.kind = TeacherTargets::Kind::logits;
-        targets.rows = tokens_.rows;
-        targets.columns = tokens_.columns;
+        targets.rows = part_.rows;
+        targets.columns = part_.columns;
         targets.width = static_cast<std::uint32_t>(width_);
         targets.values = ArrayView{ElementType::f32, floats_->bytes()};
         targets.held_bytes = floats_->capacity();
@@ -83,7 +85,7 @@ class RowSink {
 
   private:
     void start(std::size_t width) {
-        const std::size_t positions = std::size_t{tokens_.rows} * tokens_.columns;
+        const std::size_t positions = std::size_t{part_.rows} * part_.columns;
         // Each number takes two bytes of text at least: what the body cannot hold is not allocated.
         if (width > std::numeric_limits<std::uint32_t>::max() || width > (body_bytes_ / 2 + 1) / positions) {
             fail("the body is too short for " + std::to_string(positions) + " rows of " + std::to_string(width) +
@@ -95,7 +97,7 @@ class RowSink {
         }
         width_ = width;
         if (wanted_.top_k > 0) {
-            reducer_.emplace(tokens_.rows, tokens_.columns, static_cast<std::uint32_t>(width), wanted_.top_k);
+            reducer_.emplace(part_.rows, part_.columns, static_cast<std::uint32_t>(width), wanted_.top_k);
         } else {
             floats_ = buffers_.acquire();
             floats_->resize(positions * width * sizeof(float));
@@ -106,7 +108,7 @@ class RowSink {
         fail(position_text(row, column) + " does not have " + std::to_string(width_) + " logits like the first row");
     }
 
-    const TokenBatch& tokens_;
+    const RequestPart& part_;
     const TargetsWanted& wanted_;
     BufferPool& buffers_;
     std::size_t body_bytes_;
@@ -138,7 +140,7 @@ void read_row(od::array numbers, std::size_t row, std::size_t column, RowSink& s
     sink.end_row(row, column);
 }
 
-TeacherTargets read_logits(od::document& document, const TokenBatch& tokens, RowSink& sink) {
+TeacherTargets read_logits(od::document& document, const RequestPart& part, RowSink& sink) {
     od::object object;
     if (document.get_object().get(object) != simdjson::SUCCESS) {
         fail("the answer is not a JSON object");
@@ -149,45 +151,46 @@ TeacherTargets read_logits(od::document& document, const TokenBatch& tokens, Row
     }
     std::size_t row = 0;
     for (auto sequence : array_of(logits, "'logits'")) {
-        if (row == tokens.rows) {
-            fail("'logits' has more than the " + std::to_string(tokens.rows) + " sequences that were asked for");
+        if (row == part.rows) {
+            fail("'logits' has more than the " + std::to_string(part.rows) + " sequences that were asked for");
         }
         std::size_t column = 0;
         const std::string where = "logits[" + std::to_string(row) + "]";
         for (auto position : array_of(sequence.value(), where)) {
-            if (column == tokens.columns) {
-                fail(where + " has more than the " + std::to_string(tokens.columns) + " positions asked for");
+            if (column == part.columns) {
+                fail(where + " has more than the " + std::to_string(part.columns) + " positions asked for");
             }
             read_row(array_of(position.value(), where + "[" + std::to_string(column) + "]"), row, column, sink);
             ++column;
         }
-        if (column != tokens.columns) {
-            fail(where + " has " + std::to_string(column) + " positions, " + std::to_string(tokens.columns) +
+        if (column != part.columns) {
+            fail(where + " has " + std::to_string(column) + " positions, " + std::to_string(part.columns) +
                  " were asked for");
         }
         ++row;
     }
-    if (row != tokens.rows) {
-        fail("'logits' has " + std::to_string(row) + " sequences, " + std::to_string(tokens.rows) + " were asked for");
+    if (row != part.rows) {
+        fail("'logits' has " + std::to_string(row) + " sequences, " + std::to_string(part.rows) + " were asked for");
     }
     return sink.finish();
 }
 
-class SeedAdapter final : public TeacherAdapter {
+class SeedCodec final : public TeacherCodec {
   public:
-    SeedAdapter(const EndpointUrl& url, const TargetsWanted& wanted, std::shared_ptr<BufferPool> buffers)
-        : target_(url.target()), wanted_(wanted), buffers_(std::move(buffers)) {}
+    SeedCodec(std::string target, TargetsWanted wanted, std::shared_ptr<BufferPool> buffers)
+        : target_(std::move(target)), wanted_(wanted), buffers_(std::move(buffers)) {}
 
-    Result<HttpRequest> make_request(const TokenBatch& tokens) const override {
+    Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const override {
         auto body = std::make_shared<std::string>(R"({"input_ids":[)");
         std::array<char, 16> digits;
-        for (std::uint32_t row = 0; row < tokens.rows; ++row) {
+        const std::vector<std::int32_t> ids = input_ids_of(tokens, part);
+        for (std::uint32_t row = 0; row < part.rows; ++row) {
             *body += row == 0 ? "[" : ",[";
-            for (std::uint32_t column = 0; column < tokens.columns; ++column) {
+            for (std::uint32_t column = 0; column < part.columns; ++column) {
                 if (column > 0) {
                     body->push_back(',');
                 }
-                const std::int32_t id = tokens.input_ids[std::size_t{row} * tokens.columns + column];
+                const std::int32_t id = ids[std::size_t{row} * part.columns + column];
                 const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), id);
                 body->append(digits.data(), end.ptr);
             }
@@ -196,31 +199,37 @@ class SeedAdapter final : public TeacherAdapter {
         *body += R"(],"return_logits":true})";
         HttpRequest request;
         request.target = target_;
-        request.content_type = std::string(kserve::kJsonContentType);
+        request.content_type = kJsonContentType;
         request.body = std::move(body);
-        request.response_limit = wanted_.response_limit;
-        if (wanted_.vocabulary != 0 && !wanted_.probing) {
-            const std::uint64_t positions = std::uint64_t{tokens.rows} * tokens.columns;
-            const std::uint64_t expected = positions * wanted_.vocabulary * kJsonNumberBytes + (64U << 10U);
-            request.response_limit = std::min(request.response_limit, expected);
-        }
         return request;
     }
 
-    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch& tokens) const override {
+    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch&,
+                                  const RequestPart& part) const override {
         try {
             const BodyBuffer& body = *response.body;
             const simdjson::padded_string_view json(reinterpret_cast<const char*>(body.data()), body.size(),
                                                     body.size() + BodyBuffer::kPadding);
             od::parser parser;
             od::document document = parser.iterate(json);
-            RowSink sink(tokens, wanted_, *buffers_, body.size());
-            return read_logits(document, tokens, sink);
+            RowSink sink(part, wanted_, *buffers_, body.size());
+            return read_logits(document, part, sink);
         } catch (const ErrorException& error) {
             return error.error();
         } catch (const simdjson::simdjson_error& error) {
             return teacher_error(std::string("the answer is not valid JSON: ") + error.what());
         }
+    }
+
+    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
+        const std::uint64_t positions = std::uint64_t{rows} * columns;
+        AnswerSize size;
+        if (wanted_.vocabulary != 0) {
+            size.max_wire_bytes = positions * wanted_.vocabulary * kJsonNumberBytes + (64U << 10U);
+        }
+        size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
+                                                         : std::uint64_t{wanted_.vocabulary} * sizeof(float));
+        return size;
     }
 
     std::string description() const override {
@@ -233,11 +242,42 @@ class SeedAdapter final : public TeacherAdapter {
     std::shared_ptr<BufferPool> buffers_;
 };
 
+/// There is nothing to learn of such a teacher: it answers or it does not.
+class SeedAdapter final : public TeacherProtocolAdapter {
+  public:
+    explicit SeedAdapter(const ProtocolSettings& settings)
+        : target_(settings.url.target()), buffers_(settings.buffers) {}
+
+    Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
+        return make_codec(wanted);
+    }
+
+    boost::asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue,
+                                                              TargetsWanted wanted) const override {
+        Negotiated negotiated;
+        negotiated.codec = make_codec(wanted);
+        auto asking = dialogue.ask(negotiated.codec);
+        auto answer = co_await std::move(asking);
+        if (!answer) {
+            co_return failed_probe(answer.error());
+        }
+        negotiated.answer = std::move(answer->targets);
+        co_return negotiated;
+    }
+
+  private:
+    [[nodiscard]] std::shared_ptr<const TeacherCodec> make_codec(TargetsWanted wanted) const {
+        return std::make_shared<SeedCodec>(target_, wanted, buffers_);
+    }
+
+    std::string target_;
+    std::shared_ptr<BufferPool> buffers_;
+};
+
 }  // namespace
 
-std::unique_ptr<TeacherAdapter> make_seed_adapter(const EndpointUrl& url, const TargetsWanted& wanted,
-                                                  std::shared_ptr<BufferPool> buffers) {
-    return std::make_unique<SeedAdapter>(url, wanted, std::move(buffers));
+Result<std::unique_ptr<TeacherProtocolAdapter>> make_seed_protocol_adapter(const ProtocolSettings& settings) {
+    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<SeedAdapter>(settings));
 }
 
 }  // namespace distilld

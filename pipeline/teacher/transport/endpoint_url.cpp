@@ -1,13 +1,11 @@
 #include "pipeline/teacher/transport/endpoint_url.hpp"
 
-#include <boost/url/encode.hpp>
 #include <boost/url/parse.hpp>
-#include <boost/url/rfc/unreserved_chars.hpp>
 #include <boost/url/url_view.hpp>
 
 namespace distilld {
 
-Result<EndpointUrl> parse_endpoint_url(const std::string& url, TeacherProtocol protocol, const std::string& model) {
+Result<EndpointUrl> parse_endpoint_url(const std::string& url, const std::string& default_path) {
     namespace urls = boost::urls;
     const auto fail = [&](const std::string& why) { return invalid_input("teacher endpoint '" + url + "' " + why); };
     const auto parsed = urls::parse_uri(url);
@@ -22,7 +20,7 @@ Result<EndpointUrl> parse_endpoint_url(const std::string& url, TeacherProtocol p
         return fail("has a scheme other than http and https");
     }
     if (view.has_userinfo()) {
-        return fail("holds credentials: name an environment variable in api_key_env instead");
+        return fail("holds credentials: name an environment variable in /teacher/api_key_env instead");
     }
     endpoint.host = view.host_type() == urls::host_type::ipv6 ? view.host_address() : view.host();
     if (endpoint.host.empty()) {
@@ -39,9 +37,7 @@ Result<EndpointUrl> parse_endpoint_url(const std::string& url, TeacherProtocol p
     }
     endpoint.path = std::string(view.encoded_path());
     if (endpoint.path.empty() || endpoint.path == "/") {
-        endpoint.path = protocol == TeacherProtocol::seed
-                            ? "/v1/completions"
-                            : "/v2/models/" + urls::encode(model, urls::unreserved_chars) + "/infer";
+        endpoint.path = default_path;
     }
     if (view.has_query()) {
         endpoint.query = "?" + std::string(view.encoded_query());

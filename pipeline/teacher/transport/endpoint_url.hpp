@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "pipeline/core/job_spec.hpp"
 
 namespace distilld {
 
@@ -21,9 +20,8 @@ struct EndpointUrl {
     [[nodiscard]] std::string target() const { return path + query; }
 };
 
-/// Parses an http or https URL. A missing path (or "/") becomes the protocol's own: /v1/completions for seed,
-/// /v2/models/{model}/infer for kserve. The error names the URL.
-[[nodiscard]] Result<EndpointUrl> parse_endpoint_url(const std::string& url, TeacherProtocol protocol,
-                                                     const std::string& model);
+/// Parses an http or https URL. `default_path` (absolute, percent-encoded) stands in for a missing path or "/". The
+/// error names the URL.
+[[nodiscard]] Result<EndpointUrl> parse_endpoint_url(const std::string& url, const std::string& default_path);
 
 }  // namespace distilld

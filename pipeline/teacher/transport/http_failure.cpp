@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
 #include <cmath>
@@ -12,7 +11,7 @@
 namespace distilld {
 namespace {
 
-constexpr std::size_t kLongestText = 300;
+constexpr std::size_t kMaxTextBytes = 300;
 
 /// The first string in the places where servers put their message.
 std::optional<std::string> message_in(const boost::json::value& value) {
@@ -54,8 +53,8 @@ std::string error_text(std::string_view body) {
     const auto first = text.find_first_not_of(' ');
     text.erase(0, std::min(first, text.size()));
     text.erase(text.find_last_not_of(' ') + 1);
-    if (text.size() > kLongestText) {
-        text.resize(cut_utf8(text, kLongestText - 3).size());
+    if (text.size() > kMaxTextBytes) {
+        text.resize(cut_utf8(text, kMaxTextBytes - 3).size());
         text += "...";
     }
     return text;
@@ -72,7 +71,7 @@ std::optional<std::time_t> parse_http_date(std::string_view value) {
 }
 
 std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view value, std::time_t now) {
-    constexpr double kLongestSeconds = 24 * 3600;
+    constexpr double kMaxSeconds = 24 * 3600;
     double seconds = 0;
     const auto number = std::from_chars(value.data(), value.data() + value.size(), seconds);
     if (number.ec == std::errc{} && number.ptr == value.data() + value.size() && std::isfinite(seconds)) {
@@ -84,7 +83,7 @@ std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view valu
     } else {
         return std::nullopt;
     }
-    return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kLongestSeconds) * 1000.0));
+    return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kMaxSeconds) * 1000.0));
 }
 
 FetchError failure_of_status(const std::string& endpoint, const HttpResponse& response) {
@@ -106,6 +105,9 @@ FetchError failure_of_status(const std::string& endpoint, const HttpResponse& re
         if (!text.empty()) {
             failure.message += ": " + text;
         }
+    }
+    if (response.status == 401 || response.status == 403) {
+        failure.message += " (the key comes from /teacher/api_key_env)";
     }
     return failure;
 }

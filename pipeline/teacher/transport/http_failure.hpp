@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "pipeline/teacher/teacher_source.hpp"
-#include "pipeline/teacher/transport/http_pool.hpp"
+#include "pipeline/teacher/transport/http_message.hpp"
 
 namespace distilld {
 

@@ -1,52 +1,19 @@
 #pragma once
 
-#include <atomic>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <chrono>
-#include <cstdint>
+#include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "pipeline/teacher/teacher_source.hpp"
-#include "pipeline/teacher/transport/body_buffer.hpp"
 #include "pipeline/teacher/transport/endpoint_url.hpp"
+#include "pipeline/teacher/transport/http_message.hpp"
+#include "pipeline/teacher/transport/traffic_counters.hpp"
 
 namespace distilld {
-
-struct HttpRequest {
-    bool post = true;    ///< otherwise GET
-    std::string target;  ///< path and query
-    std::string content_type;
-    std::optional<std::size_t> kserve_header_length;  ///< Inference-Header-Content-Length
-    std::shared_ptr<const std::string> body;          ///< may be null
-    std::uint64_t response_limit = 0;                 ///< largest body of a 2xx answer that is accepted
-};
-
-struct HttpResponse {
-    unsigned status = 0;
-    std::string content_type;
-    std::optional<std::string> kserve_header_length;       ///< as sent
-    std::optional<std::chrono::milliseconds> retry_after;  ///< retry-after-ms, or Retry-After (seconds or date)
-    std::shared_ptr<BodyBuffer> body;                      ///< at most kErrorBodyLimit bytes unless the status is 2xx
-};
-
-[[nodiscard]] inline bool is_success(const HttpResponse& response) noexcept {
-    return response.status >= 200 && response.status < 300;
-}
-
-inline constexpr std::size_t kErrorBodyLimit = std::size_t{64} << 10U;
-
-/// What went over the wire; written on the I/O thread, read on any.
-struct TrafficCounters {
-    std::atomic<std::uint64_t> requests{0};
-    std::atomic<std::uint64_t> bytes_sent{0};
-    std::atomic<std::uint64_t> bytes_received{0};
-    std::atomic<std::uint64_t> connections_opened{0};
-    std::atomic<std::uint64_t> stale_connections{0};  ///< kept ones that turned out closed and were reopened
-};
 
 struct HttpPoolOptions {
     std::string user_agent;
@@ -83,9 +50,5 @@ class HttpPool {
     struct Implementation;
     std::unique_ptr<Implementation> implementation_;
 };
-
-/// TLS client settings: system certificates, `ca_file` beside them when not empty, peer verified. The error names the
-/// file.
-[[nodiscard]] Result<std::shared_ptr<boost::asio::ssl::context>> make_tls_client_context(const std::string& ca_file);
 
 }  // namespace distilld

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/half_float.hpp"
+#include "base/json_text.hpp"
 #include "pipeline/teacher/protocols/kserve/message.hpp"
 
 static_assert(std::endian::native == std::endian::little, "tensors are sent in the machine's byte order");
@@ -21,7 +21,7 @@ class JsonWriter {
     explicit JsonWriter(std::string& out) : out_(out) {}
 
     void raw(std::string_view text) { out_.append(text); }
-    void string(std::string_view text) { out_.append(boost::json::serialize(boost::json::string_view(text))); }
+    void string(std::string_view text) { out_.append(to_text(boost::json::value(text))); }
 
     template <class Number>
     void number(Number value) {
@@ -73,12 +73,12 @@ void write_elements(JsonWriter& json, std::span<const std::byte> bytes, Write wr
 /// False when there is a NaN.
 bool write_data(JsonWriter& json, const InferTensor& tensor) {
     bool finite = true;
-    const auto real = [&](auto value, auto largest) {
+    const auto real = [&](auto value, auto max) {
         if (std::isnan(value)) {
             finite = false;
             value = 0;
         }
-        json.number(std::clamp(value, -largest, largest));
+        json.number(std::clamp(value, -max, max));
     };
     const auto integer = [&](auto value) { json.number(value); };
     const std::string_view type = tensor.datatype;
@@ -122,8 +122,8 @@ void write_parameter(JsonWriter& json, const Parameter& parameter) {
     } else if (const auto* integer = std::get_if<std::int64_t>(&parameter)) {
         json.number(*integer);
     } else if (const auto* real = std::get_if<double>(&parameter)) {
-        const double largest = std::numeric_limits<double>::max();
-        json.number(std::isnan(*real) ? 0.0 : std::clamp(*real, -largest, largest));
+        const double max = std::numeric_limits<double>::max();
+        json.number(std::isnan(*real) ? 0.0 : std::clamp(*real, -max, max));
     } else {
         json.string(std::get<std::string>(parameter));
     }
@@ -319,6 +319,10 @@ std::string build_model_metadata(const ModelMetadata& metadata) {
     write_specs(json, metadata.inputs);
     json.raw(R"(,"outputs":)");
     write_specs(json, metadata.outputs);
+    if (!metadata.parameters.empty()) {
+        json.raw(R"(,"parameters":)");
+        write_parameters(json, metadata.parameters, std::nullopt);
+    }
     json.raw("}");
     return out;
 }

@@ -160,6 +160,7 @@ struct ModelMetadata {
     std::string platform;
     std::vector<TensorSpec> inputs;
     std::vector<TensorSpec> outputs;
+    Parameters parameters;  ///< an extension: what else the server says of the model
 
     [[nodiscard]] const TensorSpec* find_input(std::string_view input) const noexcept;
     [[nodiscard]] const TensorSpec* find_output(std::string_view output) const noexcept;

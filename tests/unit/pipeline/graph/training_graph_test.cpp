@@ -149,8 +149,8 @@ TEST_F(TrainingGraphTest, TrainsInOrderWhateverTheOrderOfAnswers) {
     ASSERT_TRUE(run.outcome->has_value());
     EXPECT_EQ(training_log(), expected_log(0, 5, 3));
     EXPECT_EQ((*run.outcome)->steps_done, 5U);
-    EXPECT_LE(teacher_.most_in_flight, 4);
-    EXPECT_GT(teacher_.most_in_flight, 1) << "requests overlap";
+    EXPECT_LE(teacher_.max_in_flight, 4);
+    EXPECT_GT(teacher_.max_in_flight, 1) << "requests overlap";
     EXPECT_EQ(run.checkpoints, std::vector<std::uint64_t>{5});
 }
 
@@ -161,7 +161,7 @@ TEST_F(TrainingGraphTest, SequentialModeIsTheSameGraphWithOneInFlight) {
     const Outcome run = this->run(&teacher_);
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_EQ(training_log(), expected_log(0, 5, 3));
-    EXPECT_EQ(teacher_.most_in_flight, 1);
+    EXPECT_EQ(teacher_.max_in_flight, 1);
     EXPECT_FALSE(overlapped);
     EXPECT_EQ(student_.idle_updates, 0);
 }

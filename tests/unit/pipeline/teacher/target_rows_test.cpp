@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -105,6 +106,63 @@ TEST(FindDefect, ChecksLogits) {
     EXPECT_NE(check({1, 2, NAN, 4}, 2)->find("position 1"), std::string::npos);
     EXPECT_NE(check({1, kInfinity, 3, 4}, 2), std::nullopt);
     EXPECT_NE(check({1, 2, -kInfinity, -kInfinity}, 2), std::nullopt);
+}
+
+TEST(FindDefect, ChecksHiddenStates) {
+    const auto check = [](std::vector<float> values) {
+        TeacherTargets targets;
+        targets.kind = TeacherTargets::Kind::hidden_states;
+        targets.rows = 2;
+        targets.columns = 1;
+        targets.width = 2;
+        targets.values = {ElementType::f32, std::as_bytes(std::span(values))};
+        return find_defect(targets, 7);
+    };
+    EXPECT_EQ(check({1, -2, 3, 4}), std::nullopt) << "their width is no vocabulary";
+    for (const float bad : {NAN, kInfinity, -kInfinity}) {
+        ASSERT_NE(check({1, 2, 3, bad}), std::nullopt) << bad;
+        EXPECT_NE(check({1, 2, 3, bad})->find("sequence 1, position 0: element 1"), std::string::npos);
+    }
+}
+
+TEST(FindDefect, LooksAtNoRowThatWasNotGiven) {
+    const std::array<std::uint8_t, 2> second_only{0, 1};
+    const ArrayView mask{ElementType::u8, std::as_bytes(std::span(second_only))};
+    const std::array<std::uint32_t, 2> ids{99, 1};
+    const std::array<float, 2> nothing_first{NAN, -1};
+    TeacherTargets targets;
+    targets.rows = 1;
+    targets.columns = 2;
+    targets.width = 1;
+    targets.ids = {ElementType::u32, std::as_bytes(std::span(ids))};
+    targets.values = {ElementType::f32, std::as_bytes(std::span(nothing_first))};
+    targets.tail = targets.values;
+    for (const auto kind :
+         {TeacherTargets::Kind::topk, TeacherTargets::Kind::logits, TeacherTargets::Kind::hidden_states}) {
+        targets.kind = kind;
+        targets.loss_mask = {};
+        EXPECT_NE(find_defect(targets, kind == TeacherTargets::Kind::logits ? 1 : 3), std::nullopt);
+        targets.loss_mask = mask;
+        EXPECT_EQ(find_defect(targets, kind == TeacherTargets::Kind::logits ? 1 : 3), std::nullopt);
+    }
+    targets.kind = TeacherTargets::Kind::logits;
+    const auto reduced = reduce_logits(targets, 1).value();
+    EXPECT_FALSE(row_is_given(reduced, 0));
+    EXPECT_TRUE(row_is_given(reduced, 1));
+}
+
+TEST(FindMissingRow, IsContentOnlyWhereNoLossIsCarried) {
+    auto tokens = *test::make_batch(2, 2);
+    TeacherTargets targets;
+    targets.rows = 2;
+    targets.columns = 2;
+    EXPECT_EQ(find_missing_row(targets, tokens), std::nullopt) << "no mask: all rows are there";
+    const std::array<std::uint8_t, 4> given{1, 1, 0, 1};
+    targets.loss_mask = {ElementType::u8, std::as_bytes(std::span(given))};
+    ASSERT_NE(find_missing_row(targets, tokens), std::nullopt);
+    EXPECT_NE(find_missing_row(targets, tokens)->find("sequence 1, position 0"), std::string::npos);
+    tokens.labels[2] = kIgnoredLabel;
+    EXPECT_EQ(find_missing_row(targets, tokens), std::nullopt);
 }
 
 TEST(BufferPool, RecyclesWithinItsBound) {

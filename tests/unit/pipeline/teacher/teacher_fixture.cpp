@@ -6,9 +6,8 @@
 #include <stdexcept>
 
 #include "base/half_float.hpp"
-#include "pipeline/teacher/protocols/kserve/message.hpp"
+#include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 #include "pipeline/teacher/target_rows.hpp"
-#include "pipeline/teacher/teacher_adapter.hpp"
 
 namespace distilld::test {
 
@@ -90,11 +89,16 @@ ScriptedHttpServer::Handler own_teacher(ScriptedHttpServer::Handler infer) {
             return reply;
         }
         if (request.method == "GET") {
-            reply.body = kserve::build_model_metadata(own_teacher_metadata("teacher"));
+            reply.body = kserve::build_model_metadata(kserve::own_teacher_metadata("teacher"));
             return reply;
         }
         return infer(request);
     };
+}
+
+std::uint16_t unused_port() {
+    const ScriptedHttpServer gone(own_topk_reply);
+    return gone.port();
 }
 
 std::vector<float> floats_of(const ArrayView& array) {

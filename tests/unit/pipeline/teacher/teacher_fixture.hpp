@@ -33,6 +33,9 @@ namespace distilld::test {
 /// Metadata of our own teacher, readiness, and `infer` for everything else.
 [[nodiscard]] ScriptedHttpServer::Handler own_teacher(ScriptedHttpServer::Handler infer);
 
+/// A port of 127.0.0.1 at which nobody listens.
+[[nodiscard]] std::uint16_t unused_port();
+
 /// An event loop and a decode thread.
 struct Loop {
     boost::asio::io_context io;

@@ -105,6 +105,24 @@ TEST(SeedTeacher, TheProbeComparesVocabularies) {
     }
 }
 
+TEST(SeedTeacher, StatesTheSizeOfItsAnswers) {
+    ScriptedHttpServer server([](const SeenRequest& request) { return rows_of(request, 20); });
+    for (const std::uint32_t top_k : {0U, 4U, 40U}) {
+        Loop loop;
+        RemoteTeacherOptions options;
+        options.traffic = std::make_shared<TrafficCounters>();
+        const auto teacher = loop.teacher(seed_spec(server, top_k), options).value();
+        EXPECT_EQ(teacher->answer_size(1, 3).max_wire_bytes, std::nullopt) << "the vocabulary is not known yet";
+        ASSERT_TRUE(loop.run(teacher->probe(20)));
+        const AnswerSize stated = teacher->answer_size(1, 3);
+        const std::uint64_t before = options.traffic->bytes_received;
+        const auto targets = loop.run(teacher->fetch(0, test::make_batch(1, 3), 20s)).value();
+        const std::size_t arrays = targets.ids.bytes.size() + targets.values.bytes.size() + targets.tail.bytes.size();
+        EXPECT_EQ(stated.held_bytes, arrays);
+        EXPECT_LE(options.traffic->bytes_received - before, stated.max_wire_bytes);
+    }
+}
+
 TEST(SeedTeacher, TheProbeNoticesAnswersThatChange) {
     int count = 0;
     ScriptedHttpServer server([&count](const SeenRequest& request) {

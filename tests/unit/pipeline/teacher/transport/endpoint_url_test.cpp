@@ -5,16 +5,16 @@
 namespace distilld {
 namespace {
 
-EndpointUrl parsed(const std::string& url, TeacherProtocol protocol = TeacherProtocol::kserve) {
-    return parse_endpoint_url(url, protocol, "big one").value();
+EndpointUrl parsed(const std::string& url) {
+    return parse_endpoint_url(url, "/big%20one/rows").value();
 }
 
-TEST(EndpointUrl, FillsInTheProtocolsPath) {
-    EXPECT_EQ(parsed("http://h:8000").target(), "/v2/models/big%20one/infer");
-    EXPECT_EQ(parsed("http://h:8000/").target(), "/v2/models/big%20one/infer");
-    EXPECT_EQ(parsed("http://h:8000/", TeacherProtocol::seed).target(), "/v1/completions");
+TEST(EndpointUrl, FillsInAMissingPath) {
+    EXPECT_EQ(parsed("http://h:8000").target(), "/big%20one/rows");
+    EXPECT_EQ(parsed("http://h:8000/").target(), "/big%20one/rows");
+    EXPECT_EQ(parsed("http://h:8000/?a=b").target(), "/big%20one/rows?a=b");
     EXPECT_EQ(parsed("http://h/x/v2/models/m/infer?a=b").target(), "/x/v2/models/m/infer?a=b");
-    EXPECT_EQ(parsed("http://h/logits", TeacherProtocol::seed).target(), "/logits");
+    EXPECT_EQ(parsed("http://h/logits").target(), "/logits");
 }
 
 TEST(EndpointUrl, KnowsHostPortAndScheme) {
@@ -34,7 +34,7 @@ TEST(EndpointUrl, KnowsHostPortAndScheme) {
 TEST(EndpointUrl, RefusesWhatItCannotUse) {
     for (const char* url : {"", "localhost:8000", "/v1", "ftp://h/", "http://", "http://user:secret@h/",
                             "http://h:99999/", "http://h:0/", "http://h h/"}) {
-        const auto result = parse_endpoint_url(url, TeacherProtocol::seed, "m");
+        const auto result = parse_endpoint_url(url, "/rows");
         ASSERT_FALSE(result) << url;
         EXPECT_EQ(result.error().kind, ErrorKind::invalid_input) << url;
         EXPECT_NE(result.error().message.find("teacher endpoint"), std::string::npos) << url;

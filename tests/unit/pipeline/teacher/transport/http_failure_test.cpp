@@ -46,6 +46,15 @@ TEST(HttpFailure, FindsTheServersWords) {
     EXPECT_EQ(error_text(std::string(1000, 'x')).size(), 300U);
 }
 
+TEST(HttpFailure, NamesTheFieldOfTheKey) {
+    for (const unsigned status : {401U, 403U}) {
+        EXPECT_EQ(
+            failure(status, R"({"error":"Unauthorized"})").message,
+            "http://h/: HTTP " + std::to_string(status) + ": Unauthorized (the key comes from /teacher/api_key_env)");
+    }
+    EXPECT_EQ(failure(404, "").message, "http://h/: HTTP 404");
+}
+
 TEST(HttpFailure, ReadsRetryAfter) {
     const auto date = parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT");
     ASSERT_TRUE(date);

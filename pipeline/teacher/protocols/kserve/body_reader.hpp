@@ -1,0 +1,74 @@
+#pragma once
+
+#include <simdjson.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/teacher/protocols/kserve/message.hpp"
+
+/// How the parser of messages reads the parts of a body. Failures are thrown as ErrorException (or as simdjson's own
+/// exception, where the JSON itself is broken).
+namespace distilld::kserve {
+
+[[noreturn]] void fail(std::string message);
+
+/// "tensor 'name'".
+[[nodiscard]] std::string tensor_label(std::string_view name);
+
+/// The field, unless it is absent or null.
+[[nodiscard]] std::optional<simdjson::ondemand::value> optional_field(simdjson::ondemand::object& object,
+                                                                      std::string_view name);
+
+/// Empty when the field is not there and not `required`.
+[[nodiscard]] std::string string_field(simdjson::ondemand::object& object, std::string_view name,
+                                       std::string_view where, bool required);
+
+/// The `parameters` of an object, without those that are neither text, number nor truth value.
+[[nodiscard]] Parameters parameters_of(simdjson::ondemand::object& object, std::string_view where);
+
+/// `wildcards`: -1 is a size too.
+[[nodiscard]] std::vector<std::int64_t> shape_of(simdjson::ondemand::object& object, const std::string& where,
+                                                 std::size_t max_rank, bool wildcards);
+
+/// Reads the numbers of a `data` array, flat or nested in the form of the shape, into `out`: `count` elements of
+/// `width` bytes in the tensor's datatype.
+void read_data(simdjson::ondemand::array array, const InferTensor& tensor, std::uint64_t count, std::size_t width,
+               std::byte* out);
+
+/// Reads tensors: those in JSON, and those in the binary part, of which it knows how much is taken.
+class BodyReader {
+  public:
+    /// `binary` is what follows the JSON part of `json_bytes` bytes; `has_binary` says whether the message announced
+    /// one. `owner` keeps it alive. `limits` must outlive the reader.
+    BodyReader(std::span<const std::byte> binary, bool has_binary, std::shared_ptr<const void> owner,
+               const MessageLimits& limits, std::size_t json_bytes);
+
+    /// The array `field` of tensors. `role` is what messages call one of them.
+    [[nodiscard]] std::vector<InferTensor> tensors(simdjson::ondemand::object& object, std::string_view field,
+                                                   std::string_view role);
+
+    /// Fails when binary data is left over.
+    void check_all_taken() const;
+
+  private:
+    InferTensor tensor(simdjson::ondemand::object object, std::string_view role);
+    void take_binary(InferTensor& tensor, const Parameter& stated_size, std::uint64_t bytes);
+    void read_json(InferTensor& tensor, simdjson::ondemand::value data, std::uint64_t count, std::uint64_t bytes) const;
+
+    std::span<const std::byte> binary_;
+    bool has_binary_;
+    std::shared_ptr<const void> owner_;
+    const MessageLimits& limits_;
+    std::size_t json_bytes_;
+    std::size_t taken_ = 0;
+    std::uint64_t tensor_bytes_ = 0;
+};
+
+}  // namespace distilld::kserve

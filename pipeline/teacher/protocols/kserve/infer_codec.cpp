@@ -1,0 +1,243 @@
+#include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
+#include "pipeline/teacher/protocols/kserve/infer_outputs.hpp"
+#include "pipeline/teacher/target_rows.hpp"
+
+namespace distilld::kserve {
+namespace {
+
+/// Text of one number in JSON with what surrounds it, at most.
+constexpr std::uint64_t kJsonNumberBytes = 32;
+constexpr std::uint64_t kMessageBytes = 64U << 10U;
+
+/// A positive number among the parameters; 0 when there is none.
+std::uint64_t positive_parameter(const Parameters& parameters, const std::string& name) {
+    const auto found = parameters.find(name);
+    const auto* number = found == parameters.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+    return number != nullptr && *number > 0 ? static_cast<std::uint64_t>(*number) : 0;
+}
+
+/// Bytes of the JSON part, when the answer has a binary part behind it.
+Result<std::optional<std::size_t>> json_length_of(const HttpResponse& response) {
+    const std::string* text = response.header(kHeaderLengthField);
+    if (text == nullptr) {
+        return std::optional<std::size_t>();
+    }
+    std::size_t length = 0;
+    const auto parsed = std::from_chars(text->data(), text->data() + text->size(), length);
+    if (parsed.ec != std::errc{} || parsed.ptr != text->data() + text->size()) {
+        return teacher_error(std::string(kHeaderLengthField) + " is not a number");
+    }
+    return std::optional<std::size_t>(length);
+}
+
+/// The body, when a tensor lies in it, and the tensors that came as JSON.
+std::size_t held_bytes_of(const InferResponse& message, const BodyBuffer& body) {
+    std::size_t bytes = 0;
+    bool in_body = false;
+    for (const InferTensor& tensor : message.outputs) {
+        in_body = in_body || tensor.binary;
+        bytes += tensor.binary ? 0 : tensor.bytes.size();
+    }
+    return bytes + (in_body ? body.capacity() : 0);
+}
+
+class InferCodec final : public TeacherCodec {
+  public:
+    InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, std::string logits_output)
+        : target_(std::move(target)),
+          wanted_(wanted),
+          dialect_(std::move(dialect)),
+          logits_output_(std::move(logits_output)),
+          limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"),
+                  positive_parameter(dialect_.metadata.parameters, "max_tokens")} {}
+
+    Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const override {
+        return split_rows(tokens, limits_);
+    }
+
+    Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const override {
+        InferRequest message;
+        const auto k = asks_for_topk() ? std::optional(asked_k()) : std::nullopt;
+        auto inputs = make_inputs(dialect_.metadata, tokens, part, k, dialect_.binary_tensor_requests);
+        if (!inputs) {
+            return inputs.error();
+        }
+        message.inputs = std::move(*inputs);
+        // Parameters are for our own teacher; TensorRT-LLM's take none, and others ignore what they do not know.
+        if (k) {
+            message.parameters["mode"] = std::string("topk");
+            message.parameters["top_k"] = std::int64_t{*k};
+        } else if (logits_output_ == "logits") {
+            message.parameters["mode"] = std::string("logits");
+        }
+        for (const std::string& name : output_names()) {
+            message.outputs.push_back(RequestedOutput{name, true});
+        }
+        auto encoded = build_infer_request(message);
+        if (!encoded) {
+            return encoded.error();
+        }
+        HttpRequest request;
+        request.target = target_;
+        request.content_type = std::string(encoded->content_type());
+        if (encoded->json_header_length) {
+            request.headers.push_back({std::string(kHeaderLengthField), std::to_string(*encoded->json_header_length)});
+        }
+        request.answer_headers = {std::string(kHeaderLengthField)};
+        request.body = std::make_shared<const std::string>(std::move(encoded->body));
+        return request;
+    }
+
+    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch&,
+                                  const RequestPart& part) const override {
+        const auto json_length = json_length_of(response);
+        if (!json_length) {
+            return json_length.error();
+        }
+        MessageLimits limits;
+        limits.max_json_bytes = response.body->size();
+        limits.max_tensor_bytes = std::max<std::uint64_t>(std::uint64_t{response.body->size()} * 4, 1024);
+        const auto message =
+            parse_infer_response(response.body->bytes(), *json_length, limits, response.body, BodyBuffer::kPadding);
+        if (!message) {
+            return message.error();
+        }
+        auto targets = asks_for_topk() ? read_topk(*message, part) : read_logits(*message, logits_output_, part);
+        if (!targets) {
+            return targets;
+        }
+        if (asks_for_topk() && dialect_.honoured_k != 0 && targets->width != dialect_.honoured_k) {
+            return teacher_error("the answer has " + std::to_string(targets->width) +
+                                 " entries a position, the probe found " + std::to_string(dialect_.honoured_k));
+        }
+        targets->held_bytes = held_bytes_of(*message, *response.body);
+        targets->vocabulary = positive_parameter(message->parameters, "vocab_size");
+        if (!asks_for_topk() && wanted_.top_k > 0) {
+            if (wanted_.vocabulary != 0 && targets->width != wanted_.vocabulary) {
+                return teacher_error(*find_defect(*targets, wanted_.vocabulary));
+            }
+            return reduce_logits(*targets, wanted_.top_k);
+        }
+        return targets;
+    }
+
+    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
+        const std::uint64_t positions = std::uint64_t{rows} * columns;
+        const bool binary = dialect_.binary_tensor_answers;
+        AnswerSize size;
+        if (asks_for_topk()) {
+            const std::uint64_t k = std::max(asked_k(), dialect_.honoured_k);
+            size.max_wire_bytes = positions * (binary ? k * 16 + 16 : (2 * k + 1) * kJsonNumberBytes) + kMessageBytes;
+            size.held_bytes = positions * (k * (element_bytes("topk_ids") + element_bytes("topk_logprobs")) +
+                                           element_bytes("tail_logprob"));
+            return size;
+        }
+        if (wanted_.vocabulary != 0) {
+            size.max_wire_bytes = positions * wanted_.vocabulary * (binary ? 8 : kJsonNumberBytes) + kMessageBytes;
+        }
+        size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
+                                                         : wanted_.vocabulary * element_bytes(logits_output_));
+        return size;
+    }
+
+    std::string description() const override {
+        std::string text = "KServe v2, ";
+        if (asks_for_topk()) {
+            text += "top " + std::to_string(dialect_.honoured_k != 0 ? dialect_.honoured_k : asked_k());
+        } else {
+            text += "'" + logits_output_ + "'";
+            if (wanted_.top_k > 0) {
+                text += " reduced to the top " + std::to_string(wanted_.top_k);
+            }
+        }
+        text += dialect_.binary_tensor_requests ? ", binary requests" : ", JSON requests";
+        text += dialect_.binary_tensor_answers ? ", binary answers" : ", JSON answers";
+        return text;
+    }
+
+  private:
+    [[nodiscard]] bool asks_for_topk() const noexcept { return logits_output_.empty(); }
+
+    [[nodiscard]] std::uint32_t asked_k() const {
+        return wanted_.vocabulary == 0 ? wanted_.top_k : std::min(wanted_.top_k, wanted_.vocabulary);
+    }
+
+    [[nodiscard]] std::vector<std::string> output_names() const {
+        if (!asks_for_topk()) {
+            return {logits_output_};
+        }
+        std::vector<std::string> names{"topk_ids", "topk_logprobs"};
+        if (dialect_.metadata.find_output("tail_logprob") != nullptr) {
+            names.emplace_back("tail_logprob");
+        }
+        return names;
+    }
+
+    /// Of an output; 0 when the model does not have it.
+    [[nodiscard]] std::uint64_t element_bytes(std::string_view output) const {
+        const TensorSpec* spec = dialect_.metadata.find_output(output);
+        return spec == nullptr ? 0 : held_element_bytes(spec->datatype);
+    }
+
+    std::string target_;
+    TargetsWanted wanted_;
+    Dialect dialect_;
+    std::string logits_output_;  ///< empty = top-k outputs
+    RequestLimits limits_;
+};
+
+/// The output of full logits to ask for; empty = top-k outputs.
+Result<std::string> choose_logits_output(const ModelMetadata& metadata, std::uint32_t top_k) {
+    const bool has_topk =
+        metadata.find_output("topk_ids") != nullptr && metadata.find_output("topk_logprobs") != nullptr;
+    if (top_k > 0 && has_topk) {
+        return std::string();
+    }
+    for (const char* name : {"logits", "context_logits"}) {
+        if (metadata.find_output(name) != nullptr) {
+            return std::string(name);
+        }
+    }
+    if (has_topk) {
+        return teacher_error("/teacher/top_k: the model answers with top-k only: set it above 0");
+    }
+    return teacher_error(
+        "the model has none of the outputs topk_ids with topk_logprobs, logits, context_logits (its outputs: " +
+        names_of(metadata.outputs) + ")");
+}
+
+}  // namespace
+
+ModelMetadata own_teacher_metadata(const std::string& model) {
+    ModelMetadata metadata;
+    metadata.name = model;
+    metadata.inputs = {{"input_ids", "INT32", {-1, -1}}, {"seq_lens", "INT32", {-1}}};
+    metadata.outputs = {{"topk_ids", "UINT32", {-1, -1, -1}},
+                        {"topk_logprobs", "FP16", {-1, -1, -1}},
+                        {"tail_logprob", "FP32", {-1, -1}},
+                        {"logits", "FP16", {-1, -1, -1}}};
+    return metadata;
+}
+
+Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
+                                                             Dialect dialect) {
+    if (auto checked = check_inputs(dialect.metadata); !checked) {
+        return Error{checked.error().kind, url.name + ": " + checked.error().message};
+    }
+    auto logits_output = choose_logits_output(dialect.metadata, wanted.top_k);
+    if (!logits_output) {
+        return Error{logits_output.error().kind, url.name + ": " + logits_output.error().message};
+    }
+    return std::shared_ptr<const TeacherCodec>(
+        std::make_shared<InferCodec>(url.target(), wanted, std::move(dialect), std::move(*logits_output)));
+}
+
+}  // namespace distilld::kserve

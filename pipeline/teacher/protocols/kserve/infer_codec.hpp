@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "pipeline/teacher/protocols/kserve/message.hpp"
+#include "pipeline/teacher/protocols/protocol.hpp"
+
+namespace distilld::kserve {
+
+/// How a KServe endpoint is spoken to; learnt by the negotiation.
+struct Dialect {
+    ModelMetadata metadata;
+    bool binary_tensor_requests = true;  ///< inputs go as binary tensor data, else as JSON
+    bool binary_tensor_answers = true;   ///< so do outputs; else larger bodies are expected
+    std::uint32_t honoured_k = 0;        ///< width of top-k rows; 0 = not known yet
+};
+
+/// The tensors of our own teacher: used until the metadata is known.
+[[nodiscard]] ModelMetadata own_teacher_metadata(const std::string& model);
+
+/// Asks for top-k outputs (topk_ids, topk_logprobs, tail_logprob) when the model has them and they are wanted, else for
+/// full logits (`logits` or TensorRT-LLM's `context_logits`), which are reduced here when top-k is wanted. A
+/// micro-batch takes several requests when the metadata's parameters state less: `max_batch_size` sequences, or
+/// `max_tokens` positions. The error names the inputs or outputs that cannot be served.
+[[nodiscard]] Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
+                                                                           Dialect dialect);
+
+}  // namespace distilld::kserve

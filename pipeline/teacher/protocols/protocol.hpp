@@ -1,0 +1,114 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "pipeline/core/micro_batch.hpp"
+#include "pipeline/teacher/request_parts.hpp"
+#include "pipeline/teacher/teacher_source.hpp"
+#include "pipeline/teacher/transport/body_buffer.hpp"
+#include "pipeline/teacher/transport/endpoint_url.hpp"
+#include "pipeline/teacher/transport/http_message.hpp"
+
+/// What a protocol is made of. A protocol is one folder (or file) beside this header and one row of registry.cpp.
+namespace distilld {
+
+/// What the student wants of every answer.
+struct TargetsWanted {
+    std::uint32_t top_k = 0;       ///< 0 = full logits
+    std::uint32_t vocabulary = 0;  ///< the student's; 0 = not known yet
+};
+
+/// How one endpoint is asked for a micro-batch and how its answers are read. Immutable, any thread, no I/O.
+class TeacherCodec {
+  public:
+    virtual ~TeacherCodec() = default;
+
+    /// The requests that a micro-batch takes; parts that do not overlap. The position of every label that counts lies
+    /// in one of them. Unless a protocol says otherwise, one request asks for the whole batch.
+    [[nodiscard]] virtual Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const {
+        return std::vector<RequestPart>{whole_batch(tokens)};
+    }
+
+    /// The request for one part of plan_requests. The response limit is the caller's to set.
+    [[nodiscard]] virtual Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const = 0;
+
+    /// Targets of part.rows × part.columns positions. Shapes are checked, values are not (find_defect does). Views
+    /// point into the body where the format allows.
+    [[nodiscard]] virtual Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch& tokens,
+                                                        const RequestPart& part) const = 0;
+
+    /// Of the answer for `rows` sequences with `columns` positions, when one request asks for them.
+    [[nodiscard]] virtual AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const = 0;
+
+    /// How this endpoint is asked, for the log.
+    [[nodiscard]] virtual std::string description() const = 0;
+};
+
+/// A decoded, checked answer to one micro-batch.
+struct EndpointAnswer {
+    TeacherTargets targets;
+    std::vector<HttpResponse> responses;  ///< one a request, for what their headers tell
+};
+
+/// What a protocol says to an endpoint while it learns how to speak to it. While the endpoint is not up, it is asked
+/// again until the probe gives up. On the endpoint's executor. Throws operation_aborted when cancelled.
+class ProbeDialogue {
+  public:
+    virtual ~ProbeDialogue() = default;
+
+    [[nodiscard]] virtual const std::string& endpoint_name() const = 0;
+
+    /// A question about the endpoint itself and its answer, whatever the status; answers above 1 MiB fail. A status
+    /// that says that the server is starting (429, 502 to 504 and `loading_status`, when there is one) is asked again
+    /// and fails at the end with FailureKind::overloaded.
+    virtual boost::asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest request,
+                                                                   std::optional<unsigned> loading_status) = 0;
+
+    /// The probe's few tokens asked with `codec`; the answer is decoded and checked.
+    virtual boost::asio::awaitable<FetchResult<EndpointAnswer>> ask(std::shared_ptr<const TeacherCodec> codec) = 0;
+};
+
+/// What a protocol learnt of one endpoint.
+struct Negotiated {
+    std::shared_ptr<const TeacherCodec> codec;  ///< asks for micro-batches from now on
+    TeacherTargets answer;                      ///< to the probe's tokens
+};
+
+/// One protocol spoken with one endpoint. Immutable.
+class TeacherProtocolAdapter {
+  public:
+    virtual ~TeacherProtocolAdapter() = default;
+
+    /// How the endpoint is asked when nothing has been learnt of it. Errors name the endpoint.
+    [[nodiscard]] virtual Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const = 0;
+
+    /// Learns how to speak to the endpoint: what it is asked about itself, in which forms it is asked for rows, and
+    /// what its first answer shows. On the endpoint's executor. A failure for which not_up() holds means that it did
+    /// not come up; any other, that it is no teacher for us. Throws operation_aborted when cancelled.
+    virtual boost::asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue,
+                                                                      TargetsWanted wanted) const = 0;
+};
+
+/// What an adapter is made from.
+struct ProtocolSettings {
+    EndpointUrl url;
+    std::string model;  ///< /teacher/model
+    std::shared_ptr<BufferPool> buffers;
+};
+
+/// Fails on a URL that the protocol cannot use; the error names it. Nothing is sent.
+using MakeProtocolAdapter = Result<std::unique_ptr<TeacherProtocolAdapter>> (*)(const ProtocolSettings&);
+
+/// A failure to answer the probe's tokens.
+[[nodiscard]] inline FetchError failed_probe(FetchError failure) {
+    failure.message = "the teacher fails the probe: " + failure.message;
+    return failure;
+}
+
+}  // namespace distilld

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "pipeline/core/teacher_protocol.hpp"
+#include "pipeline/teacher/protocols/protocol.hpp"
+
+namespace distilld {
+
+/// One protocol that we speak.
+struct TeacherProtocolRow {
+    TeacherProtocol protocol;
+    std::string_view name;
+    /// Of an endpoint whose URL has none. `{model}` stands for the model's name.
+    std::string_view default_path;
+    MakeProtocolAdapter make_adapter;
+};
+
+/// A row for each value of TeacherProtocol.
+[[nodiscard]] std::span<const TeacherProtocolRow> teacher_protocols() noexcept;
+
+/// The row of `protocol`; null when there is none among `rows`.
+[[nodiscard]] const TeacherProtocolRow* find_protocol(std::span<const TeacherProtocolRow> rows,
+                                                      TeacherProtocol protocol) noexcept;
+
+/// The row's default path for a model, percent-encoded.
+[[nodiscard]] std::string default_path_for(const TeacherProtocolRow& row, std::string_view model);
+
+}  // namespace distilld

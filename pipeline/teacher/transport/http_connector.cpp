@@ -1,0 +1,148 @@
+#include "pipeline/teacher/transport/http_connector.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+
+#include "pipeline/async/deadline.hpp"
+
+namespace distilld {
+namespace asio = boost::asio;
+using tcp = asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
+
+bool is_address(const std::string& host) {
+    error_code failure;
+    asio::ip::make_address(host, failure);
+    return !failure;
+}
+
+asio::awaitable<error_code> connect_to(tcp::socket& socket, tcp::endpoint address) {
+    error_code failed;
+    socket.close(failed);
+    socket.open(address.protocol(), failed);
+    if (failed) {
+        co_return failed;
+    }
+    const auto connected = co_await socket.async_connect(address, kAwaitTuple);
+    co_return std::get<0>(connected);
+}
+
+}  // namespace
+
+HttpConnector::HttpConnector(asio::any_io_executor executor, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
+                             std::shared_ptr<TrafficCounters> traffic, std::chrono::milliseconds connect_limit)
+    : executor_(std::move(executor)),
+      url_(std::move(url)),
+      tls_(std::move(tls)),
+      traffic_(std::move(traffic)),
+      connect_limit_(connect_limit) {}
+
+FetchError HttpConnector::failure(FailureKind kind, const std::string& what) const {
+    return FetchError{kind, url_.name + ": " + what, std::nullopt};
+}
+
+asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() {
+    if (!addresses_.empty()) {
+        co_return addresses_;
+    }
+    error_code not_an_address;
+    const auto address = asio::ip::make_address(url_.host, not_an_address);
+    if (!not_an_address) {
+        addresses_.emplace_back(address, url_.port);
+        co_return addresses_;
+    }
+    tcp::resolver resolver(executor_);
+    const auto resolved = co_await resolver.async_resolve(url_.host, std::to_string(url_.port), kAwaitTuple);
+    if (const error_code failed = std::get<0>(resolved)) {
+        throw_if_aborted(failed);
+        const bool unknown = failed == asio::error::host_not_found || failed == asio::error::no_data;
+        co_return failure(unknown ? FailureKind::rejected : FailureKind::connection,
+                          "host '" + url_.host + "' cannot be resolved: " + failed.message());
+    }
+    addresses_.clear();
+    for (const auto& entry : std::get<1>(resolved)) {
+        addresses_.push_back(entry.endpoint());
+    }
+    co_return addresses_;
+}
+
+asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::connect() {
+    const auto targets = co_await resolve();
+    if (!targets) {
+        co_return targets.error();
+    }
+    tcp::socket socket(executor_);
+    error_code failed = asio::error::host_not_found;
+    for (std::size_t i = 0; i < targets->size(); ++i) {
+        auto attempt = connect_to(socket, (*targets)[i]);
+        if (i + 1 < targets->size()) {
+            const auto outcome = co_await with_deadline(std::move(attempt), connect_limit_);
+            failed = outcome.value_or(asio::error::make_error_code(asio::error::timed_out));
+        } else {
+            failed = co_await std::move(attempt);
+        }
+        throw_if_aborted(failed);
+        if (!failed) {
+            break;
+        }
+    }
+    if (failed) {
+        addresses_.clear();
+        co_return failure(FailureKind::connection, "cannot connect: " + failed.message());
+    }
+    ++traffic_->connections_opened;
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    socket.set_option(asio::socket_base::keep_alive(true), ignored);
+    if (!url_.tls) {
+        co_return make_http_connection(std::move(socket));
+    }
+    co_return co_await secure(std::move(socket));
+}
+
+asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::secure(tcp::socket socket) {
+    asio::ssl::stream<tcp::socket> stream(std::move(socket), *tls_);
+    if (!is_address(url_.host)) {
+        SSL_set_tlsext_host_name(stream.native_handle(), url_.host.c_str());
+    }
+    stream.set_verify_callback(asio::ssl::host_name_verification(url_.host));
+    const auto shaken = co_await stream.async_handshake(asio::ssl::stream_base::client, kAwaitTuple);
+    if (const error_code failed = std::get<0>(shaken)) {
+        throw_if_aborted(failed);
+        // What comes from OpenSSL is a refusal; what comes from the socket is a lost connection.
+        const bool refusal = failed.category() == asio::error::get_ssl_category();
+        std::string why = failed.message();
+        if (const long verdict = SSL_get_verify_result(stream.native_handle()); verdict != X509_V_OK) {
+            why = X509_verify_cert_error_string(verdict);
+        }
+        co_return failure(refusal ? FailureKind::rejected : FailureKind::connection, "TLS handshake failed: " + why);
+    }
+    co_return make_http_connection(std::move(stream));
+}
+
+Result<std::shared_ptr<asio::ssl::context>> make_tls_client_context(const std::string& ca_file) {
+    auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
+    error_code failed;
+    context->set_default_verify_paths(failed);
+    if (!ca_file.empty()) {
+        context->load_verify_file(ca_file, failed);
+        if (failed) {
+            return invalid_input("/teacher/ca_file: '" + ca_file +
+                                 "' cannot be read as PEM certificates: " + failed.message());
+        }
+    }
+    context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                         asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1);
+    context->set_verify_mode(asio::ssl::verify_peer);
+    return context;
+}
+
+}  // namespace distilld

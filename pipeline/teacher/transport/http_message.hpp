@@ -1,0 +1,65 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "pipeline/teacher/transport/body_buffer.hpp"
+
+namespace distilld {
+
+inline constexpr const char* kJsonContentType = "application/json";
+
+struct HttpHeader {
+    std::string name;
+    std::string value;
+};
+
+struct HttpRequest {
+    bool post = true;    ///< otherwise GET
+    std::string target;  ///< path and query
+    std::string content_type;
+    std::vector<HttpHeader> headers;          ///< the protocol's own, beside those of every request
+    std::vector<std::string> answer_headers;  ///< names of the headers that the protocol wants to see in the answer
+    std::shared_ptr<const std::string> body;  ///< may be null
+    std::uint64_t response_limit = 0;         ///< largest body of a 2xx answer that is accepted
+};
+
+[[nodiscard]] inline HttpRequest make_get(std::string target) {
+    HttpRequest request;
+    request.post = false;
+    request.target = std::move(target);
+    return request;
+}
+
+struct HttpResponse {
+    unsigned status = 0;
+    std::string content_type;
+    std::vector<HttpHeader> headers;                       ///< those of HttpRequest::answer_headers that were sent
+    std::optional<std::chrono::milliseconds> retry_after;  ///< retry-after-ms, or Retry-After (seconds or date)
+    std::shared_ptr<BodyBuffer> body;                      ///< at most kErrorBodyLimit bytes unless the status is 2xx
+
+    /// The value of a header that the request asked for, by the name it asked with; null when it was not sent.
+    [[nodiscard]] const std::string* header(std::string_view name) const noexcept {
+        for (const HttpHeader& sent : headers) {
+            if (sent.name == name) {
+                return &sent.value;
+            }
+        }
+        return nullptr;
+    }
+};
+
+[[nodiscard]] inline bool is_success(const HttpResponse& response) noexcept {
+    return response.status >= 200 && response.status < 300;
+}
+
+inline constexpr std::size_t kErrorBodyLimit = std::size_t{64} << 10U;
+
+}  // namespace distilld

@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include "pipeline/teacher/remote_teacher.hpp"
+#include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
+
+namespace distilld {
+namespace {
+
+using namespace std::chrono_literals;
+using test::kserve_spec;
+using test::Loop;
+using test::make_batch;
+using test::own_teacher;
+using test::own_topk_reply;
+using test::ScriptedHttpServer;
+using test::ScriptedReply;
+using test::SeenRequest;
+using test::unused_port;
+
+TEST(RemoteTeacher, TheProbeLearnsAndChecks) {
+    ScriptedHttpServer server(own_teacher(own_topk_reply));
+    Loop loop;
+    const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
+    const auto info = loop.run(teacher->probe(512)).value();
+    EXPECT_EQ(info.top_k, 4U);
+    EXPECT_TRUE(info.deterministic);
+    EXPECT_NE(info.description.find("top 4"), std::string::npos) << info.description;
+    EXPECT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    // Its ids reach 5: too many for a student of four tokens.
+    const auto small = loop.run(teacher->probe(4));
+    ASSERT_FALSE(small);
+    EXPECT_NE(small.error().message.find("vocabulary of 4"), std::string::npos) << small.error().message;
+    EXPECT_NE(small.error().message.find(server.url()), std::string::npos) << small.error().message;
+}
+
+TEST(RemoteTeacher, TheProbeRefusesNumbersThatAreNoLogProbabilities) {
+    ScriptedHttpServer server(own_teacher([](const SeenRequest& request) {
+        auto reply = own_topk_reply(request);
+        const std::string little(3 * 4, '\0');
+        reply.body.replace(reply.body.size() - little.size(), little.size(), little);  // a tail of probability 1
+        return reply;
+    }));
+    Loop loop;
+    const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
+    const auto info = loop.run(teacher->probe(512));
+    ASSERT_FALSE(info);
+    EXPECT_NE(info.error().message.find("add up to 1.8"), std::string::npos) << info.error().message;
+}
+
+TEST(RemoteTeacher, TheProbeWaitsForAServerThatIsNotReady) {
+    int asked = 0;
+    const auto ready = own_teacher(own_topk_reply);
+    ScriptedHttpServer server([&](const SeenRequest& request) {
+        if (++asked <= 2) {
+            ScriptedReply reply;
+            reply.status = 503;
+            return reply;
+        }
+        return ready(request);
+    });
+    Loop loop;
+    const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
+    EXPECT_TRUE(loop.run(teacher->probe(512)));
+    EXPECT_EQ(asked, 3 + 1 + 2);  // readiness three times, metadata, two answers
+}
+
+TEST(RemoteTeacher, TheProbeSaysWhichEndpointFailsAndHow) {
+    ScriptedHttpServer good(own_teacher(own_topk_reply));
+    ScriptedHttpServer bad(own_teacher([](const SeenRequest&) {
+        ScriptedReply reply;
+        reply.status = 400;
+        reply.body = R"({"error":"no such model"})";
+        return reply;
+    }));
+    Loop loop;
+    auto spec = kserve_spec(good.url(), 4);
+    spec.endpoints.push_back(bad.url());
+    const auto teacher = loop.teacher(spec).value();
+    EXPECT_EQ(teacher->endpoint_count(), 2U);
+    const auto info = loop.run(teacher->probe(512));
+    ASSERT_FALSE(info);
+    EXPECT_EQ(info.error().kind, ErrorKind::teacher);
+    EXPECT_NE(info.error().message.find(bad.url()), std::string::npos) << info.error().message;
+    EXPECT_NE(info.error().message.find("no such model"), std::string::npos) << info.error().message;
+
+    RemoteTeacherOptions hasty;
+    hasty.start_deadline = 0ms;
+    const std::string url = "http://127.0.0.1:" + std::to_string(unused_port());
+    const auto absent = loop.teacher(kserve_spec(url, 4), hasty).value();
+    const auto unreachable = loop.run(absent->probe(512));
+    ASSERT_FALSE(unreachable);
+    EXPECT_NE(unreachable.error().message.find(url), std::string::npos) << unreachable.error().message;
+    EXPECT_NE(unreachable.error().message.find("not ready"), std::string::npos) << unreachable.error().message;
+}
+
+TEST(RemoteTeacher, AnEndpointThatIsDownDoesNotHoldUpTheOthersAndJoinsLater) {
+    ScriptedHttpServer up(own_teacher(own_topk_reply));
+    const std::uint16_t port = unused_port();
+    Loop loop;
+    auto spec = kserve_spec("http://127.0.0.1:" + std::to_string(port), 4);
+    spec.endpoints.push_back(up.url());
+    std::vector<std::string> warnings;
+    RemoteTeacherOptions options;
+    options.join_grace = 10ms;
+    options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+    const auto teacher = loop.teacher(spec, options).value();
+    const auto info = loop.run(teacher->probe(512));
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_EQ(info->absent, std::vector<std::size_t>{0});
+    EXPECT_EQ(info->top_k, 4U);
+    EXPECT_TRUE(info->deterministic);
+    EXPECT_NE(info->description.find("1 not up yet"), std::string::npos) << info->description;
+
+    const auto down = loop.run(teacher->fetch(0, make_batch(2, 3), 20s));
+    ASSERT_FALSE(down);
+    EXPECT_EQ(down.error().kind, FailureKind::connection);
+    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+
+    ScriptedHttpServer late(own_teacher(own_topk_reply), std::nullopt, port);
+    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    EXPECT_EQ(late.requests().size(), 2U + 2 + 2) << "readiness and metadata, the probe's two answers, two fetches";
+    EXPECT_TRUE(warnings.empty());
+}
+
+TEST(RemoteTeacher, ATeacherThatKnowsMoreTokensIsWarnedOf) {
+    ScriptedHttpServer server(own_teacher(own_topk_reply));
+    for (const std::uint32_t vocabulary : {512U, 500U}) {
+        Loop loop;
+        std::vector<std::string> warnings;
+        RemoteTeacherOptions options;
+        options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+        const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
+        const auto info = loop.run(teacher->probe(vocabulary));
+        ASSERT_TRUE(info) << info.error().message;
+        EXPECT_EQ(info->vocabulary_size, 512U);
+        ASSERT_EQ(warnings.size(), vocabulary == 512U ? 0U : 1U);
+        if (!warnings.empty()) {
+            EXPECT_NE(warnings[0].find("512 tokens and the student 500"), std::string::npos);
+        }
+    }
+}
+
+TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
+    ScriptedHttpServer up(own_teacher(own_topk_reply));
+    const std::uint16_t port = unused_port();
+    Loop loop;
+    auto spec = kserve_spec(up.url(), 4);
+    spec.endpoints.push_back("http://127.0.0.1:" + std::to_string(port));
+    std::vector<std::string> warnings;
+    RemoteTeacherOptions options;
+    options.join_grace = 10ms;
+    options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+    const auto teacher = loop.teacher(spec, options).value();
+    ASSERT_TRUE(loop.run(teacher->probe(512)));
+    {
+        ScriptedHttpServer refuses(own_teacher([](const SeenRequest&) {
+                                       ScriptedReply reply;
+                                       reply.status = 400;
+                                       reply.body = R"({"error":"no such model"})";
+                                       return reply;
+                                   }),
+                                   std::nullopt, port);
+        const auto refused = loop.run(teacher->fetch(1, make_batch(2, 3), 20s));
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().kind, FailureKind::bad_response) << "it may be mended: the job goes on";
+        EXPECT_NE(refused.error().message.find("no such model"), std::string::npos) << refused.error().message;
+    }
+    ScriptedHttpServer other(own_teacher([](const SeenRequest& request) {
+                                 auto reply = own_topk_reply(request);
+                                 reply.body[reply.body.size() - 4] ^= 1;  // last bit of a tail
+                                 return reply;
+                             }),
+                             std::nullopt, port);
+    EXPECT_TRUE(warnings.empty());
+    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_NE(warnings[0].find("reproducible"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace distilld
