@@ -125,8 +125,8 @@ Result<void> read_enum(const boost::json::value& value, const JsonPlace& place, 
     const auto named = text == nullptr ? std::optional<T>() : enum_from_string<T>({text->data(), text->size()});
     if (!named) {
         std::string names;
-        for (const auto& name : enum_names(T{})) {
-            names += (names.empty() ? "" : ", ") + std::string(name.text);
+        for (const auto& name : names_of(enum_names(T{}))) {
+            names += (names.empty() ? "" : ", ") + name;
         }
         return wrong_type(value, place, ("one of " + names).c_str());
     }

@@ -14,7 +14,8 @@ Result<void> check_version(std::uint32_t version) {
     if (version == kWorkerProtocolVersion) {
         return {};
     }
-    return message_error("/version: is " + std::to_string(version) + ", not " + std::to_string(kWorkerProtocolVersion) +
+    return message_error("/version: the other side speaks version " + std::to_string(version) + ", not " +
+                         std::to_string(kWorkerProtocolVersion) +
                          ": distilld and distilld-worker are of different builds");
 }
 

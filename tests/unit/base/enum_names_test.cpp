@@ -11,6 +11,7 @@
 namespace distilld {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 enum class Colour { red, blue, nameless };
@@ -36,6 +37,7 @@ TEST(EnumNames, GoBothWays) {
     EXPECT_EQ(enum_from_string<Colour>("blue"), Colour::blue);
     EXPECT_FALSE(enum_from_string<Colour>("Blue"));
     EXPECT_FALSE(enum_from_string<Colour>(""));
+    EXPECT_THAT(names_of(kColourNames), ElementsAre("red", "blue"));
 }
 
 TEST(EnumNames, AreTheValuesInJson) {
