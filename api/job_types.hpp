@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <chrono>
@@ -10,22 +11,41 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_names.hpp"
 #include "base/error.hpp"
 #include "pipeline/core/worker_events.hpp"
 
-/// What the REST API says of jobs, and its JSON form, both ways (the service writes it, the command line reads it).
+/// What the REST API says of jobs, and its JSON form, both ways (the service writes it, the command line reads it). The
+/// fields are named in api/job_fields.hpp and, those of the worker's events, in pipeline/core/event_fields.hpp.
 namespace distilld::api {
+
+using distilld::to_string;
 
 /// What a job does. `train` distils a student.
 enum class JobKind { train };
+inline constexpr std::array kJobKindNames{distilld::EnumName<JobKind>{"train", JobKind::train}};
+constexpr const auto& enum_names(JobKind) {
+    return kJobKindNames;
+}
 
-[[nodiscard]] const char* to_string(JobKind kind) noexcept;
-[[nodiscard]] std::optional<JobKind> job_kind_from_string(std::string_view text) noexcept;
+[[nodiscard]] constexpr std::optional<JobKind> job_kind_from_string(std::string_view text) noexcept {
+    return enum_from_string<JobKind>(text);
+}
 
 enum class JobState { queued, running, succeeded, failed, cancelled };
-
-[[nodiscard]] const char* to_string(JobState state) noexcept;
-[[nodiscard]] std::optional<JobState> job_state_from_string(std::string_view text) noexcept;
+inline constexpr std::array kJobStateNames{
+    distilld::EnumName<JobState>{"queued", JobState::queued},
+    distilld::EnumName<JobState>{"running", JobState::running},
+    distilld::EnumName<JobState>{"succeeded", JobState::succeeded},
+    distilld::EnumName<JobState>{"failed", JobState::failed},
+    distilld::EnumName<JobState>{"cancelled", JobState::cancelled},
+};
+constexpr const auto& enum_names(JobState) {
+    return kJobStateNames;
+}
+[[nodiscard]] constexpr std::optional<JobState> job_state_from_string(std::string_view text) noexcept {
+    return enum_from_string<JobState>(text);
+}
 [[nodiscard]] constexpr bool is_terminal(JobState state) noexcept {
     return state == JobState::succeeded || state == JobState::failed || state == JobState::cancelled;
 }
@@ -68,9 +88,16 @@ struct Job {
 };
 
 enum class EventType { message, metrics, state, checkpoint, evaluation };
-
-[[nodiscard]] const char* to_string(EventType type) noexcept;
-[[nodiscard]] std::optional<EventType> event_type_from_string(std::string_view text) noexcept;
+inline constexpr std::array kEventTypeNames{
+    distilld::EnumName<EventType>{"message", EventType::message},
+    distilld::EnumName<EventType>{"metrics", EventType::metrics},
+    distilld::EnumName<EventType>{"state", EventType::state},
+    distilld::EnumName<EventType>{"checkpoint", EventType::checkpoint},
+    distilld::EnumName<EventType>{"evaluation", EventType::evaluation},
+};
+constexpr const auto& enum_names(EventType) {
+    return kEventTypeNames;
+}
 
 /// One line of a job's history. Sequences count from 1 within a job, without holes unless old metrics were dropped.
 struct JobEvent {
@@ -90,8 +117,8 @@ struct JobEvent {
 [[nodiscard]] boost::json::object to_json_object(const JobEvent& event);
 [[nodiscard]] Result<JobEvent> job_event_from_json(const boost::json::value& json);
 
-/// Progress with `percent` added. The other way, missing and null members keep their defaults (NaN for losses that
-/// were not finite).
+/// Progress with `percent` added. The other way, missing members keep their defaults (NaN for losses that were not
+/// finite).
 [[nodiscard]] boost::json::object to_json_object(const ProgressEvent& progress);
 [[nodiscard]] Result<ProgressEvent> progress_from_json(const boost::json::value& json);
 

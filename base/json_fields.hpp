@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/describes.hpp"
+#include "base/enum_names.hpp"
 #include "base/error.hpp"
 #include "base/json_members.hpp"
 
@@ -29,10 +31,6 @@
 /// that are not finite are null in JSON, and null reads as NaN), optionals, vectors and maps from text of these, JSON
 /// objects as they are, and described structs.
 namespace distilld {
-
-/// T is Struct or const Struct.
-template <class T, class Struct>
-concept Describes = std::same_as<std::remove_const_t<T>, Struct>;
 
 namespace json_fields {
 
@@ -90,6 +88,8 @@ boost::json::value write(const T& field) {
             object[key] = write(value);
         }
         return object;
+    } else if constexpr (NamedEnum<T>) {
+        return boost::json::value(to_string(field));
     } else if constexpr (std::is_floating_point_v<T>) {
         return std::isfinite(field) ? boost::json::value(field) : boost::json::value(nullptr);
     } else {
@@ -117,6 +117,21 @@ struct Reader {
 
 inline Error wrong_type(const boost::json::value& value, const JsonPlace& place, const char* expected) {
     return invalid_input(place.message("is " + JsonMembers::brief(value) + ", " + expected + " is expected"));
+}
+
+template <NamedEnum T>
+Result<void> read_enum(const boost::json::value& value, const JsonPlace& place, T& field) {
+    const auto* text = value.if_string();
+    const auto named = text == nullptr ? std::optional<T>() : enum_from_string<T>({text->data(), text->size()});
+    if (!named) {
+        std::string names;
+        for (const auto& name : names_of(enum_names(T{}))) {
+            names += (names.empty() ? "" : ", ") + name;
+        }
+        return wrong_type(value, place, ("one of " + names).c_str());
+    }
+    field = *named;
+    return {};
 }
 
 template <class T>
@@ -195,6 +210,8 @@ Result<void> read(const boost::json::value& value, const JsonPlace& place, T& fi
             return wrong_type(value, place, "a string");
         }
         field.assign(text->data(), text->size());
+    } else if constexpr (NamedEnum<T>) {
+        return read_enum(value, place, field);
     } else if constexpr (std::same_as<T, boost::json::object>) {
         if (!value.is_object()) {
             return wrong_type(value, place, "an object");

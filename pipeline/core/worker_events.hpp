@@ -4,10 +4,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
-#include "pipeline/core/micro_batch.hpp"
+#include "base/type_table.hpp"
 
 namespace distilld {
 
@@ -105,15 +107,55 @@ struct FailedEvent {
     std::string message;
 };
 
-using WorkerEvent = std::variant<StartedEvent, ProgressEvent, EvaluationEvent, CheckpointEvent, LogEvent, FinishedEvent,
-                                 CancelledEvent, FailedEvent>;
+/// A row of kWorkerEvents.
+template <class Event>
+struct EventRow {
+    using type = Event;
+    const char* name;
+    bool ends_run = false;  ///< nothing follows it
+};
+
+/// The events under the names that they travel by. To add one: its struct above, its fields in event_fields.hpp, its
+/// row here.
+inline constexpr std::tuple kWorkerEvents{
+    EventRow<StartedEvent>{"started"},
+    EventRow<ProgressEvent>{"progress"},
+    EventRow<EvaluationEvent>{"evaluation"},
+    EventRow<CheckpointEvent>{"checkpoint"},
+    EventRow<LogEvent>{"log"},
+    EventRow<FinishedEvent>{"finished", true},
+    EventRow<CancelledEvent>{"cancelled", true},
+    EventRow<FailedEvent>{"failed", true},
+};
+using WorkerEvent = VariantOf<kWorkerEvents>;
+
+/// Finished, cancelled or failed.
+[[nodiscard]] inline bool ends_run(const WorkerEvent& event) {
+    return std::visit(
+        [](const auto& one) { return row_of<std::remove_cvref_t<decltype(one)>>(kWorkerEvents).ends_run; }, event);
+}
 
 /// Orders to a worker that trains.
 struct CancelCommand {};      ///< checkpoint at the next step boundary, then end
 struct CheckpointCommand {};  ///< checkpoint at the next step boundary, go on
+/// Ceiling of the requests to the teacher in flight, from now on.
 struct SetLimitCommand {
-    std::uint32_t max_concurrent = 0;
+    std::uint32_t max_concurrent = 0;  ///< at least 1
 };
-using WorkerCommand = std::variant<CancelCommand, CheckpointCommand, SetLimitCommand>;
+
+/// A row of kWorkerOrders.
+template <class Order>
+struct OrderRow {
+    using type = Order;
+    const char* name;
+};
+
+/// The orders under the names that they travel by.
+inline constexpr std::tuple kWorkerOrders{
+    OrderRow<CancelCommand>{"cancel"},
+    OrderRow<CheckpointCommand>{"checkpoint"},
+    OrderRow<SetLimitCommand>{"set_limit"},
+};
+using WorkerCommand = VariantOf<kWorkerOrders>;
 
 }  // namespace distilld

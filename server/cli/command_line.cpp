@@ -41,16 +41,6 @@ struct SpecFlags {
     std::array<std::vector<std::string>, std::size(kSpecFlags)> words;
 };
 
-struct TeacherFlags {
-    std::string model_dir;
-    std::string listen = "127.0.0.1:8600";
-    std::uint32_t threads = 0;
-    std::string dtype = "auto";
-    std::uint32_t delay_ms = 0;
-    std::uint64_t max_batch_tokens = 0;
-    std::string model_name;
-};
-
 const std::string kVersionLine = std::string("distilld ") + kVersion;
 
 CLI::App* add_command(CLI::App& parent, const std::string& name, const std::string& description) {
@@ -100,19 +90,10 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     }
 }
 
-void add_teacher(CLI::App& app, TeacherFlags& flags) {
+void add_teacher(CLI::App& app, TeacherOptions& options) {
     CLI::App* teacher = add_command(app, "teacher", "Serve a model folder as a teacher endpoint");
-    teacher->add_option("MODEL_DIR", flags.model_dir, "Hugging Face folder")->required()->check(CLI::ExistingDirectory);
-    teacher->add_option("--listen", flags.listen, "ADDRESS:PORT; port 0 = any free one")->capture_default_str();
-    teacher->add_option("--threads", flags.threads, "threads of one forward pass; 0 = all cores")
-        ->check(CLI::Range(0, 4096));
-    teacher->add_option("--dtype", flags.dtype, "arithmetic")
-        ->check(CLI::IsMember(names_of(kDtypeNames)))
-        ->capture_default_str();
-    teacher->add_option("--delay-ms", flags.delay_ms, "answer later, without using the CPU: stands for a far teacher");
-    teacher->add_option("--max-batch-tokens", flags.max_batch_tokens, "input positions computed together")
-        ->check(CLI::PositiveNumber);
-    teacher->add_option("--model-name", flags.model_name, "{model} of /v2/models/{model}");
+    add_teacher_options(*teacher, options);
+    teacher->get_option("MODEL_DIR")->check(CLI::ExistingDirectory);
 }
 
 void add_jobs(CLI::App& app, JobsCommand& command) {
@@ -224,31 +205,6 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
     return overrides;
 }
 
-/// The teacher's arguments again, in one form, without what was left at its default.
-TeacherCommand teacher_command(const TeacherFlags& flags) {
-    TeacherCommand command;
-    command.arguments = {"teacher", "--listen", flags.listen, "--dtype", flags.dtype};
-    const auto add = [&command](const char* name, const std::string& value) {
-        command.arguments.emplace_back(name);
-        command.arguments.push_back(value);
-    };
-    if (flags.threads != 0) {
-        add("--threads", std::to_string(flags.threads));
-    }
-    if (flags.delay_ms != 0) {
-        add("--delay-ms", std::to_string(flags.delay_ms));
-    }
-    if (flags.max_batch_tokens != 0) {
-        add("--max-batch-tokens", std::to_string(flags.max_batch_tokens));
-    }
-    if (!flags.model_name.empty()) {
-        add("--model-name", flags.model_name);
-    }
-    command.arguments.emplace_back("--");
-    command.arguments.push_back(flags.model_dir);
-    return command;
-}
-
 ParsedLine usage_error(const std::string& message) {
     ParsedLine line;
     line.exit_code = kWrongUsage;
@@ -265,12 +221,12 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     ServeCommand serve;
     RunCommand run;
     SpecFlags spec_flags;
-    TeacherFlags teacher;
+    TeacherCommand teacher;
     JobsCommand jobs;
     HealthcheckCommand healthcheck;
     add_serve(app, serve);
     add_run(app, run, spec_flags);
-    add_teacher(app, teacher);
+    add_teacher(app, teacher.options);
     add_jobs(app, jobs);
     add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1")
         ->add_option("--server", healthcheck.server, "URL of the service")
@@ -291,7 +247,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         line.command = serve;
     }
     if (app.got_subcommand("teacher")) {
-        line.command = teacher_command(teacher);
+        line.command = teacher;
     }
     if (app.got_subcommand("jobs")) {
         line.command = jobs;

@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "api/spec_overrides.hpp"
+#include "server/support/exit_codes.hpp"
+#include "server/teacher/teacher_options.hpp"
 
 namespace distilld::cli {
-
-/// Exit codes of every command.
-inline constexpr int kDone = 0;
-inline constexpr int kFailed = 1;
-inline constexpr int kWrongUsage = 2;     ///< wrong command line or spec
-inline constexpr int kInterrupted = 130;  ///< stopped on request, after a clean checkpoint
 
 struct ServeCommand {
     std::string listen = "127.0.0.1:8500";
@@ -33,7 +29,7 @@ struct RunCommand {
 };
 
 struct TeacherCommand {
-    std::vector<std::string> arguments;  ///< for `distilld-worker`, "teacher" first
+    TeacherOptions options;
 };
 
 struct JobsCommand {

@@ -6,7 +6,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/json/serialize.hpp>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -16,9 +15,11 @@
 #include "api/spec_overrides.hpp"
 #include "api/spec_paths.hpp"
 #include "base/files.hpp"
+#include "base/json_fields.hpp"
+#include "base/json_text.hpp"
+#include "pipeline/core/event_fields.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/progress_display.hpp"
-#include "server/protocol/worker_events_json.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 
@@ -143,9 +144,7 @@ int run(const RunCommand& command) {
     std::optional<WorkerEvent> last;
     auto on_event = [&](const WorkerEvent& event) {
         display.show(event, std::chrono::steady_clock::now());
-        const bool ending = std::holds_alternative<FinishedEvent>(event) ||
-                            std::holds_alternative<CancelledEvent>(event) || std::holds_alternative<FailedEvent>(event);
-        if (ending) {
+        if (ends_run(event)) {
             last = event;
         }
     };
@@ -181,7 +180,7 @@ int run(const RunCommand& command) {
         return kInterrupted;
     }
     if (!command.report_file.empty()) {
-        const auto report = boost::json::serialize(event_json(std::get<FinishedEvent>(*last))) + "\n";
+        const auto report = to_text(write_fields(std::get<FinishedEvent>(*last))) + "\n";
         if (const auto written = write_file_atomically(command.report_file, report); !written) {
             print_error(written.error().message);
             return kFailed;

@@ -18,7 +18,7 @@ int teacher(const TeacherCommand& command) {
         ::setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 1);
     }
     std::string program = default_worker_program().string();
-    std::vector<std::string> arguments = command.arguments;
+    std::vector<std::string> arguments = teacher_arguments(command.options);
     std::vector<char*> pointers{program.data()};
     for (auto& argument : arguments) {
         pointers.push_back(argument.data());

@@ -1,19 +1,71 @@
 #pragma once
 
+#include <concepts>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "api/job_fields.hpp"
 #include "api/job_types.hpp"
+#include "base/json_fields.hpp"
+#include "base/type_table.hpp"
+#include "pipeline/core/event_fields.hpp"
 #include "pipeline/core/worker_events.hpp"
 
 /// What a worker says, as lines of a job's history. Sequence and time are left to the store and the manager.
 namespace distilld {
 
-api::JobEvent record_of(const StartedEvent& event);
-/// Without the times of the stages: thousands of these are kept.
-api::JobEvent record_of(const ProgressEvent& event);
-api::JobEvent record_of(const EvaluationEvent& event);
-api::JobEvent record_of(const CheckpointEvent& event);
-api::JobEvent record_of(const LogEvent& event);
+/// How an event reads in a history. Events without an overload are messages that say their name.
+struct Headline {
+    std::string message;
+    api::EventType type = api::EventType::message;
+    std::string level = "info";
+};
+Headline headline(const StartedEvent& event);
+Headline headline(const ProgressEvent& event);
+Headline headline(const EvaluationEvent& event);
+Headline headline(const CheckpointEvent& event);
+Headline headline(const LogEvent& event);
+
+namespace event_records {
+
+/// Progress as the REST API shows it, without what would be too much in the thousands of records that are kept: the
+/// times of the stages, most counters of the teacher's side.
+void shorten_progress(boost::json::object& progress);
+
+template <class Event>
+boost::json::object data_of(const Event& event) {
+    boost::json::object data;
+    if constexpr (std::derived_from<Event, ProgressEvent>) {
+        data = write_fields(api::WithPercent<Event>{event});
+        shorten_progress(data);
+    } else if constexpr (!std::same_as<Event, LogEvent>) {  // whose fields the record has already
+        data = write_fields(event);
+    }
+    return data;
+}
+
+}  // namespace event_records
+
+/// The record of an event of `kTable` (base/type_table.hpp), with its fields as data.
+template <const auto& kTable = kWorkerEvents, class Event>
+[[nodiscard]] api::JobEvent record_of(const Event& event) {
+    Headline line;
+    if constexpr (requires { headline(event); }) {
+        line = headline(event);
+    } else {
+        line.message = row_of<Event>(kTable).name;
+    }
+    api::JobEvent record;
+    record.level = std::move(line.level);
+    record.type = line.type;
+    record.message = std::move(line.message);
+    record.data = event_records::data_of(event);
+    return record;
+}
 
 /// The job came to its present state.
-api::JobEvent state_record(const api::Job& job);
+[[nodiscard]] api::JobEvent state_record(const api::Job& job);
 
 }  // namespace distilld

@@ -131,11 +131,6 @@ std::optional<WorkerEvent> event_of(UpMessage message) {
         std::move(message));
 }
 
-bool is_last(const WorkerEvent& event) {
-    return std::holds_alternative<FinishedEvent>(event) || std::holds_alternative<CancelledEvent>(event) ||
-           std::holds_alternative<FailedEvent>(event);
-}
-
 void handle_message(Run& run, UpMessage message) {
     if (run.unwanted) {
         return;
@@ -161,7 +156,7 @@ void handle_message(Run& run, UpMessage message) {
     if (run.last_event) {
         return;  // nothing may follow the last event
     }
-    run.last_event = is_last(*event);
+    run.last_event = ends_run(*event);
     if (run.last_event) {
         run.wake.cancel();
     }

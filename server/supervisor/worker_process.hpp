@@ -11,15 +11,9 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/worker_events.hpp"
+#include "server/protocol/worker_messages.hpp"
 
 namespace distilld {
-
-/// What a training worker is told first.
-struct WorkerStart {
-    std::string spec_json;   ///< the job spec, validated
-    bool resume = false;     ///< go on from the newest whole checkpoint of the output folder, if there is one
-    std::string trace_file;  ///< Chrome trace to write; empty = none
-};
 
 /// How a worker process ended.
 struct WorkerExit {

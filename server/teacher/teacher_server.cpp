@@ -21,6 +21,7 @@
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "server/http/http_server.hpp"
+#include "server/support/exit_codes.hpp"
 #include "server/support/log.hpp"
 #include "server/teacher/score_queue.hpp"
 #include "server/teacher/teacher_metrics.hpp"
@@ -35,31 +36,6 @@ namespace asio = boost::asio;
 constexpr std::chrono::seconds kGrace{5};
 constexpr std::uint64_t kBodyBase = 64U << 10;
 constexpr std::uint64_t kBodyBytesPerToken = 24;
-constexpr std::uint64_t kLargestBatchTokens = 1ULL << 24;
-constexpr std::uint32_t kMostThreads = 4096;
-
-/// Why the options make no sense; empty = they do.
-std::string check_options(const TeacherServerOptions& options) {
-    if (options.max_batch_tokens == 0 || options.max_batch_tokens > kLargestBatchTokens) {
-        return "--max-batch-tokens must be 1 to " + std::to_string(kLargestBatchTokens);
-    }
-    if (options.threads > kMostThreads) {
-        return "--threads must be at most " + std::to_string(kMostThreads);
-    }
-    if (options.delay.count() < 0) {
-        return "--delay-ms must not be negative";
-    }
-    if (options.max_queue == 0) {
-        return "the queue must have room for one request at least";
-    }
-    if (options.model_name.empty() || options.model_name.find('/') != std::string::npos) {
-        return "--model-name must be a name without '/'";
-    }
-    if (options.request_timeout.count() <= 0) {
-        return "the request timeout must be positive";
-    }
-    return {};
-}
 
 int complain(const std::string& message, int code) {
     std::cerr << "distilld teacher: " << message << std::endl;
@@ -69,7 +45,7 @@ int complain(const std::string& message, int code) {
 /// Everything of one run; the event loop is the main thread.
 class TeacherProgram {
   public:
-    explicit TeacherProgram(const TeacherServerOptions& options)
+    explicit TeacherProgram(const TeacherOptions& options)
         : options_(options),
           queue_(io_.get_executor(), compute_.get_executor(),
                  {options.max_queue, options.max_batch_tokens, options.request_timeout}, metrics_),
@@ -86,7 +62,8 @@ class TeacherProgram {
                                          std::chrono::seconds(30);
         auto server = http::make_server(io_.get_executor(), server_options, service_.routes(), service_.observer());
         if (!server) {
-            return complain(server.error().message, server.error().kind == ErrorKind::invalid_input ? 2 : 1);
+            return complain(server.error().message,
+                            server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed);
         }
         server_ = std::move(*server);
         std::exception_ptr failure;
@@ -101,7 +78,7 @@ class TeacherProgram {
     }
 
   private:
-    static teacher::TeacherServiceOptions service_options(const TeacherServerOptions& options) {
+    static teacher::TeacherServiceOptions service_options(const TeacherOptions& options) {
         teacher::TeacherServiceOptions made;
         made.model_name = options.model_name;
         made.delay = options.delay;
@@ -143,7 +120,7 @@ class TeacherProgram {
             problem = "cannot load " + options_.model_dir.string() + ": " + error.what();
         }
         if (!problem.empty()) {
-            exit_code_ = complain(problem, 1);
+            exit_code_ = complain(problem, kFailed);
             server_->stop(std::chrono::seconds(0));
             co_return;
         }
@@ -166,7 +143,7 @@ class TeacherProgram {
         }
         if (scorer_ == nullptr) {
             // Loading cannot be interrupted, and there is nothing to finish.
-            std::_Exit(0);
+            std::_Exit(kDone);
         }
         log::info("teacher", "stopping: requests under way have " + std::to_string(kGrace.count()) + " s");
         server_->stop(kGrace);
@@ -176,7 +153,7 @@ class TeacherProgram {
         }
     }
 
-    TeacherServerOptions options_;
+    TeacherOptions options_;
     // Destroyed last to first: nothing below outlives what it refers to.
     std::unique_ptr<models::TeacherScorer> scorer_;
     teacher::TeacherMetrics metrics_;
@@ -187,23 +164,20 @@ class TeacherProgram {
     teacher::TeacherService service_;
     std::unique_ptr<http::Server> server_;
     asio::signal_set signals_;
-    int exit_code_ = 0;
+    int exit_code_ = kDone;
 };
 
 }  // namespace
 
-int run_teacher_server(const TeacherServerOptions& options) {
-    if (const std::string problem = check_options(options); !problem.empty()) {
-        return complain(problem, 2);
-    }
+int run_teacher_server(const TeacherOptions& options) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(options.model_dir, ignored)) {
-        return complain(options.model_dir.string() + " is not a folder", 1);
+        return complain(options.model_dir.string() + " is not a folder", kFailed);
     }
     try {
         return TeacherProgram(options).run();
     } catch (const std::exception& error) {
-        return complain(error.what(), 1);
+        return complain(error.what(), kFailed);
     }
 }
 

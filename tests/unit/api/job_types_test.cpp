@@ -9,10 +9,16 @@
 #include <limits>
 
 #include "api/http_message.hpp"
+#include "api/job_fields.hpp"
 #include "api/problem.hpp"
+#include "base/json_text.hpp"
+#include "tests/support/field_filler.hpp"
 
 namespace distilld::api {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Job full_job() {
     Job job;
@@ -96,7 +102,10 @@ TEST(JobTypes, RefusesJobsThatMakeNoSense) {
     EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"queued","kind":"bake"})")));
     EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"queued","metadata":{"a":1}})")));
     EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":1,"state":"queued"})")));
-    EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x","state":"queued","progress":{"step":-1}})")));
+    EXPECT_FALSE(job_from_json(boost::json::parse(R"({"id":"x"})")));
+    const auto negative = job_from_json(boost::json::parse(R"({"id":"x","state":"queued","progress":{"step":-1}})"));
+    ASSERT_FALSE(negative);
+    EXPECT_THAT(negative.error().message, HasSubstr("/progress/step"));
 }
 
 TEST(JobTypes, EventSurvivesTheRoundTrip) {
@@ -111,6 +120,38 @@ TEST(JobTypes, EventSurvivesTheRoundTrip) {
     ASSERT_TRUE(again);
     EXPECT_EQ(to_json_object(*again), to_json_object(event));
     EXPECT_FALSE(job_event_from_json(boost::json::parse(R"({"type":"nonsense"})")));
+}
+
+TEST(JobTypes, DescribesEveryMember) {
+    EXPECT_EQ(test::described_fields<StatusReason>(), test::member_count<StatusReason>());
+    EXPECT_EQ(test::described_fields<JobCheckpoint>(), test::member_count<JobCheckpoint>());
+    EXPECT_EQ(test::described_fields<JobEvent>(), test::member_count<JobEvent>());
+    const std::size_t specs = 2;
+    EXPECT_EQ(test::described_fields<Job>() + specs, test::member_count<Job>());
+}
+
+TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
+    const auto json = to_json_object(full_job(), true);
+    std::vector<std::string> names;
+    for (const auto& member : json) {
+        names.emplace_back(member.key());
+    }
+    EXPECT_THAT(
+        names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
+                           "created_at", "started_at", "finished_at", "status_reason", "queue_position", "progress",
+                           "eval_loss", "output", "weights_sha256", "checkpoints", "spec", "resolved_spec"));
+    EXPECT_EQ(json.at("object").as_string(), "job");
+    EXPECT_EQ(
+        to_text(json.at("progress")),
+        R"({"percent":12.5,"step":5,"total_steps":40,"seconds_remaining":0,"seconds_elapsed":0,"tokens":12345,)"
+        R"("tokens_per_second":0,"loss":2.25,"kd_loss":null,"ce_loss":0,"grad_norm":0,"learning_rate":0,)"
+        R"("stall_fraction":0,"teacher_hidden_fraction":0,"bottleneck":"student","stages":[{"stage":"student",)"
+        R"("busy_seconds":1,"wait_input_seconds":2,"wait_output_seconds":3}],"fetch":{"requests":9,"completed":0,)"
+        R"("retries":0,"hedges":0,"hedge_wins":0,"failures":{"timeout":2},"breaker_openings":0,)"
+        R"("bytes_received":0,"concurrency":0,"in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
+        R"("latency_p95_seconds":0},"nonfinite_steps":0})");
+    EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
+                                               R"("created_at":"2026-01-01T00:00:02.000Z"}])");
 }
 
 TEST(JobTypes, TimesAreRfc3339) {

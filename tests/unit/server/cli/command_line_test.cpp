@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+#include <chrono>
+
 #include <filesystem>
 #include <fstream>
 
@@ -63,6 +66,11 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
                                                       {"run", "a.json", "--set", "no pointer"},
                                                       {"teacher", "/nonexistent-folder"},
                                                       {"teacher", "/", "--dtype", "int8"},
+                                                      {"teacher", "/", "--threads", "4097"},
+                                                      {"teacher", "/", "--delay-ms", "-1"},
+                                                      {"teacher", "/", "--max-batch-tokens", "0"},
+                                                      {"teacher", "/", "--model-name", "a/b"},
+                                                      {"teacher", "/", "--model-name", ""},
                                                       {"jobs"},
                                                       {"jobs", "get"},
                                                       {"jobs", "list", "-o", "yaml"}};
@@ -176,11 +184,34 @@ TEST(CommandLine, RunOverridesGiveAValidSpec) {
 }
 
 TEST(CommandLine, TeacherPassesItsArgumentsOn) {
-    EXPECT_THAT(parsed<TeacherCommand>({"teacher", "/", "--listen", "127.0.0.1:1", "--threads", "1", "--dtype", "fp32",
-                                        "--delay-ms", "200"})
-                    .arguments,
-                ElementsAre("teacher", "--listen", "127.0.0.1:1", "--dtype", "fp32", "--threads", "1", "--delay-ms",
-                            "200", "--", "/"));
+    const std::vector<std::string> line{"teacher", "--listen",     "127.0.0.1:1", "--threads", "1",
+                                        "--dtype", "fp32",         "--delay-ms",  "200",       "--max-batch-tokens",
+                                        "512",     "--model-name", "m",           "--",        "/"};
+    const auto options = parsed<TeacherCommand>(line).options;
+    EXPECT_EQ(options.model_dir, "/");
+    EXPECT_EQ(options.listen, "127.0.0.1:1");
+    EXPECT_EQ(options.threads, 1U);
+    EXPECT_EQ(options.dtype, Dtype::fp32);
+    EXPECT_EQ(options.delay, std::chrono::milliseconds(200));
+    EXPECT_EQ(options.max_batch_tokens, 512U);
+    EXPECT_EQ(options.model_name, "m");
+    EXPECT_EQ(teacher_arguments(options), line);
+    EXPECT_THAT(teacher_arguments(parsed<TeacherCommand>({"teacher", "/"}).options), ElementsAre("teacher", "--", "/"));
+}
+
+TEST(CommandLine, WhatTheTeacherIsToldTheWorkerUnderstands) {
+    TeacherOptions told;
+    told.model_dir = "--strange";
+    told.dtype = Dtype::bf16;
+    told.delay = std::chrono::milliseconds(7);
+    const auto arguments = teacher_arguments(told);
+    CLI::App worker;
+    TeacherOptions understood;
+    add_teacher_options(*worker.add_subcommand("teacher"), understood);
+    worker.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    EXPECT_EQ(understood.model_dir, "--strange");
+    EXPECT_EQ(understood.dtype, Dtype::bf16);
+    EXPECT_EQ(teacher_arguments(understood), arguments);
 }
 
 TEST(CommandLine, Jobs) {

@@ -1,0 +1,120 @@
+#pragma once
+
+#include "base/describes.hpp"
+#include "pipeline/core/worker_events.hpp"
+
+/// The fields of each event and order, by the names under which they are sent, stored and shown: the worker protocol,
+/// the records of a job and the REST API all take them from here.
+namespace distilld {
+
+template <class Visitor, Describes<StageTimes> T>
+void describe(Visitor& v, T& e) {
+    v("stage", e.stage);
+    v("busy_seconds", e.busy_seconds);
+    v("wait_input_seconds", e.wait_input_seconds);
+    v("wait_output_seconds", e.wait_output_seconds);
+}
+
+template <class Visitor, Describes<FetchCounters> T>
+void describe(Visitor& v, T& e) {
+    v("requests", e.requests);
+    v("completed", e.completed);
+    v("retries", e.retries);
+    v("hedges", e.hedges);
+    v("hedge_wins", e.hedge_wins);
+    v("failures", e.failures);
+    v("breaker_openings", e.breaker_openings);
+    v("bytes_received", e.bytes_received);
+    v("concurrency", e.concurrency);
+    v("in_flight", e.in_flight);
+    v("buffered", e.buffered);
+    v("latency_p50_seconds", e.latency_p50_seconds);
+    v("latency_p95_seconds", e.latency_p95_seconds);
+}
+
+template <class Visitor, Describes<ProgressEvent> T>
+void describe(Visitor& v, T& e) {
+    v("step", e.step);
+    v("total_steps", e.total_steps);
+    v("seconds_remaining", e.seconds_remaining);
+    v("seconds_elapsed", e.seconds_elapsed);
+    v("tokens", e.tokens);
+    v("tokens_per_second", e.tokens_per_second);
+    v("loss", e.loss);
+    v("kd_loss", e.kd_loss);
+    v("ce_loss", e.ce_loss);
+    v("grad_norm", e.grad_norm);
+    v("learning_rate", e.learning_rate);
+    v("stall_fraction", e.stall_fraction);
+    v("teacher_hidden_fraction", e.teacher_hidden_fraction);
+    v("bottleneck", e.bottleneck);
+    v("stages", e.stages);
+    v("fetch", e.fetch);
+    v("nonfinite_steps", e.nonfinite_steps);
+}
+
+template <class Visitor, Describes<StartedEvent> T>
+void describe(Visitor& v, T& e) {
+    v("total_steps", e.total_steps);
+    v("first_step", e.first_step);
+    v("parameters", e.parameters);
+    v("dataset_rows", e.dataset_rows);
+    v("dataset_tokens", e.dataset_tokens);
+    v("dtype", e.dtype);
+    v("teacher", e.teacher);
+    v("batch_size", e.batch_size);
+    v("micro_batches", e.micro_batches);
+}
+
+template <class Visitor, Describes<EvaluationEvent> T>
+void describe(Visitor& v, T& e) {
+    v("step", e.step);
+    v("loss", e.loss);
+    v("tokens", e.tokens);
+}
+
+template <class Visitor, Describes<CheckpointEvent> T>
+void describe(Visitor& v, T& e) {
+    v("step", e.step);
+    v("folder", e.folder);
+    v("seconds", e.seconds);
+}
+
+template <class Visitor, Describes<LogEvent> T>
+void describe(Visitor& v, T& e) {
+    v("level", e.level);
+    v("message", e.message);
+}
+
+template <class Visitor, Describes<FinishedEvent> T>
+void describe(Visitor& v, T& e) {
+    v("last", e.last);
+    v("output", e.output);
+    v("eval_loss", e.eval_loss);
+    v("weights_sha256", e.weights_sha256);
+}
+
+template <class Visitor, Describes<CancelledEvent> T>
+void describe(Visitor& v, T& e) {
+    v("step", e.step);
+    v("checkpoint", e.checkpoint);
+}
+
+template <class Visitor, Describes<FailedEvent> T>
+void describe(Visitor& v, T& e) {
+    v("kind", e.kind);
+    v("message", e.message);
+}
+
+template <class Visitor, Describes<CancelCommand> T>
+void describe(Visitor& /*v*/, T& /*order*/) {}
+
+template <class Visitor, Describes<CheckpointCommand> T>
+void describe(Visitor& /*v*/, T& /*order*/) {}
+
+template <class Visitor, Describes<SetLimitCommand> T>
+void describe(Visitor& v, T& e) {
+    v("max_concurrent", e.max_concurrent);
+}
+
+}  // namespace distilld

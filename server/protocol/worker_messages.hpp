@@ -1,0 +1,99 @@
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "base/error.hpp"
+#include "base/type_table.hpp"
+#include "pipeline/core/event_fields.hpp"
+#include "pipeline/core/worker_events.hpp"
+
+/// What distilld and distilld-worker say to each other.
+namespace distilld {
+
+/// Raised when the meaning of a message changes: both programs must be of one version. A new event or field needs no
+/// new version, for what is not known is passed over.
+inline constexpr std::uint32_t kWorkerProtocolVersion = 1;
+
+/// The worker's first words.
+struct HelloMessage {
+    std::uint32_t version = kWorkerProtocolVersion;
+    std::int64_t pid = 0;
+};
+
+/// What a training worker is told first.
+struct WorkerStart {
+    std::string spec_json;   ///< the job spec, validated
+    bool resume = false;     ///< go on from the newest whole checkpoint of the output folder, if there is one
+    std::string trace_file;  ///< Chrome trace to write; empty = none
+    std::uint32_t version = kWorkerProtocolVersion;
+};
+
+/// The object of a spec's JSON text; std::invalid_argument when it is none. The other way, numbers keep their values to
+/// the last bit.
+boost::json::object spec_object(const std::string& spec_json);
+std::string spec_text(const boost::json::object& spec);
+
+namespace worker_messages {
+
+/// A version that a message does not state reads as 0, which is none.
+template <class Visitor, class T>
+void describe_version(Visitor& v, T& version) {
+    std::uint32_t stated = 0;
+    if constexpr (std::is_const_v<T>) {
+        stated = version;
+    }
+    v("version", stated);
+    if constexpr (!std::is_const_v<T>) {
+        version = stated;
+    }
+}
+
+}  // namespace worker_messages
+
+template <class Visitor, Describes<HelloMessage> T>
+void describe(Visitor& v, T& hello) {
+    worker_messages::describe_version(v, hello.version);
+    v("pid", hello.pid);
+}
+
+template <class Visitor, Describes<WorkerStart> T>
+void describe(Visitor& v, T& start) {
+    worker_messages::describe_version(v, start.version);
+    std::optional<boost::json::object> spec;
+    if constexpr (std::is_const_v<T>) {
+        spec = spec_object(start.spec_json);
+    }
+    v("spec", spec);
+    if constexpr (!std::is_const_v<T>) {
+        start.spec_json = spec ? spec_text(*spec) : std::string();
+    }
+    v("resume", start.resume);
+    v("trace_file", start.trace_file);
+}
+
+/// A row of the tables of messages beside those of the events and orders.
+template <class Message>
+struct MessageRow {
+    using type = Message;
+    const char* name;
+};
+
+/// To the worker: what it is to do, then orders.
+inline constexpr std::tuple kDownMessages = std::tuple_cat(std::tuple(MessageRow<WorkerStart>{"start"}), kWorkerOrders);
+/// From the worker: the hello, then events.
+inline constexpr std::tuple kUpMessages = std::tuple_cat(std::tuple(MessageRow<HelloMessage>{"hello"}), kWorkerEvents);
+
+using DownMessage = VariantOf<kDownMessages>;
+using UpMessage = VariantOf<kUpMessages>;
+
+/// See server/protocol/message_codec.hpp.
+Result<void> check_message(const HelloMessage& hello);
+Result<void> check_message(const WorkerStart& start);
+Result<void> check_message(const SetLimitCommand& command);
+
+}  // namespace distilld

@@ -1,0 +1,121 @@
+#include "server/teacher/teacher_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <map>
+#include <type_traits>
+
+#include "pipeline/core/job_spec.hpp"
+
+namespace distilld {
+namespace {
+
+constexpr std::uint32_t kMaxThreads = 4096;
+constexpr std::uint64_t kMaxBatchTokens = 1ULL << 24U;
+
+template <class Number>
+struct Bounds {
+    Number min;
+    Number max;
+};
+
+/// The options by name: for the parser and for teacher_arguments(). Called with two equal objects where their
+/// difference matters.
+template <class Visitor, class Options>
+void visit_options(Visitor& v, Options& options) {
+    v("--listen", options.listen, "ADDRESS:PORT; port 0 = any free one");
+    v("--threads", options.threads, "threads of one forward pass; 0 = all cores",
+      Bounds<std::uint32_t>{0, kMaxThreads});
+    v("--dtype", options.dtype, "arithmetic: auto, fp32 or bf16");
+    v("--delay-ms", options.delay, "answer later, without using the CPU: stands for a far teacher");
+    v("--max-batch-tokens", options.max_batch_tokens, "input positions computed together",
+      Bounds<std::uint64_t>{1, kMaxBatchTokens});
+    v("--model-name", options.model_name, "{model} of /v2/models/{model}");
+}
+
+std::string check_name(const std::string& name) {
+    return name.empty() || name.find('/') != std::string::npos ? "must be a name without '/'" : "";
+}
+
+/// Binds each option to its member.
+struct Binder {
+    CLI::App& command;
+
+    void operator()(const char* name, std::string& text, const char* help) {
+        auto* option = command.add_option(name, text, help)->capture_default_str();
+        if (std::string(name) == "--model-name") {
+            option->check(check_name);
+        }
+    }
+    template <class Number>
+    void operator()(const char* name, Number& number, const char* help, Bounds<Number> bounds) {
+        command.add_option(name, number, help)->check(CLI::Range(bounds.min, bounds.max))->capture_default_str();
+    }
+    void operator()(const char* name, Dtype& dtype, const char* help) {
+        std::map<std::string, Dtype> values;
+        for (const auto& known : kDtypeNames) {
+            values.emplace(known.text, known.value);
+        }
+        command.add_option(name, dtype, help)->transform(CLI::CheckedTransformer(values));
+    }
+    void operator()(const char* name, std::chrono::milliseconds& time, const char* help) {
+        command.add_option_function<std::uint32_t>(
+            name, [&time](std::uint32_t milliseconds) { time = std::chrono::milliseconds(milliseconds); }, help);
+    }
+};
+
+std::string text_of(const std::string& text) {
+    return text;
+}
+std::string text_of(Dtype dtype) {
+    return name_of(kDtypeNames, dtype);
+}
+std::string text_of(std::chrono::milliseconds time) {
+    return std::to_string(time.count());
+}
+template <class Number>
+    requires std::is_integral_v<Number>
+std::string text_of(Number number) {
+    return std::to_string(number);
+}
+
+/// Notes name and text of each option.
+struct Lister {
+    std::vector<std::pair<std::string, std::string>> options;
+
+    template <class T, class... More>
+    void operator()(const char* name, const T& value, const More&... /*more*/) {
+        options.emplace_back(name, text_of(value));
+    }
+};
+
+std::vector<std::pair<std::string, std::string>> listed(const TeacherOptions& options) {
+    Lister lister;
+    visit_options(lister, options);
+    return std::move(lister.options);
+}
+
+}  // namespace
+
+void add_teacher_options(CLI::App& command, TeacherOptions& options) {
+    command.add_option("MODEL_DIR", options.model_dir, "Hugging Face folder")->required();
+    Binder binder{command};
+    visit_options(binder, options);
+}
+
+std::vector<std::string> teacher_arguments(const TeacherOptions& options) {
+    const auto given = listed(options);
+    const auto defaults = listed(TeacherOptions());
+    std::vector<std::string> arguments{"teacher"};
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        if (given[i] != defaults[i]) {
+            arguments.push_back(given[i].first);
+            arguments.push_back(given[i].second);
+        }
+    }
+    arguments.emplace_back("--");
+    arguments.push_back(options.model_dir.string());
+    return arguments;
+}
+
+}  // namespace distilld

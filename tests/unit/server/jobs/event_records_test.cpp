@@ -1,0 +1,101 @@
+#include "server/jobs/event_records.hpp"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "base/json_text.hpp"
+
+namespace distilld {
+namespace {
+
+std::string as_text(const api::JobEvent& record) {
+    return to_text(api::to_json_object(record));
+}
+
+TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
+    ProgressEvent event;
+    event.step = 5;
+    event.total_steps = 40;
+    event.loss = 2.34567;
+    event.stages.push_back({"student", 1, 2, 3});
+    event.fetch.requests = 9;
+    event.fetch.in_flight = 4;
+    event.fetch.retries = 2;
+    EXPECT_EQ(
+        as_text(record_of(event)),
+        R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"metrics",)"
+        R"("message":"step 5 of 40, loss 2.346","data":{"percent":12.5,"step":5,"total_steps":40,)"
+        R"("seconds_remaining":0,"seconds_elapsed":0,"tokens":0,"tokens_per_second":0,"loss":2.34567,"kd_loss":0,)"
+        R"("ce_loss":0,"grad_norm":0,"learning_rate":0,"stall_fraction":0,"teacher_hidden_fraction":0,)"
+        R"("bottleneck":"","nonfinite_steps":0,"fetch":{"in_flight":4,"concurrency":0,"buffered":0,"retries":2,)"
+        R"("hedges":0}}})");
+}
+
+TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
+    EXPECT_EQ(as_text(record_of(StartedEvent{1, 2, 3, 4, 5, "bf16", "a teacher", 6, 7})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"message",)"
+              R"("message":"training resumed at step 2; teacher: a teacher","data":{"total_steps":1,"first_step":2,)"
+              R"("parameters":3,"dataset_rows":4,"dataset_tokens":5,"dtype":"bf16","teacher":"a teacher",)"
+              R"("batch_size":6,"micro_batches":7}})");
+    EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
+              R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3}})");
+    EXPECT_EQ(as_text(record_of(CheckpointEvent{1, "folder", 2.5})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"checkpoint",)"
+              R"("message":"checkpoint of step 1 in folder","data":{"step":1,"folder":"folder","seconds":2.5}})");
+    EXPECT_EQ(as_text(record_of(LogEvent{"warn", "text"})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"warn","type":"message",)"
+              R"("message":"text","data":{}})");
+    EXPECT_EQ(record_of(LogEvent{"shouting", "text"}).level, "info");
+}
+
+// What CONTRIBUTING says of adding an event and a field, done here.
+
+struct ThrottledEvent {
+    std::uint64_t step = 0;
+    double celsius = 0;
+};
+
+template <class Visitor, Describes<ThrottledEvent> T>
+void describe(Visitor& v, T& e) {
+    v("step", e.step);
+    v("celsius", e.celsius);
+}
+
+constexpr std::tuple kGrownEvents = std::tuple_cat(kWorkerEvents, std::tuple(EventRow<ThrottledEvent>{"throttled"}));
+
+TEST(ANewEvent, IsRecordedUnderItsNameWithItsFields) {
+    EXPECT_EQ(as_text(record_of<kGrownEvents>(ThrottledEvent{7, 96.5})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"message",)"
+              R"("message":"throttled","data":{"step":7,"celsius":96.5}})");
+}
+
+struct ProgressWithPower : ProgressEvent {
+    double watts = 0;
+};
+
+template <class Visitor, Describes<ProgressWithPower> T>
+void describe(Visitor& v, T& e) {
+    using Known = std::conditional_t<std::is_const_v<T>, const ProgressEvent, ProgressEvent>;
+    describe(v, static_cast<Known&>(e));
+    v("watts", e.watts);
+}
+
+TEST(ANewField, IsInTheRecordAndInTheRestForm) {
+    ProgressWithPower event;
+    event.step = 1;
+    event.total_steps = 4;
+    event.watts = 250;
+    const auto record = record_of(event);
+    EXPECT_EQ(record.type, api::EventType::metrics);
+    EXPECT_EQ(record.data.at("watts").to_number<double>(), 250);
+    EXPECT_FALSE(record.data.contains("stages"));
+    const auto rest = write_fields(api::WithPercent<ProgressWithPower>{event});
+    EXPECT_EQ(rest.at("watts").to_number<double>(), 250);
+    EXPECT_EQ(rest.at("percent").to_number<double>(), 25);
+    EXPECT_TRUE(rest.contains("stages"));
+}
+
+}  // namespace
+}  // namespace distilld
