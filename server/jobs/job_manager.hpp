@@ -22,7 +22,7 @@ namespace distilld {
 struct JobManagerOptions {
     std::filesystem::path working_directory;          ///< relative paths of specs start here; must be absolute
     std::uint32_t slots = 1;                          ///< jobs that run at once
-    std::chrono::milliseconds metrics_interval{500};  ///< least time between two stored metrics events of a job
+    std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
     std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
     std::chrono::milliseconds heartbeat{10000};       ///< longest wait of wait_events()
