@@ -133,7 +133,7 @@ SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
     if (output_user(*submission.output)) {
         return SubmitVerdict::conflict;
     }
-    return submission.dry_run ? SubmitVerdict::valid : SubmitVerdict::create;
+    return submission.dry_run ? SubmitVerdict::valid : SubmitVerdict::created;
 }
 
 void JobTable::enqueue(const std::string& id, const std::string& output) {

@@ -37,7 +37,7 @@ struct JobSubmission {
 };
 
 enum class SubmitVerdict {
-    create,      ///< store the job, then enqueue() it
+    created,     ///< store the job, then enqueue() it
     existing,    ///< answer with the job that was submitted before
     valid,       ///< dry run, nothing is wrong
     invalid,     ///< the spec is

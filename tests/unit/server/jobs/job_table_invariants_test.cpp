@@ -94,7 +94,7 @@ class Checker {
         const auto folder = pick(3) == 0 ? output_of(any_id()) : output_of("j" + std::to_string(next_id_));
         const auto verdict = table_.judge({false, {}, folder});
         const auto user = table_.output_user(folder);
-        EXPECT_EQ(verdict, user ? SubmitVerdict::conflict : SubmitVerdict::create);
+        EXPECT_EQ(verdict, user ? SubmitVerdict::conflict : SubmitVerdict::created);
         if (user) {
             return;
         }

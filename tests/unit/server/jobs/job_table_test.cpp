@@ -212,7 +212,7 @@ TEST(JobTable, JudgesSubmissions) {
         SubmitVerdict verdict;
     };
     const std::vector<Row> rows{
-        {{false, {}, "/free"}, SubmitVerdict::create},     {{false, {}, "/taken"}, SubmitVerdict::conflict},
+        {{false, {}, "/free"}, SubmitVerdict::created},    {{false, {}, "/taken"}, SubmitVerdict::conflict},
         {{false, {}, {}}, SubmitVerdict::invalid},         {{false, same, "/taken"}, SubmitVerdict::existing},
         {{false, same, "/free"}, SubmitVerdict::existing}, {{false, other, "/free"}, SubmitVerdict::key_reused},
         {{false, other, {}}, SubmitVerdict::key_reused},   {{true, {}, "/free"}, SubmitVerdict::valid},
