@@ -178,14 +178,7 @@ class ThreadedJobManager final : public JobManager {
         if (pumping_) {
             return;  // the loop below, further up the stack, asks again
         }
-        pumping_ = true;
-        for (auto actions = table_.poll(steady_clock::now()); !actions.empty();
-             actions = table_.poll(steady_clock::now())) {
-            for (const auto& action : actions) {
-                std::visit([this](const auto& it) { perform(it); }, action);
-            }
-        }
-        pumping_ = false;
+        perform_all();
         wakeup_.cancel();
         if (const auto next = table_.next_wakeup()) {
             wakeup_.expires_at(*next);
@@ -194,6 +187,21 @@ class ThreadedJobManager final : public JobManager {
                     pump();
                 }
             });
+        }
+    }
+
+    void perform_all() {
+        struct Flag {
+            explicit Flag(bool& flag) : flag_(flag) { flag_ = true; }
+            ~Flag() { flag_ = false; }
+            bool& flag_;
+        };
+        const Flag pumping(pumping_);
+        for (auto actions = table_.poll(steady_clock::now()); !actions.empty();
+             actions = table_.poll(steady_clock::now())) {
+            for (const auto& action : actions) {
+                std::visit([this](const auto& it) { perform(it); }, action);
+            }
         }
     }
 
