@@ -1,6 +1,6 @@
 #include "server/jobs/event_stream.hpp"
 
-#include <boost/json/serialize.hpp>
+#include "base/json_text.hpp"
 
 namespace distilld {
 namespace {
@@ -24,8 +24,7 @@ class JobEventStream final : public api::BodyStream {
         if (batch.ended) {
             ended_ = true;
             if (batch.job) {
-                piece +=
-                    "event: done\ndata: " + boost::json::serialize(api::to_json_object(*batch.job, false)) + "\n\n";
+                piece += "event: done\ndata: " + to_text(api::to_json_object(*batch.job, false)) + "\n\n";
             }
             if (piece.empty()) {
                 co_return std::nullopt;
@@ -45,7 +44,7 @@ class JobEventStream final : public api::BodyStream {
         }
         last_ = event.sequence;
         piece += "id: " + std::to_string(event.sequence) + "\nevent: " + api::to_string(event.type) +
-                 "\ndata: " + boost::json::serialize(api::to_json_object(event)) + "\n\n";
+                 "\ndata: " + to_text(api::to_json_object(event)) + "\n\n";
     }
 
     JobManager& manager_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "api/job_types.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_store.hpp"
+#include "server/jobs/job_table.hpp"
 #include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
@@ -22,7 +24,7 @@ namespace distilld {
 struct JobManagerOptions {
     std::filesystem::path working_directory;          ///< relative paths of specs start here; must be absolute
     std::uint32_t slots = 1;                          ///< jobs that run at once
-    std::chrono::milliseconds metrics_interval{500};  ///< least time between two stored metrics events of a job
+    std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
     std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
     std::chrono::milliseconds heartbeat{10000};       ///< longest wait of wait_events()
@@ -34,15 +36,10 @@ using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::
 
 /// Answer to submit().
 struct SubmitOutcome {
-    enum class Kind {
-        created,     ///< `job` is queued
-        existing,    ///< `job` was made before by a request with the same key and body
-        valid,       ///< dry run: `job` is what would be queued, without an id
-        invalid,     ///< `violations` of the spec
-        conflict,    ///< `violations`: another job that has not ended writes to the same output folder
-        key_reused,  ///< the key was used with another body
-        stopping,    ///< the service is about to end
-    };
+    /// created: `job` is queued. existing: `job` was made before by a request with the same key and body. valid: `job`
+    /// is what would be queued, without an id. invalid: `violations` of the spec. conflict: `violations`: another job
+    /// that has not ended writes to the same output folder.
+    using Kind = SubmitVerdict;
     Kind kind = Kind::invalid;
     api::Job job;
     api::SpecViolations violations;
@@ -52,6 +49,9 @@ struct SubmitRequest {
     std::string spec_json;
     std::string idempotency_key;  ///< empty = none
     bool dry_run = false;
+    api::JobKind kind = api::JobKind::train;
+    std::string owner{};                            ///< who submits; empty = nobody said
+    std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
 };
 
 /// Answer to cancel().

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <boost/json/array.hpp>
-#include <boost/json/serialize.hpp>
 #include <charconv>
 #include <initializer_list>
 #include <limits>
 
 #include "api/openapi.hpp"
 #include "api/problem.hpp"
+#include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "server/jobs/event_stream.hpp"
 #include "server/support/log.hpp"
@@ -23,9 +23,9 @@ using api::Request;
 using api::Response;
 
 constexpr std::uint32_t kListDefault = 20;
-constexpr std::uint32_t kListMost = 100;
+constexpr std::uint32_t kListMax = 100;
 constexpr std::uint32_t kEventsDefault = 100;
-constexpr std::uint32_t kEventsMost = 1000;
+constexpr std::uint32_t kEventsMax = 1000;
 constexpr std::size_t kKeyLimit = 255;
 
 /// Thrown by the readers of parameters, turned into the answer in answer_of().
@@ -47,7 +47,7 @@ struct ProblemError {
 Response json_response(unsigned status, const json::object& body) {
     Response response;
     response.status = status;
-    response.body = json::serialize(body);
+    response.body = to_text(body);
     return response;
 }
 
@@ -66,23 +66,22 @@ void check_query(const Request& request, std::initializer_list<std::string_view>
     }
 }
 
-std::uint64_t whole_number(const Request& request, std::string_view text, const char* name, std::uint64_t least,
-                           std::uint64_t most) {
+std::uint64_t whole_number(const Request& request, std::string_view text, const char* name, std::uint64_t min,
+                           std::uint64_t max) {
     std::uint64_t value = 0;
     const auto* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (text.empty() || stop != end || error != std::errc() || value < least || value > most) {
-        refuse(
-            request, 400, "invalid_parameter",
-            std::string(name) + " must be a whole number from " + std::to_string(least) + " to " + std::to_string(most),
-            name);
+    if (text.empty() || stop != end || error != std::errc() || value < min || value > max) {
+        refuse(request, 400, "invalid_parameter",
+               std::string(name) + " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max),
+               name);
     }
     return value;
 }
 
-std::uint32_t limit_of(const Request& request, std::uint32_t otherwise, std::uint32_t most) {
+std::uint32_t limit_of(const Request& request, std::uint32_t otherwise, std::uint32_t max) {
     const auto text = request.query_value("limit");
-    return text ? static_cast<std::uint32_t>(whole_number(request, *text, "limit", 1, most)) : otherwise;
+    return text ? static_cast<std::uint32_t>(whole_number(request, *text, "limit", 1, max)) : otherwise;
 }
 
 bool flag_of(const Request& request, const char* name) {
@@ -170,7 +169,7 @@ class JobApi {
     asio::awaitable<Response> list(Request request) {
         check_query(request, {"limit", "after", "state"});
         JobQuery query;
-        query.limit = limit_of(request, kListDefault, kListMost);
+        query.limit = limit_of(request, kListDefault, kListMax);
         if (const auto after = request.query_value("after")) {
             query.after = *after;
         }
@@ -225,17 +224,17 @@ class JobApi {
 
     asio::awaitable<Response> events(Request request) {
         check_query(request, {"after", "limit"});
-        constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+        constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
         const std::string id(request.path_parameter("id"));
         std::uint64_t after = 0;
         if (const auto text = request.query_value("after")) {
-            after = whole_number(request, *text, "after", 0, kMost);
+            after = whole_number(request, *text, "after", 0, kMax);
         }
-        const auto limit = limit_of(request, kEventsDefault, kEventsMost);
+        const auto limit = limit_of(request, kEventsDefault, kEventsMax);
         if (wants_event_stream(request)) {
             // A client that reconnects says how far it got; its URL still says where it began.
             if (const auto last = request.header("last-event-id"); last && !last->empty()) {
-                after = whole_number(request, *last, "Last-Event-ID", 0, kMost);
+                after = whole_number(request, *last, "Last-Event-ID", 0, kMax);
             }
             const auto job = co_await manager_.get(id);
             if (!job) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/job_types.hpp"
@@ -27,7 +28,7 @@ struct JobQuery {
 };
 
 struct JobPage {
-    std::vector<StoredJob> jobs;  ///< newest first
+    std::vector<StoredJob> jobs;  ///< newest first; without specs
     bool has_more = false;
 };
 
@@ -36,33 +37,40 @@ struct EventPage {
     bool has_more = false;
 };
 
+/// What changes in a job with an event. Each part is written only when it is there, so that the cost of an event does
+/// not grow with the job.
+struct JobChange {
+    const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume; not the parts below, nor the specs
+    const ProgressEvent* progress = nullptr;
+    std::optional<double> eval_loss{};
+    /// One whose folder is known takes the place of the older one.
+    std::vector<api::JobCheckpoint> checkpoints{};
+};
+
 /// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk when it returns. What
 /// the disk or the database refuses is thrown as ErrorException (io) that names the file.
 class JobStore {
   public:
     virtual ~JobStore() = default;
     virtual void create(const StoredJob& job) = 0;
-    /// Rewrites the job; the id must exist.
-    virtual void update(const StoredJob& job) = 0;
     [[nodiscard]] virtual std::optional<StoredJob> get(std::string_view id) = 0;
     /// Job that was submitted with this key at or after `not_before` (RFC 3339).
     [[nodiscard]] virtual std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) = 0;
     [[nodiscard]] virtual JobPage list(const JobQuery& query) = 0;
-    /// Jobs that are not terminal, oldest first.
+    /// Jobs that are not terminal, oldest first, without specs.
     [[nodiscard]] virtual std::vector<StoredJob> unfinished() = 0;
     /// Number of jobs in each state.
     [[nodiscard]] virtual std::vector<std::pair<api::JobState, std::uint64_t>> counts() = 0;
-    /// Stores the event under the job's next sequence number, which is returned. `job`, when given, is updated in the
-    /// same transaction.
+    /// Stores the event under the job's next sequence number, which is returned, and the change of the job with it.
     virtual std::uint64_t append_event(std::string_view id, const api::JobEvent& event,
-                                       const StoredJob* job = nullptr) = 0;
+                                       const JobChange& change = {}) = 0;
     /// Drops the metrics events of a job with sequence at or below `sequence`.
     virtual void drop_metrics(std::string_view id, std::uint64_t sequence) = 0;
     [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
 };
 
-/// SQLite (WAL, synchronous FULL) in `file`, which is made or brought to the newest schema. Refuses a file that is no
-/// database of ours, or one that a newer version wrote.
+/// SQLite (WAL, synchronous FULL) in `file`, which is made or brought to the newest schema (job_schema.hpp). Refuses a
+/// file that is no database of ours, or one that a newer version wrote.
 Result<std::unique_ptr<JobStore>> open_sqlite_job_store(const std::filesystem::path& file);
 
 }  // namespace distilld

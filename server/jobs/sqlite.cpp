@@ -30,6 +30,12 @@ void Statement::bind(int index, std::int64_t number) {
     }
 }
 
+void Statement::bind(int index, double number) {
+    if (sqlite3_bind_double(statement_.get(), index, number) != SQLITE_OK) {
+        database_.fail("cannot bind a number");
+    }
+}
+
 void Statement::bind_null(int index) {
     if (sqlite3_bind_null(statement_.get(), index) != SQLITE_OK) {
         database_.fail("cannot bind null");
@@ -68,6 +74,10 @@ std::int64_t Statement::integer(int column) const {
     return sqlite3_column_int64(statement_.get(), column);
 }
 
+double Statement::real(int column) const {
+    return is_null(column) ? std::numeric_limits<double>::quiet_NaN() : sqlite3_column_double(statement_.get(), column);
+}
+
 bool Statement::is_null(int column) const {
     return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
 }
@@ -100,6 +110,10 @@ std::int64_t Database::query_integer(const char* sql) {
 
 void Database::fail(const std::string& what) const {
     throw ErrorException(io_error(file_ + ": " + what + ": " + sqlite3_errmsg(handle_.get())));
+}
+
+void Database::refuse(const std::string& what) const {
+    throw ErrorException(io_error(file_ + ": " + what));
 }
 
 Transaction::Transaction(Database& database) : database_(database) {

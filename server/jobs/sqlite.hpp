@@ -22,6 +22,7 @@ class Statement {
 
     void bind(int index, std::string_view text);
     void bind(int index, std::int64_t number);
+    void bind(int index, double number);  ///< NaN binds NULL
     void bind_null(int index);
 
     /// True: a row is there. False: done.
@@ -32,6 +33,7 @@ class Statement {
 
     [[nodiscard]] std::string text(int column) const;
     [[nodiscard]] std::int64_t integer(int column) const;
+    [[nodiscard]] double real(int column) const;  ///< NaN of NULL
     [[nodiscard]] bool is_null(int column) const;
 
   private:
@@ -60,7 +62,10 @@ class Database {
     explicit Database(const std::filesystem::path& file);
     void execute(const char* sql);
     [[nodiscard]] std::int64_t query_integer(const char* sql);
+    /// Throws "FILE: what: what SQLite says".
     [[noreturn]] void fail(const std::string& what) const;
+    /// Throws "FILE: what".
+    [[noreturn]] void refuse(const std::string& what) const;
     [[nodiscard]] sqlite3* handle() noexcept { return handle_.get(); }
 
   private:

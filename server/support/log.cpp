@@ -37,8 +37,8 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void configure(Level least, bool json) {
-    logger().set_level(to_spdlog(least));
+void configure(Level min_level, bool json) {
+    logger().set_level(to_spdlog(min_level));
     if (json) {
         logger().set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e","level":"%l",%v})");
     }

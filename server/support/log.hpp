@@ -9,8 +9,8 @@ namespace distilld::log {
 
 enum class Level { debug, info, warn, error };
 
-/// Sets the least level that is written (default info) and whether lines are JSON objects.
-void configure(Level least, bool json = false);
+/// Sets the lowest level that is written (default info) and whether lines are JSON objects.
+void configure(Level min_level, bool json = false);
 
 void write(Level level, std::string_view component, std::string_view message);
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <type_traits>
 
-#include "pipeline/core/job_spec.hpp"
 
 namespace distilld {
 namespace {

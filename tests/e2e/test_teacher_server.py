@@ -323,7 +323,8 @@ def test_delay_does_not_limit_concurrency(programs, folder):
             while not all(future.done() for future in pending):
                 _, _, raw = server.ask("GET", "/metrics")
                 text = raw.decode()
-                computed = int(float(re.search(r"distilld_teacher_server_queue_wait_seconds_count (\S+)", text).group(1)))
+                found = re.search(r"distilld_teacher_server_queue_wait_seconds_count (\S+)", text)
+                computed = int(float(found.group(1)))
                 if computed == 8:
                     break
             answered = sum(future.done() for future in pending)

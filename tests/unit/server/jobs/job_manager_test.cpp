@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
+#include "tests/unit/server/jobs/full_disk.hpp"
 
 namespace distilld {
 namespace {
@@ -127,6 +128,19 @@ TEST(JobManager, DryRunStoresNothing) {
     EXPECT_EQ(outcome.kind, SubmitOutcome::Kind::valid);
     EXPECT_TRUE(api::parse_job_spec(outcome.job.resolved_spec_json));
     EXPECT_TRUE(await(world.manager->list({})).jobs.empty());
+}
+
+TEST(JobManager, KeepsWhoseAJobIsAndWhatIsSaidOfIt) {
+    World world;
+    SubmitRequest request{spec_text("out"), "", false};
+    request.owner = "ada";
+    request.metadata = {{"team", "red"}, {"empty", ""}};
+    const auto id = await(world.manager->submit(request)).job.id;
+    const auto job = await(world.manager->get(id));
+    EXPECT_EQ(job->owner, "ada");
+    EXPECT_EQ(job->metadata, request.metadata);
+    EXPECT_EQ(job->kind, api::JobKind::train);
+    EXPECT_EQ(await(world.manager->list({})).jobs.at(0).metadata, request.metadata);
 }
 
 TEST(JobManager, RunsAsManyJobsAsItHasSlots) {
@@ -328,39 +342,6 @@ TEST(JobManager, ReadersGiveUpAfterTheHeartbeat) {
     EXPECT_FALSE(batch.ended);
 }
 
-/// A store whose disk is full while `full` is set.
-class FullDisk final : public JobStore {
-  public:
-    FullDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full)
-        : inner_(std::move(inner)), full_(std::move(full)) {}
-    void create(const StoredJob& job) override { check(), inner_->create(job); }
-    void update(const StoredJob& job) override { check(), inner_->update(job); }
-    std::optional<StoredJob> get(std::string_view id) override { return inner_->get(id); }
-    std::optional<StoredJob> find_by_key(std::string_view key, std::string_view time) override {
-        return inner_->find_by_key(key, time);
-    }
-    JobPage list(const JobQuery& query) override { return inner_->list(query); }
-    std::vector<StoredJob> unfinished() override { return inner_->unfinished(); }
-    std::vector<std::pair<JobState, std::uint64_t>> counts() override { return inner_->counts(); }
-    std::uint64_t append_event(std::string_view id, const api::JobEvent& event, const StoredJob* job) override {
-        check();
-        return inner_->append_event(id, event, job);
-    }
-    void drop_metrics(std::string_view id, std::uint64_t sequence) override { inner_->drop_metrics(id, sequence); }
-    EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
-        return inner_->events(id, after, limit);
-    }
-
-  private:
-    void check() const {
-        if (*full_) {
-            throw ErrorException(io_error("jobs.sqlite: database or disk is full"));
-        }
-    }
-    std::unique_ptr<JobStore> inner_;
-    std::shared_ptr<std::atomic<bool>> full_;
-};
-
 TEST(JobManager, OutlivesAFullDisk) {
     JobManagerOptions options;
     options.heartbeat = std::chrono::milliseconds(5);
@@ -368,7 +349,7 @@ TEST(JobManager, OutlivesAFullDisk) {
     await(world.manager->stop());
     world.manager.reset();
     const auto full = std::make_shared<std::atomic<bool>>(false);
-    world.open(std::make_unique<FullDisk>(world.open_store(), full), world.fleet.factory());
+    world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
     const auto id = world.submit("a");
     const auto worker = world.fleet.next();
     *full = true;

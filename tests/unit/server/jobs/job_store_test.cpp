@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include <boost/json/serialize.hpp>
+#include <cmath>
 #include <fstream>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
@@ -57,7 +58,13 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
     auto first = job("a");
     first.resume = true;
     first.idempotency_key = "key";
+    first.job.owner = "ada";
+    first.job.metadata = {{"team", "red"}, {"\"quoted\"", "\n"}};
+    first.job.status_reason = api::StatusReason{"service_stopped", "later"};
+    first.job.started_at = "2026-01-01T00:00:01.000Z";
     first.job.eval_loss = 1.25;
+    first.job.progress = test::progress_at(3, std::nan(""));
+    first.job.checkpoints = {{2, "/c/2", 0.5, "2026-01-01T00:00:02.000Z"}};
     open()->create(first);
     const auto again = open()->get("a");
     ASSERT_TRUE(again);
@@ -76,12 +83,11 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
     store->create(job("b"));
     a.job.state = JobState::failed;
     a.job.status_reason = api::StatusReason{"io", "disk full"};
-    store->update(a);
+    store->append_event("a", event("over"), {.state = &a});
     EXPECT_EQ(store->get("a")->job.status_reason->message, "disk full");
     EXPECT_THAT(store->counts(),
                 ::testing::UnorderedElementsAre(std::pair(JobState::failed, 1U), std::pair(JobState::queued, 1U)));
     EXPECT_EQ(ids(store->unfinished()), std::vector<std::string>{"b"});
-    EXPECT_THROW(store->update(job("nobody")), ErrorException);
     EXPECT_THROW(store->create(job("a")), ErrorException);
 }
 
@@ -107,7 +113,7 @@ TEST_F(JobStoreTest, NumbersEventsWithinAJob) {
     EXPECT_EQ(store->append_event("a", event("one")), 1U);
     EXPECT_EQ(store->append_event("b", event("other")), 1U);
     auto running = job("a", JobState::running);
-    EXPECT_EQ(store->append_event("a", event("two"), &running), 2U);
+    EXPECT_EQ(store->append_event("a", event("two"), {.state = &running}), 2U);
     EXPECT_EQ(store->append_event("a", event("three")), 3U);
     EXPECT_EQ(store->get("a")->job.state, JobState::running);
     const auto page = store->events("a", 1, 1);
@@ -119,9 +125,36 @@ TEST_F(JobStoreTest, NumbersEventsWithinAJob) {
     EXPECT_TRUE(store->events("a", ~0ULL, 1).events.empty());
     // The update of an unknown job takes its event back with it.
     const auto nobody = job("nobody");
-    EXPECT_THROW(store->append_event("a", event("four"), &nobody), ErrorException);
+    EXPECT_THROW(store->append_event("a", event("four"), {.state = &nobody}), ErrorException);
     EXPECT_EQ(store->events("a", 0, 10).events.size(), 3U);
     EXPECT_THROW(store->append_event("nobody", event("x")), ErrorException);
+}
+
+TEST_F(JobStoreTest, EachPartOfAJobChangesAlone) {
+    const auto store = open();
+    store->create(job("a"));
+    store->create(job("b"));
+    const auto progress = test::progress_at(4, 1.5);
+    store->append_event("a", event("progress"), {.progress = &progress});
+    store->append_event("a", event("evaluation"), {.eval_loss = 2.5});
+    store->append_event("a", event("checkpoints"), {.checkpoints = {{1, "/1", 0.1, "t1"}, {2, "/2", 0.2, "t2"}}});
+    store->append_event("a", event("again"), {.checkpoints = {{3, "/1", 0.3, "t3"}}});
+    const auto a = store->get("a")->job;
+    EXPECT_EQ(a.state, JobState::queued);
+    EXPECT_EQ(a.progress->step, 4U);
+    EXPECT_EQ(a.eval_loss, 2.5);
+    ASSERT_EQ(a.checkpoints.size(), 2U);
+    EXPECT_EQ(a.checkpoints[0].folder, "/2");
+    EXPECT_EQ(a.checkpoints[1].folder, "/1");
+    EXPECT_EQ(a.checkpoints[1].step, 3U);
+    EXPECT_EQ(a.checkpoints[1].created_at, "t3");
+    EXPECT_EQ(a.spec_json, job("a").job.spec_json);
+    const auto b = store->get("b")->job;
+    EXPECT_TRUE(b.checkpoints.empty());
+    EXPECT_FALSE(b.progress);
+    EXPECT_EQ(store->list({}).jobs.at(1).job.checkpoints.size(), 2U);
+    EXPECT_TRUE(store->list({}).jobs.at(1).job.spec_json.empty());
+    EXPECT_THROW(store->append_event("nobody", event("x"), {.eval_loss = 1.0}), ErrorException);
 }
 
 TEST_F(JobStoreTest, DropsOldMetricsOnly) {

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/jobs/job_store.hpp"
+
+namespace distilld {
+
+/// The time now, as jobs and events carry it.
+[[nodiscard]] std::string now_text();
+
+/// The store, and what it does not know yet: of each job that has not ended the newest state is in memory, and is
+/// written with the job's next event. A disk that is full must end neither a job nor the service: what cannot be
+/// written waits here and is shown to those who ask. One thread.
+class JobJournal {
+  public:
+    /// `metrics_kept`: about how many metrics events of a job are kept. `wake` is called when a job has an event.
+    JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
+               std::function<void(const std::string& id)> wake);
+
+    /// Reads the jobs that have not ended, oldest first. Once, before anything else.
+    std::vector<StoredJob> restore();
+
+    // --- reading: ErrorException when the store cannot be read ---
+    /// With specs.
+    [[nodiscard]] std::optional<api::Job> get(const std::string& id);
+    /// No disk is asked about jobs that have not ended.
+    [[nodiscard]] std::optional<api::JobState> state_of(const std::string& id);
+    [[nodiscard]] std::optional<StoredJob> find_by_key(const std::string& key, const std::string& not_before);
+    /// Without specs.
+    [[nodiscard]] std::vector<api::Job> list(const JobQuery& query, bool& has_more);
+    [[nodiscard]] EventPage events(const std::string& id, std::uint64_t after, std::uint32_t limit);
+    [[nodiscard]] std::vector<std::pair<api::JobState, std::uint64_t>> counts() { return store_->counts(); }
+
+    // --- writing ---
+    /// A new job, on disk when this returns. ErrorException when it cannot be.
+    void create(const StoredJob& stored);
+
+    // What is said of a job that has not ended stays in memory until append() writes it.
+    void set_progress(const std::string& id, const ProgressEvent& progress);
+    void set_eval_loss(const std::string& id, double loss);
+    void add_checkpoint(const std::string& id, api::JobCheckpoint checkpoint);
+    /// To change state, reason, times, weights and the like.
+    [[nodiscard]] StoredJob& edit(const std::string& id);
+
+    /// Stores an event, of now, of a job that has not ended before, with all that was said of the job since the last;
+    /// wakes its readers. Logs what the store refuses.
+    void append(const std::string& id, api::JobEvent event);
+
+    /// The newest state of a job that waits or has ended is not on disk, and no event may come to bring it there.
+    [[nodiscard]] bool needs_retry() const;
+    /// Tries again, each with the event of its state.
+    void retry();
+
+  private:
+    struct Live {
+        StoredJob stored;  ///< without specs and checkpoints
+        bool state_unsaved = false;
+        bool progress_unsaved = false;
+        bool eval_loss_unsaved = false;
+        std::vector<api::JobCheckpoint> unsaved_checkpoints;
+    };
+    [[nodiscard]] api::Job newest(api::Job stored) const;
+    static JobChange change_of(const Live& live);
+
+    std::unique_ptr<JobStore> store_;
+    std::uint32_t metrics_kept_;
+    std::function<void(const std::string& id)> wake_;
+    std::map<std::string, Live> live_;  ///< jobs that have not ended, or whose end is not on disk
+};
+
+}  // namespace distilld

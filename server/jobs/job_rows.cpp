@@ -1,0 +1,117 @@
+#include "server/jobs/job_rows.hpp"
+
+#include <boost/json/object.hpp>
+
+namespace distilld {
+namespace {
+
+namespace json = boost::json;
+using Metadata = std::map<std::string, std::string>;
+
+std::string metadata_text(const Metadata& metadata) {
+    json::object object;
+    for (const auto& [name, text] : metadata) {
+        object[name] = text;
+    }
+    return to_text(object);
+}
+
+Result<Metadata> metadata_from(const json::value& value) {
+    Metadata metadata;
+    if (!value.is_object()) {
+        return invalid_input("it is no object");
+    }
+    for (const auto& member : value.get_object()) {
+        if (!member.value().is_string()) {
+            return invalid_input("a member is no text");
+        }
+        metadata[std::string(member.key())] = std::string(member.value().get_string());
+    }
+    return metadata;
+}
+
+template <class T>
+T known(std::optional<T> value, const char* what, const std::string& text) {
+    if (!value) {
+        throw ErrorException(io_error(std::string("job store: a job is damaged: unknown ") + what + " '" + text + "'"));
+    }
+    return *value;
+}
+
+void bind_reason(sqlite::Statement& statement, int index, const std::optional<api::StatusReason>& reason) {
+    if (reason) {
+        statement.bind(index, reason->code);
+        statement.bind(index + 1, reason->message);
+    } else {
+        statement.bind_null(index);
+        statement.bind_null(index + 1);
+    }
+}
+
+}  // namespace
+
+StoredJob job_of(const sqlite::Statement& row) {
+    StoredJob stored;
+    auto& job = stored.job;
+    job.id = row.text(0);
+    job.kind = known(api::job_kind_from_string(row.text(1)), "kind", row.text(1));
+    job.owner = row.text(2);
+    job.metadata = stored_json(metadata_from, row.text(3), "a job's metadata");
+    job.name = row.text(4);
+    job.output = row.text(5);
+    job.state = known(api::job_state_from_string(row.text(6)), "state", row.text(6));
+    job.cancel_requested = row.integer(7) != 0;
+    stored.resume = row.integer(8) != 0;
+    job.created_at = row.text(9);
+    job.started_at = row.text(10);
+    job.finished_at = row.text(11);
+    if (!row.is_null(12)) {
+        job.status_reason = api::StatusReason{row.text(12), row.text(13)};
+    }
+    job.weights_sha256 = row.text(14);
+    stored.idempotency_key = row.text(15);
+    if (!row.is_null(16)) {
+        job.progress = stored_json(api::progress_from_json, row.text(16), "a job's progress");
+    }
+    if (!row.is_null(17)) {
+        job.eval_loss = row.real(17);
+    }
+    return stored;
+}
+
+void bind_new_job(sqlite::Statement& insert, const StoredJob& stored) {
+    const auto& job = stored.job;
+    insert.bind(1, job.id);
+    insert.bind(2, api::to_string(job.kind));
+    insert.bind(3, job.owner);
+    insert.bind(4, metadata_text(job.metadata));
+    insert.bind(5, job.name);
+    insert.bind(6, job.output);
+    insert.bind(7, api::to_string(job.state));
+    insert.bind(8, std::int64_t{job.cancel_requested});
+    insert.bind(9, std::int64_t{stored.resume});
+    insert.bind(10, job.created_at);
+    insert.bind(11, job.started_at);
+    insert.bind(12, job.finished_at);
+    bind_reason(insert, 13, job.status_reason);
+    insert.bind(15, job.weights_sha256);
+    if (stored.idempotency_key.empty()) {
+        insert.bind_null(16);
+    } else {
+        insert.bind(16, stored.idempotency_key);
+    }
+}
+
+void bind_state(sqlite::Statement& update, const StoredJob& stored) {
+    const auto& job = stored.job;
+    update.bind(1, job.id);
+    update.bind(2, api::to_string(job.state));
+    update.bind(3, std::int64_t{job.cancel_requested});
+    update.bind(4, std::int64_t{stored.resume});
+    update.bind(5, job.started_at);
+    update.bind(6, job.finished_at);
+    bind_reason(update, 7, job.status_reason);
+    update.bind(9, job.weights_sha256);
+}
+
+}  // namespace distilld

@@ -1,0 +1,291 @@
+#include "server/jobs/job_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace distilld {
+namespace {
+
+using api::JobState;
+using api::StatusReason;
+
+bool has_worker(JobIntent intent) {
+    return intent != JobIntent::wait;
+}
+
+/// What the end of a worker means for its job.
+struct Conclusion {
+    JobState state = JobState::failed;  ///< queued: it goes on later
+    std::optional<StatusReason> reason;
+};
+
+StatusReason cancel_reason(bool by_user, bool checkpoint) {
+    if (by_user) {
+        return {"cancelled_by_user", checkpoint ? "cancelled after a checkpoint" : "cancelled before a step was done"};
+    }
+    return {"worker_stopped", "the worker was told to stop from outside the service"};
+}
+
+Conclusion conclude(JobIntent intent, const WorkerOutcome& outcome) {
+    using Kind = WorkerOutcome::Kind;
+    const bool by_user = intent == JobIntent::cancel || intent == JobIntent::cancel_by_force;
+    const bool requeued = intent == JobIntent::requeue || intent == JobIntent::requeue_by_force;
+    const bool cancelled = outcome.kind == Kind::cancelled;
+    // A worker that dies while the service ends (a signal to the whole group) is no failure of the job.
+    const bool died =
+        outcome.kind == Kind::vanished || (outcome.kind == Kind::failed && outcome.reason.code == "internal");
+    if (outcome.kind == Kind::finished) {
+        return {JobState::succeeded, std::nullopt};
+    }
+    if (requeued && (cancelled || died)) {
+        return {JobState::queued,
+                StatusReason{"service_stopped", "the service stopped; the job goes on when it starts again"}};
+    }
+    if (cancelled) {
+        return {JobState::cancelled, cancel_reason(by_user, outcome.checkpoint)};
+    }
+    if (intent == JobIntent::cancel_by_force) {
+        return {JobState::cancelled,
+                StatusReason{"worker_killed",
+                             "the worker did not stop in time and was killed; the newest checkpoint is whole"}};
+    }
+    if (outcome.kind == Kind::failed) {
+        return {JobState::failed, outcome.reason};
+    }
+    const auto& message = outcome.reason.message;
+    return {JobState::failed,
+            StatusReason{"internal", message.empty() ? "the worker ended without a result" : message}};
+}
+
+}  // namespace
+
+const char* to_string(JobIntent intent) noexcept {
+    switch (intent) {
+        case JobIntent::wait:
+            return "wait";
+        case JobIntent::run:
+            return "run";
+        case JobIntent::cancel:
+            return "cancel";
+        case JobIntent::cancel_by_force:
+            return "cancel_by_force";
+        case JobIntent::requeue:
+            return "requeue";
+        case JobIntent::requeue_by_force:
+            return "requeue_by_force";
+    }
+    return "unknown";
+}
+
+void JobTable::restore(const RestoredJob& job) {
+    if (mode_ != Mode::restoring) {
+        return;
+    }
+    const auto [place, added] = jobs_.try_emplace(job.id);
+    if (!added) {
+        return;
+    }
+    place->second.output = job.output;
+    place->second.resume = job.resume;
+    if (!job.running) {
+        queue_.push_back(job.id);
+    } else if (job.cancel_requested) {
+        end(place, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled; the service ended meanwhile"});
+    } else {
+        // Its worker has died with the service.
+        requeue(place,
+                {"service_restarted", "the service ended while the job ran; it goes on from its newest checkpoint"});
+    }
+}
+
+void JobTable::start() {
+    if (mode_ == Mode::restoring) {
+        mode_ = Mode::started;
+    }
+}
+
+void JobTable::stop(Time now) {
+    if (mode_ == Mode::stopping) {
+        return;
+    }
+    mode_ = Mode::stopping;
+    for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+        if (job->second.intent == JobIntent::run) {
+            order_stop(job, JobIntent::requeue, now);
+        }
+    }
+    actions_.emplace_back(WakeReadersAction{});
+    if (running_ == 0) {
+        actions_.emplace_back(IdleAction{});
+    }
+}
+
+SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
+    if (mode_ == Mode::stopping) {
+        return SubmitVerdict::stopping;
+    }
+    if (submission.earlier && !submission.dry_run) {
+        return submission.earlier->same_body ? SubmitVerdict::existing : SubmitVerdict::key_reused;
+    }
+    if (!submission.output) {
+        return SubmitVerdict::invalid;
+    }
+    if (output_user(*submission.output)) {
+        return SubmitVerdict::conflict;
+    }
+    return submission.dry_run ? SubmitVerdict::valid : SubmitVerdict::created;
+}
+
+void JobTable::enqueue(const std::string& id, const std::string& output) {
+    const auto [place, added] = jobs_.try_emplace(id);
+    if (added) {
+        place->second.output = output;
+        queue_.push_back(id);
+    }
+}
+
+bool JobTable::cancel(const std::string& id, Time now) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) {
+        return false;
+    }
+    switch (job->second.intent) {
+        case JobIntent::wait:
+            std::erase(queue_, id);
+            end(job, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled while it was queued"});
+            break;
+        case JobIntent::run:
+            actions_.emplace_back(StoreCancelRequestAction{id});
+            order_stop(job, JobIntent::cancel, now);
+            break;
+        case JobIntent::requeue:
+            // The worker has its order, and the deadline stays.
+            actions_.emplace_back(StoreCancelRequestAction{id});
+            job->second.intent = JobIntent::cancel;
+            break;
+        case JobIntent::requeue_by_force:
+            actions_.emplace_back(StoreCancelRequestAction{id});
+            job->second.intent = JobIntent::cancel_by_force;
+            break;
+        case JobIntent::cancel:
+        case JobIntent::cancel_by_force:
+            break;
+    }
+    return true;
+}
+
+void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end() || !has_worker(job->second.intent)) {
+        return;
+    }
+    --running_;
+    auto conclusion = conclude(job->second.intent, outcome);
+    if (conclusion.state == JobState::queued) {
+        requeue(job, *std::move(conclusion.reason));
+    } else {
+        end(job, conclusion.state, std::move(conclusion.reason));
+    }
+    if (stopping() && running_ == 0) {
+        actions_.emplace_back(IdleAction{});
+    }
+}
+
+void JobTable::on_postponed(const std::string& id, Time now) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end() || job->second.intent != JobIntent::run) {
+        return;
+    }
+    --running_;
+    job->second.intent = JobIntent::wait;
+    job->second.deadline = now + options_.start_retry;
+    queue_.push_front(id);
+}
+
+std::vector<JobAction> JobTable::poll(Time now) {
+    kill_late(now);
+    fill_slots(now);
+    return std::exchange(actions_, {});
+}
+
+std::optional<JobTable::Time> JobTable::next_wakeup() const {
+    std::optional<Time> next;
+    const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
+    for (const auto& [id, job] : jobs_) {
+        if (job.intent == JobIntent::cancel || job.intent == JobIntent::requeue) {
+            consider(job.deadline);
+        }
+    }
+    if (mode_ == Mode::started && running_ < options_.slots && !queue_.empty()) {
+        consider(jobs_.at(queue_.front()).deadline);
+    }
+    return next;
+}
+
+bool JobTable::is_running(const std::string& id) const {
+    const auto job = jobs_.find(id);
+    return job != jobs_.end() && has_worker(job->second.intent);
+}
+
+std::optional<JobIntent> JobTable::intent(const std::string& id) const {
+    const auto job = jobs_.find(id);
+    return job == jobs_.end() ? std::nullopt : std::optional(job->second.intent);
+}
+
+std::optional<std::uint64_t> JobTable::queue_position(const std::string& id) const {
+    const auto place = std::find(queue_.begin(), queue_.end(), id);
+    return place == queue_.end() ? std::nullopt : std::optional(static_cast<std::uint64_t>(place - queue_.begin()) + 1);
+}
+
+std::optional<std::string> JobTable::output_user(const std::string& output) const {
+    for (const auto& [id, job] : jobs_) {
+        if (job.output == output) {
+            return id;
+        }
+    }
+    return std::nullopt;
+}
+
+void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now) {
+    job->second.intent = intent;
+    job->second.deadline = now + options_.cancel_grace;
+    actions_.emplace_back(StopWorkerAction{job->first});
+}
+
+void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusReason> reason) {
+    actions_.emplace_back(StoreStateAction{job->first, state, std::move(reason), false});
+    jobs_.erase(job);
+}
+
+void JobTable::requeue(Entries::iterator job, StatusReason reason) {
+    job->second.intent = JobIntent::wait;
+    job->second.resume = true;
+    job->second.deadline = {};
+    queue_.push_back(job->first);
+    actions_.emplace_back(StoreStateAction{job->first, JobState::queued, std::move(reason), true});
+}
+
+void JobTable::kill_late(Time now) {
+    for (auto& [id, job] : jobs_) {
+        if ((job.intent != JobIntent::cancel && job.intent != JobIntent::requeue) || now < job.deadline) {
+            continue;
+        }
+        job.intent = job.intent == JobIntent::cancel ? JobIntent::cancel_by_force : JobIntent::requeue_by_force;
+        actions_.emplace_back(KillWorkerAction{id});
+    }
+}
+
+void JobTable::fill_slots(Time now) {
+    while (mode_ == Mode::started && running_ < options_.slots && !queue_.empty()) {
+        auto& job = jobs_.at(queue_.front());
+        if (now < job.deadline) {
+            return;
+        }
+        actions_.emplace_back(StartWorkerAction{queue_.front(), job.resume});
+        job.intent = JobIntent::run;
+        queue_.pop_front();
+        ++running_;
+    }
+}
+
+}  // namespace distilld

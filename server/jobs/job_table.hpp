@@ -1,0 +1,178 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/job_types.hpp"
+
+namespace distilld {
+
+/// What is wanted of a job that has not ended.
+enum class JobIntent {
+    wait,              ///< it stands in the queue
+    run,               ///< it has a worker, which is to go on to the end
+    cancel,            ///< the user wants it to end: its worker was told to checkpoint and stop
+    cancel_by_force,   ///< the worker did not obey in time and was killed
+    requeue,           ///< the service stops: its worker was told to checkpoint and stop, the job goes on later
+    requeue_by_force,  ///< the worker did not obey in time and was killed
+};
+
+[[nodiscard]] const char* to_string(JobIntent intent) noexcept;
+
+/// What a client wants to submit, and what is known of it.
+struct JobSubmission {
+    bool dry_run = false;
+    /// Set when a job was submitted before with the same idempotency key, which is still remembered.
+    struct Earlier {
+        bool same_body = false;
+    };
+    std::optional<Earlier> earlier;
+    std::optional<std::string> output;  ///< identity of the output folder; empty = the spec is invalid
+};
+
+enum class SubmitVerdict {
+    created,     ///< store the job, then enqueue() it
+    existing,    ///< answer with the job that was submitted before
+    valid,       ///< dry run, nothing is wrong
+    invalid,     ///< the spec is
+    conflict,    ///< output_user() has the folder
+    key_reused,  ///< the key was used with another body
+    stopping,    ///< no job is taken any more
+};
+
+/// How a run ended.
+struct WorkerOutcome {
+    enum class Kind {
+        finished,
+        cancelled,  ///< it stopped because it was told to (not necessarily by us)
+        failed,     ///< it said why: `reason`, whose code is an error kind
+        vanished,   ///< it said nothing, or could not be started: `reason.message` if something is known
+    };
+    Kind kind = Kind::vanished;
+    bool checkpoint = false;  ///< cancelled: what it had done is saved
+    api::StatusReason reason;
+};
+
+/// Run a worker for the job, which is `running` from here on. Answer with on_ended() at the end of the worker, or when
+/// there can be none; or with on_postponed().
+struct StartWorkerAction {
+    std::string id;
+    bool resume = false;
+};
+/// Tell the worker to checkpoint and end.
+struct StopWorkerAction {
+    std::string id;
+};
+/// End the worker by force.
+struct KillWorkerAction {
+    std::string id;
+};
+/// The job has come to a state: store it, append it to the job's history, wake its readers. Nothing follows for the job
+/// after a terminal one.
+struct StoreStateAction {
+    std::string id;
+    api::JobState state = api::JobState::queued;
+    std::optional<api::StatusReason> reason;
+    bool resume = false;  ///< queued: the next run goes on from the newest checkpoint
+};
+/// The job runs on until its worker has stopped: store that its end was asked for, append it to the history.
+struct StoreCancelRequestAction {
+    std::string id;
+};
+/// The service stops: wake every reader.
+struct WakeReadersAction {};
+/// The service stops and the last worker has ended.
+struct IdleAction {};
+
+using JobAction = std::variant<StartWorkerAction, StopWorkerAction, KillWorkerAction, StoreStateAction,
+                               StoreCancelRequestAction, WakeReadersAction, IdleAction>;
+
+struct JobTableOptions {
+    std::uint32_t slots = 1;                  ///< jobs that run at once
+    std::chrono::nanoseconds cancel_grace{};  ///< between the order to stop and the end by force
+    std::chrono::nanoseconds start_retry{};   ///< how long a job that was postponed waits
+};
+
+/// A job as the store has it when the service starts.
+struct RestoredJob {
+    std::string id;
+    std::string output;
+    bool running = false;  ///< it ran when the service ended without a chance to say so
+    bool cancel_requested = false;
+    bool resume = false;
+};
+
+/// Decides what becomes of each job that has not ended: who waits, who runs, who is told to stop, and what the end of a
+/// worker means. A pure state machine: events in, actions out; ids and time come as arguments. It has no clock, no
+/// thread, no store and no worker, so its whole behaviour stands in one table of tests.
+///
+/// After any event call poll() and carry out the actions in their order; call it again at next_wakeup(). Events about
+/// jobs that the table does not have, or that make no sense in a job's state, change nothing.
+class JobTable {
+  public:
+    using Time = std::chrono::steady_clock::time_point;
+
+    explicit JobTable(JobTableOptions options) : options_(options) {}
+
+    // --- events ---
+    /// Before start(), oldest job first.
+    void restore(const RestoredJob& job);
+    /// Jobs may run from now on.
+    void start();
+    /// No job is taken or started any more; those that run are to stop and to go on at the next start.
+    void stop(Time now);
+    [[nodiscard]] SubmitVerdict judge(const JobSubmission& submission) const;
+    /// The job is on disk and waits for its turn.
+    void enqueue(const std::string& id, const std::string& output);
+    /// True: it will end (or has). False: there is no such job, or it has ended before.
+    bool cancel(const std::string& id, Time now);
+    void on_ended(const std::string& id, const WorkerOutcome& outcome);
+    /// The job could not be started for a reason that passes (the store cannot be read): it is the next again.
+    void on_postponed(const std::string& id, Time now);
+
+    // --- actions ---
+    [[nodiscard]] std::vector<JobAction> poll(Time now);
+    /// When there will be something to do although no event comes.
+    [[nodiscard]] std::optional<Time> next_wakeup() const;
+
+    // --- what it sees ---
+    [[nodiscard]] bool stopping() const noexcept { return mode_ == Mode::stopping; }
+    [[nodiscard]] std::uint32_t running() const noexcept { return running_; }
+    [[nodiscard]] bool is_running(const std::string& id) const;
+    [[nodiscard]] std::optional<JobIntent> intent(const std::string& id) const;
+    /// 1 = next; of jobs that wait.
+    [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const;
+    /// The job that has not ended and writes to this folder.
+    [[nodiscard]] std::optional<std::string> output_user(const std::string& output) const;
+
+  private:
+    enum class Mode { restoring, started, stopping };
+    struct Entry {
+        JobIntent intent = JobIntent::wait;
+        std::string output;
+        bool resume = false;
+        Time deadline{};  ///< wait: not started before; cancel, requeue: killed then
+    };
+    using Entries = std::map<std::string, Entry>;
+
+    void order_stop(Entries::iterator job, JobIntent intent, Time now);
+    void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason);
+    void requeue(Entries::iterator job, api::StatusReason reason);
+    void kill_late(Time now);
+    void fill_slots(Time now);
+
+    JobTableOptions options_;
+    Mode mode_ = Mode::restoring;
+    Entries jobs_;  ///< that have not ended, by id
+    std::deque<std::string> queue_;
+    std::uint32_t running_ = 0;
+    std::vector<JobAction> actions_;  ///< of events since the last poll
+};
+
+}  // namespace distilld

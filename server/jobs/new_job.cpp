@@ -1,0 +1,50 @@
+#include "server/jobs/new_job.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+#include "api/job_spec_json.hpp"
+#include "server/jobs/job_journal.hpp"
+
+namespace distilld {
+
+StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
+    StoredJob stored;
+    stored.idempotency_key = request.idempotency_key;
+    stored.job.kind = request.kind;
+    stored.job.owner = request.owner;
+    stored.job.metadata = request.metadata;
+    stored.job.name = spec.name;
+    stored.job.created_at = now_text();
+    stored.job.output = spec.output;
+    stored.job.spec_json = request.spec_json;
+    stored.job.resolved_spec_json = api::to_json(spec);
+    return stored;
+}
+
+api::SpecViolations output_conflict(const std::string& job_id, const std::string& folder) {
+    api::SpecViolations violations;
+    violations.violations.push_back(
+        {"/output", "conflict", "job " + job_id + ", which has not ended, writes to the same folder " + folder});
+    return violations;
+}
+
+std::string make_job_id() {
+    std::random_device device;
+    std::string id = "job-";
+    for (int word = 0; word < 3; ++word) {
+        char text[9];
+        std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(device()));
+        id += text;
+    }
+    return id;
+}
+
+std::string folder_identity(const std::string& folder) {
+    std::error_code ec;
+    const auto canonical = std::filesystem::weakly_canonical(folder, ec);
+    return ec ? folder : canonical.string();
+}
+
+}  // namespace distilld

@@ -1,0 +1,75 @@
+#include "server/jobs/worker_run.hpp"
+
+#include <utility>
+#include <variant>
+
+#include "server/jobs/event_records.hpp"
+
+namespace distilld {
+
+WorkerRun::WorkerRun(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
+                     JobJournal& journal, JobMetrics& metrics)
+    : id_(std::move(job_id)),
+      sequence_length_(sequence_length),
+      metrics_interval_(metrics_interval),
+      journal_(journal),
+      metrics_(metrics) {}
+
+void WorkerRun::handle(const WorkerEvent& event, Time now) {
+    std::visit([&](const auto& it) { on(it, now); }, event);
+}
+
+void WorkerRun::on(const StartedEvent& event, Time) {
+    metrics_.run_details(id_, event.first_step, std::uint64_t{event.batch_size} * sequence_length_);
+    journal_.append(id_, record_of(event));
+}
+
+void WorkerRun::on(const ProgressEvent& event, Time now) {
+    journal_.set_progress(id_, event);
+    metrics_.progress(id_, event);
+    if (last_metrics_ && now - *last_metrics_ < metrics_interval_) {
+        return;
+    }
+    last_metrics_ = now;
+    last_metrics_step_ = event.step;
+    journal_.append(id_, record_of(event));
+}
+
+void WorkerRun::on(const EvaluationEvent& event, Time) {
+    journal_.set_eval_loss(id_, event.loss);
+    journal_.append(id_, record_of(event));
+}
+
+void WorkerRun::on(const CheckpointEvent& event, Time) {
+    journal_.add_checkpoint(id_, {event.step, event.folder, event.seconds, now_text()});
+    journal_.append(id_, record_of(event));
+}
+
+void WorkerRun::on(const LogEvent& event, Time) {
+    journal_.append(id_, record_of(event));
+}
+
+void WorkerRun::on(const FinishedEvent& event, Time) {
+    journal_.set_progress(id_, event.last);
+    if (event.eval_loss) {
+        journal_.set_eval_loss(id_, *event.eval_loss);
+    }
+    // Thinning must not swallow the last step.
+    if (last_metrics_step_ != event.last.step) {
+        journal_.append(id_, record_of(event.last));
+    }
+    metrics_.progress(id_, event.last);
+    // It goes to the disk with the state that follows.
+    journal_.edit(id_).job.weights_sha256 = event.weights_sha256;
+    outcome_ = {WorkerOutcome::Kind::finished, false, {}};
+}
+
+void WorkerRun::on(const CancelledEvent& event, Time) {
+    outcome_ = {WorkerOutcome::Kind::cancelled, !event.checkpoint.empty(), {}};
+}
+
+void WorkerRun::on(const FailedEvent& event, Time) {
+    outcome_ = {WorkerOutcome::Kind::failed, false, {event.kind, event.message}};
+}
+
+}  // namespace distilld

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "pipeline/core/worker_events.hpp"
+#include "server/jobs/job_journal.hpp"
+#include "server/jobs/job_metrics.hpp"
+#include "server/jobs/job_table.hpp"
+
+namespace distilld {
+
+/// What the worker of one job says, brought to the journal and to the metrics, until it says how it ended.
+class WorkerRun {
+  public:
+    /// `metrics_interval`: shortest time between two stored metrics events.
+    WorkerRun(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
+              JobJournal& journal, JobMetrics& metrics);
+
+    void handle(const WorkerEvent& event, std::chrono::steady_clock::time_point now);
+
+    /// To be asked when the worker has ended.
+    [[nodiscard]] const WorkerOutcome& outcome() const noexcept { return outcome_; }
+
+  private:
+    using Time = std::chrono::steady_clock::time_point;
+    void on(const StartedEvent& event, Time now);
+    void on(const ProgressEvent& event, Time now);
+    void on(const EvaluationEvent& event, Time now);
+    void on(const CheckpointEvent& event, Time now);
+    void on(const LogEvent& event, Time now);
+    void on(const FinishedEvent& event, Time now);
+    void on(const CancelledEvent& event, Time now);
+    void on(const FailedEvent& event, Time now);
+
+    const std::string id_;
+    const std::uint32_t sequence_length_;
+    const std::chrono::milliseconds metrics_interval_;
+    JobJournal& journal_;
+    JobMetrics& metrics_;
+    std::optional<Time> last_metrics_;
+    std::optional<std::uint64_t> last_metrics_step_;
+    WorkerOutcome outcome_;
+};
+
+}  // namespace distilld

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "server/jobs/job_store.hpp"
+
+namespace distilld::test {
+
+/// A store whose disk is full while `full` is set.
+class FullDisk final : public JobStore {
+  public:
+    FullDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full)
+        : inner_(std::move(inner)), full_(std::move(full)) {}
+    void create(const StoredJob& job) override { check(), inner_->create(job); }
+    std::optional<StoredJob> get(std::string_view id) override { return inner_->get(id); }
+    std::optional<StoredJob> find_by_key(std::string_view key, std::string_view time) override {
+        return inner_->find_by_key(key, time);
+    }
+    JobPage list(const JobQuery& query) override { return inner_->list(query); }
+    std::vector<StoredJob> unfinished() override { return inner_->unfinished(); }
+    std::vector<std::pair<api::JobState, std::uint64_t>> counts() override { return inner_->counts(); }
+    std::uint64_t append_event(std::string_view id, const api::JobEvent& event, const JobChange& change) override {
+        check();
+        return inner_->append_event(id, event, change);
+    }
+    void drop_metrics(std::string_view id, std::uint64_t sequence) override { inner_->drop_metrics(id, sequence); }
+    EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
+        return inner_->events(id, after, limit);
+    }
+
+  private:
+    void check() const {
+        if (*full_) {
+            throw ErrorException(io_error("jobs.sqlite: database or disk is full"));
+        }
+    }
+    std::unique_ptr<JobStore> inner_;
+    std::shared_ptr<std::atomic<bool>> full_;
+};
+
+}  // namespace distilld::test

@@ -1,0 +1,267 @@
+#include "server/jobs/job_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/unit/server/jobs/job_table_text.hpp"
+
+namespace distilld {
+namespace {
+
+using namespace std::chrono_literals;
+using test::outcome;
+using test::texts_of;
+using Kind = WorkerOutcome::Kind;
+using Time = JobTable::Time;
+using ::testing::ElementsAre;
+
+constexpr Time kNow{};
+constexpr JobTableOptions kOneSlot{1, 2min, 5s};
+
+/// A step of a table with the job "j" in it (and "other", which takes the slot where "j" has to wait).
+using Step = std::function<void(JobTable&)>;
+
+void poll(JobTable& table) {
+    static_cast<void>(table.poll(kNow));
+}
+
+const std::map<std::string, Step> kStates{
+    {"unknown", [](JobTable& table) { table.start(); }},
+    {"restored", [](JobTable& table) { table.restore({"j", "/j", false, false, false}); }},
+    {"waiting",
+     [](JobTable& table) {
+         table.start();
+         table.enqueue("other", "/other");
+         table.enqueue("j", "/j");
+     }},
+    {"postponed",
+     [](JobTable& table) {
+         table.start();
+         table.enqueue("j", "/j");
+         poll(table);
+         table.on_postponed("j", kNow);
+     }},
+    {"running",
+     [](JobTable& table) {
+         table.start();
+         table.enqueue("j", "/j");
+     }},
+    {"cancelling",
+     [](JobTable& table) {
+         kStates.at("running")(table);
+         poll(table);
+         table.cancel("j", kNow);
+     }},
+    {"cancelling by force",
+     [](JobTable& table) {
+         kStates.at("cancelling")(table);
+         static_cast<void>(table.poll(kNow + 2min));
+     }},
+    {"requeuing",
+     [](JobTable& table) {
+         kStates.at("running")(table);
+         poll(table);
+         table.stop(kNow);
+     }},
+    {"requeuing by force",
+     [](JobTable& table) {
+         kStates.at("requeuing")(table);
+         static_cast<void>(table.poll(kNow + 2min));
+     }},
+    {"cancelling, service stops",
+     [](JobTable& table) {
+         kStates.at("requeuing")(table);
+         poll(table);
+         table.cancel("j", kNow);
+     }},
+    {"waiting, service stops",
+     [](JobTable& table) {
+         kStates.at("waiting")(table);
+         poll(table);
+         table.stop(kNow);
+     }},
+};
+
+const std::map<std::string, Step> kEvents{
+    {"restore", [](JobTable& table) { table.restore({"j", "/elsewhere", true, false, true}); }},
+    {"start", [](JobTable& table) { table.start(); }},
+    {"stop", [](JobTable& table) { table.stop(kNow); }},
+    {"enqueue", [](JobTable& table) { table.enqueue("j", "/j"); }},
+    {"cancel", [](JobTable& table) { table.cancel("j", kNow); }},
+    {"finished", [](JobTable& table) { table.on_ended("j", outcome(Kind::finished)); }},
+    {"cancelled", [](JobTable& table) { table.on_ended("j", outcome(Kind::cancelled, "", true)); }},
+    {"failed", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "teacher")); }},
+    {"failed inside", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "internal")); }},
+    {"vanished", [](JobTable& table) { table.on_ended("j", outcome(Kind::vanished)); }},
+    {"postponed", [](JobTable& table) { table.on_postponed("j", kNow); }},
+    {"short time", [](JobTable&) {}},
+    {"long time", [](JobTable&) {}},
+};
+
+/// Actions, then what is wanted of the job. A pair that is not here changes nothing and gives no action.
+using Expected = std::map<std::string, std::string>;
+const std::map<std::string, Expected> kTable{
+    {"unknown", {{"enqueue", "start j -> run"}, {"stop", "wake, idle -> gone"}}},
+    {"restored",
+     {{"start", "start j -> run"},
+      {"stop", "wake, idle -> wait"},
+      {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
+    {"waiting", {{"stop", "wake -> wait"}, {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
+    {"postponed",
+     {{"stop", "wake, idle -> wait"},
+      {"cancel", "store j cancelled cancelled_by_user -> gone"},
+      {"long time", "start j -> run"}}},
+    {"running",
+     {{"stop", "stop j, wake -> requeue"},
+      {"cancel", "cancel-request j, stop j -> cancel"},
+      {"finished", "store j succeeded -> gone"},
+      {"cancelled", "store j cancelled worker_stopped -> gone"},
+      {"failed", "store j failed teacher -> gone"},
+      {"failed inside", "store j failed internal -> gone"},
+      {"vanished", "store j failed internal -> gone"},
+      {"postponed", " -> wait"}}},
+    {"cancelling",
+     {{"stop", "wake -> cancel"},
+      {"finished", "store j succeeded -> gone"},
+      {"cancelled", "store j cancelled cancelled_by_user -> gone"},
+      {"failed", "store j failed teacher -> gone"},
+      {"failed inside", "store j failed internal -> gone"},
+      {"vanished", "store j failed internal -> gone"},
+      {"long time", "kill j -> cancel_by_force"}}},
+    {"cancelling by force",
+     {{"stop", "wake -> cancel_by_force"},
+      {"finished", "store j succeeded -> gone"},
+      {"cancelled", "store j cancelled cancelled_by_user -> gone"},
+      {"failed", "store j cancelled worker_killed -> gone"},
+      {"failed inside", "store j cancelled worker_killed -> gone"},
+      {"vanished", "store j cancelled worker_killed -> gone"}}},
+    {"requeuing",
+     {{"cancel", "cancel-request j -> cancel"},
+      {"finished", "store j succeeded, idle -> gone"},
+      {"cancelled", "store j queued service_stopped resume, idle -> wait"},
+      {"failed", "store j failed teacher, idle -> gone"},
+      {"failed inside", "store j queued service_stopped resume, idle -> wait"},
+      {"vanished", "store j queued service_stopped resume, idle -> wait"},
+      {"long time", "kill j -> requeue_by_force"}}},
+    {"requeuing by force",
+     {{"cancel", "cancel-request j -> cancel_by_force"},
+      {"finished", "store j succeeded, idle -> gone"},
+      {"cancelled", "store j queued service_stopped resume, idle -> wait"},
+      {"failed", "store j failed teacher, idle -> gone"},
+      {"failed inside", "store j queued service_stopped resume, idle -> wait"},
+      {"vanished", "store j queued service_stopped resume, idle -> wait"}}},
+    {"cancelling, service stops",
+     {{"finished", "store j succeeded, idle -> gone"},
+      {"cancelled", "store j cancelled cancelled_by_user, idle -> gone"},
+      {"failed", "store j failed teacher, idle -> gone"},
+      {"failed inside", "store j failed internal, idle -> gone"},
+      {"vanished", "store j failed internal, idle -> gone"},
+      {"long time", "kill j -> cancel_by_force"}}},
+    {"waiting, service stops", {{"cancel", "store j cancelled cancelled_by_user -> gone"}}},
+};
+
+std::string intent_text(const JobTable& table) {
+    const auto intent = table.intent("j");
+    return intent ? to_string(*intent) : "gone";
+}
+
+/// "action, action -> intent", of "j" and of the service.
+std::string step_text(JobTable& table, Time now) {
+    std::string text;
+    for (const auto& action : texts_of(table.poll(now))) {
+        if (action.find("other") == std::string::npos) {
+            text += (text.empty() ? "" : ", ") + action;
+        }
+    }
+    return text + " -> " + intent_text(table);
+}
+
+TEST(JobTable, EveryStateAnswersEveryEvent) {
+    std::size_t expected = 0;
+    for (const auto& [state, arrive] : kStates) {
+        for (const auto& [event, happen] : kEvents) {
+            JobTable table(kOneSlot);
+            arrive(table);
+            poll(table);
+            const auto nothing = " -> " + intent_text(table);
+            happen(table);
+            const auto now = event == "short time" ? kNow + 4s : event == "long time" ? kNow + 2min : kNow;
+            const auto& row = kTable.at(state);
+            const auto found = row.find(event);
+            expected += found == row.end() ? 0 : 1;
+            EXPECT_EQ(step_text(table, now), found == row.end() ? nothing : found->second) << state << " × " << event;
+            EXPECT_LE(table.running(), 1U) << state << " × " << event;
+            EXPECT_TRUE(texts_of(table.poll(now)).empty()) << state << " × " << event << ": poll twice";
+        }
+    }
+    std::size_t rows = 0;
+    for (const auto& [state, row] : kTable) {
+        rows += row.size();
+    }
+    EXPECT_EQ(expected, rows) << "a row of the table names an event that there is not";
+    EXPECT_EQ(kTable.size(), kStates.size());
+}
+
+TEST(JobTable, JudgesSubmissions) {
+    const JobSubmission::Earlier same{true};
+    const JobSubmission::Earlier other{false};
+    struct Row {
+        JobSubmission submission;
+        SubmitVerdict verdict;
+    };
+    const std::vector<Row> rows{
+        {{false, {}, "/free"}, SubmitVerdict::created},    {{false, {}, "/taken"}, SubmitVerdict::conflict},
+        {{false, {}, {}}, SubmitVerdict::invalid},         {{false, same, "/taken"}, SubmitVerdict::existing},
+        {{false, same, "/free"}, SubmitVerdict::existing}, {{false, other, "/free"}, SubmitVerdict::key_reused},
+        {{false, other, {}}, SubmitVerdict::key_reused},   {{true, {}, "/free"}, SubmitVerdict::valid},
+        {{true, {}, "/taken"}, SubmitVerdict::conflict},   {{true, {}, {}}, SubmitVerdict::invalid},
+        {{true, other, "/free"}, SubmitVerdict::valid},
+    };
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("j", "/taken");
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+        EXPECT_EQ(table.judge(rows[row].submission), rows[row].verdict) << row;
+    }
+    table.stop(kNow);
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+        EXPECT_EQ(table.judge(rows[row].submission), SubmitVerdict::stopping) << row;
+    }
+}
+
+TEST(JobTable, RestoresWhatTheLastServiceLeft) {
+    JobTable table({2, 2min, 5s});
+    table.restore({"ran", "/ran", true, false, false});
+    table.restore({"waited", "/waited", false, false, false});
+    table.restore({"cancelled", "/cancelled", true, true, false});
+    table.restore({"stopped", "/stopped", false, false, true});
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("store ran queued service_restarted resume",
+                                                        "store cancelled cancelled cancelled_by_user"));
+    table.start();
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("start ran resume", "start waited"));
+    EXPECT_EQ(table.queue_position("stopped"), 1U);
+    EXPECT_EQ(table.output_user("/stopped"), "stopped");
+    EXPECT_FALSE(table.output_user("/cancelled"));
+}
+
+TEST(JobTable, SaysWhenToCallAgain) {
+    JobTable table(kOneSlot);
+    table.start();
+    EXPECT_FALSE(table.next_wakeup());
+    table.enqueue("j", "/j");
+    EXPECT_EQ(table.next_wakeup(), Time{});
+    poll(table);
+    EXPECT_FALSE(table.next_wakeup());
+    table.on_postponed("j", kNow);
+    EXPECT_EQ(table.next_wakeup(), kNow + 5s);
+    static_cast<void>(table.poll(kNow + 5s));
+    table.cancel("j", kNow + 6s);
+    EXPECT_EQ(table.next_wakeup(), kNow + 6s + 2min);
+    static_cast<void>(table.poll(kNow + 6s + 2min));
+    EXPECT_FALSE(table.next_wakeup());
+}
+
+}  // namespace
+}  // namespace distilld

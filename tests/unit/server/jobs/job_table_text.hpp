@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "server/jobs/job_table.hpp"
+
+namespace distilld::test {
+
+/// An action as a short line; the readable form of the tables.
+struct ActionText {
+    std::string operator()(const StartWorkerAction& it) const {
+        return "start " + it.id + (it.resume ? " resume" : "");
+    }
+    std::string operator()(const StopWorkerAction& it) const { return "stop " + it.id; }
+    std::string operator()(const KillWorkerAction& it) const { return "kill " + it.id; }
+    std::string operator()(const StoreStateAction& it) const {
+        return "store " + it.id + " " + api::to_string(it.state) + (it.reason ? " " + it.reason->code : "") +
+               (it.resume ? " resume" : "");
+    }
+    std::string operator()(const StoreCancelRequestAction& it) const { return "cancel-request " + it.id; }
+    std::string operator()(const WakeReadersAction&) const { return "wake"; }
+    std::string operator()(const IdleAction&) const { return "idle"; }
+};
+
+inline std::vector<std::string> texts_of(const std::vector<JobAction>& actions) {
+    std::vector<std::string> result;
+    for (const auto& action : actions) {
+        result.push_back(std::visit(ActionText{}, action));
+    }
+    return result;
+}
+
+inline WorkerOutcome outcome(WorkerOutcome::Kind kind, const std::string& code = "", bool checkpoint = false) {
+    return {kind, checkpoint, {code, code.empty() ? "" : "because"}};
+}
+
+}  // namespace distilld::test
