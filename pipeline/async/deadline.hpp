@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
@@ -12,6 +11,8 @@
 #include <exception>
 #include <optional>
 #include <utility>
+
+#include "pipeline/async/abort.hpp"
 
 namespace distilld {
 
@@ -44,6 +45,28 @@ inline boost::asio::awaitable<bool> race_with_timer(boost::asio::awaitable<void>
     co_return true;
 }
 
+/// True when the operation ended (or was cancelled from outside) before the watch returned.
+inline boost::asio::awaitable<bool> race_with_watch(boost::asio::awaitable<void> operation,
+                                                    boost::asio::awaitable<void> watch) {
+    const auto executor = co_await boost::asio::this_coro::executor;
+    auto group = boost::asio::experimental::make_parallel_group(
+        boost::asio::co_spawn(executor, std::move(operation), boost::asio::deferred),
+        boost::asio::co_spawn(executor, std::move(watch), boost::asio::deferred));
+    auto waiting = group.async_wait(boost::asio::experimental::wait_for_one(), boost::asio::use_awaitable);
+    const auto [order, failure, watch_failure] = co_await std::move(waiting);
+    if (order[0] == 1 && !watch_failure) {
+        co_return false;
+    }
+    // What went wrong, not the cancellation that it caused.
+    if (watch_failure && !is_abort(watch_failure) && (!failure || is_abort(failure))) {
+        std::rethrow_exception(watch_failure);
+    }
+    if (failure) {
+        std::rethrow_exception(failure);
+    }
+    co_return true;
+}
+
 }  // namespace detail
 
 /// Runs `operation` with a deadline. On expiry it is cancelled (terminal cancellation), waited for, and the answer is
@@ -66,6 +89,28 @@ boost::asio::awaitable<std::optional<T>> with_deadline(boost::asio::awaitable<T>
 inline boost::asio::awaitable<bool> with_deadline(boost::asio::awaitable<void> operation,
                                                   std::chrono::nanoseconds deadline) {
     return detail::race_with_timer(std::move(operation), deadline);
+}
+
+/// Runs `operation` until `watch` returns: a deadline that is no time but an event (a client has left). The operation
+/// is cancelled then, waited for, and the answer is empty. An operation that ends first cancels the watch, which is
+/// waited for, too. Exceptions of either pass through, and so does cancellation of the caller. Executor as above.
+template <class T>
+boost::asio::awaitable<std::optional<T>> run_until(boost::asio::awaitable<T> operation,
+                                                   boost::asio::awaitable<void> watch) {
+    std::optional<T> result;
+    auto storing = detail::store_result(std::move(operation), result);
+    auto racing = detail::race_with_watch(std::move(storing), std::move(watch));
+    const bool in_time = co_await std::move(racing);
+    if (!in_time) {
+        result.reset();
+    }
+    co_return result;
+}
+
+/// The same for an operation without a value: false = the watch was first.
+inline boost::asio::awaitable<bool> run_until(boost::asio::awaitable<void> operation,
+                                              boost::asio::awaitable<void> watch) {
+    return detail::race_with_watch(std::move(operation), std::move(watch));
 }
 
 }  // namespace distilld

@@ -1,18 +1,19 @@
 #include "server/http/http_server.hpp"
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
 #include <charconv>
-#include <cstdio>
-#include <list>
-#include <random>
+#include <exception>
+#include <set>
+#include <utility>
 
+#include "pipeline/async/abort.hpp"
+#include "pipeline/async/task_group.hpp"
+#include "pipeline/async/tuple.hpp"
 #include "server/http/session.hpp"
+#include "server/http/session_context.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld::http {
@@ -21,10 +22,10 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
 
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 /// Refusals under way at once; beyond them a connection is closed without a word.
-constexpr std::size_t kRefusalLimit = 64;
+constexpr std::size_t kMaxRefusals = 64;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kCancelGrace{5};
 /// What streams get to say that the service stops and to end by themselves.
@@ -56,123 +57,123 @@ Result<HostPort> split_listen(const std::string& listen) {
     return parts;
 }
 
-std::string random_prefix() {
-    std::random_device source;
-    char text[16];
-    std::snprintf(text, sizeof(text), "%08x", static_cast<unsigned>(source()));
-    return text;
+void log_failure(const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+        log::error("http", std::string("session: ") + error.what());
+    } catch (...) {
+        log::error("http", "session: it threw something that is no exception");
+    }
 }
 
 /// Outlives the Server while sessions end.
 struct State {
-    State(asio::any_io_executor executor_in, tcp::acceptor acceptor_in, std::shared_ptr<SessionContext> context_in)
-        : executor(std::move(executor_in)),
-          acceptor(std::move(acceptor_in)),
-          context(std::move(context_in)),
-          pause(executor),
-          wake(executor, asio::steady_timer::time_point::max()) {}
+    State(tcp::acceptor acceptor_in, std::shared_ptr<SessionContext> context_in)
+        : acceptor(std::move(acceptor_in)), context(std::move(context_in)) {}
 
-    void stop(std::chrono::seconds after) {
+    void stop(std::chrono::seconds grace) {
         if (!context->stopping) {
             context->stopping = true;
-            context->streams_end = asio::steady_timer::clock_type::now() + kStreamGrace;
+            context->streams_end = Clock::now() + kStreamGrace;
             error_code ignored;
             acceptor.close(ignored);
-            pause.cancel();
         }
-        // Sessions leave the lists through the executor's queue, not in here.
-        for (const auto& session : sessions) {
-            session->stop();
+        for (Session* session : sessions) {
+            session->stop();  // ends later, not in here
         }
-        for (const auto& session : refusals) {
-            session->stop();
-        }
-        deadline = asio::steady_timer::clock_type::now() + after;
-        wake.cancel();
+        deadline = Clock::now() + grace;
+        context->stop_changed.notify();
     }
 
-    asio::any_io_executor executor;
     tcp::acceptor acceptor;
     std::shared_ptr<SessionContext> context;
-    asio::steady_timer pause;
-    asio::steady_timer wake;  ///< what drain() waits on
-    asio::steady_timer::time_point deadline;
-    std::list<std::shared_ptr<Session>> sessions;
-    std::list<std::shared_ptr<Session>> refusals;
+    Clock::time_point deadline;  ///< when stopping: sessions that go on then are cancelled
+    std::set<Session*> sessions;
 };
 
-using SessionList = std::list<std::shared_ptr<Session>>;
+/// Makes a session known to State::stop() while it runs.
+class Registration {
+  public:
+    Registration(State& state, Session& session) : state_(state), session_(session) {
+        state_.sessions.insert(&session_);
+    }
+    Registration(const Registration&) = delete;
+    Registration& operator=(const Registration&) = delete;
+    ~Registration() { state_.sessions.erase(&session_); }
 
-/// Runs a session as a task of its own that leaves `list` when it ends.
-void spawn(const std::shared_ptr<State>& state, SessionList State::* list, const std::shared_ptr<Session>& session,
-           asio::awaitable<void> task) {
-    auto& sessions = (*state).*list;
-    const auto position = sessions.insert(sessions.end(), session);
-    auto ended = [state, list, position, session](const std::exception_ptr& failure) {
-        ((*state).*list).erase(position);
-        if (state->sessions.empty() && state->refusals.empty()) {
-            state->wake.cancel();
-        }
-        if (!failure) {
-            return;
-        }
-        try {
-            std::rethrow_exception(failure);
-        } catch (const boost::system::system_error& error) {
-            if (error.code() != asio::error::operation_aborted) {
-                log::error("http", std::string("session: ") + error.what());
-            }
-        } catch (const std::exception& error) {
-            log::error("http", std::string("session: ") + error.what());
-        }
-    };
-    asio::co_spawn(state->executor, std::move(task),
-                   asio::bind_cancellation_slot(session->cancellation_slot(), std::move(ended)));
+  private:
+    State& state_;
+    Session& session_;
+};
+
+asio::awaitable<void> serve(std::shared_ptr<State> state, tcp::socket socket) {
+    Session session(std::move(socket), state->context);
+    const Registration registration(*state, session);
+    co_await session.run();
 }
 
-asio::awaitable<void> accept_loop(std::shared_ptr<State> state) {
+asio::awaitable<void> refuse(std::shared_ptr<State> state, tcp::socket socket) {
+    Session session(std::move(socket), state->context);
+    const Registration registration(*state, session);
+    co_await session.refuse();
+}
+
+/// Out of descriptors, or the peer has gone already: neither may end the server. False when it is to end.
+asio::awaitable<bool> pause_after(error_code failure, SessionContext& context) {
+    log::warn("http", "accept: " + failure.message());
+    const auto until = Clock::now() + kAcceptPause;
+    try {
+        co_await context.stop_changed.wait(until);
+    } catch (const boost::system::system_error& error) {
+        if (!is_abort(error.code())) {
+            throw;
+        }
+        co_return false;
+    }
+    co_return true;
+}
+
+asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
     while (!state->context->stopping) {
         auto accepted = co_await state->acceptor.async_accept(kTuple);
         const error_code ec = std::get<0>(accepted);
-        if (state->context->stopping || ec == asio::error::operation_aborted) {
+        if (state->context->stopping || is_abort(ec)) {
             break;
         }
         if (ec) {
-            // Out of descriptors, or the peer has gone already: neither may end the server.
-            log::warn("http", "accept: " + ec.message());
-            state->pause.expires_after(kAcceptPause);
-            co_await state->pause.async_wait(kTuple);
+            const bool go_on = co_await pause_after(ec, *state->context);
+            if (!go_on) {
+                break;
+            }
             continue;
         }
-        auto session = std::make_shared<Session>(std::move(std::get<1>(accepted)), state->context);
-        if (state->sessions.size() < state->context->options.max_connections) {
-            spawn(state, &State::sessions, session, session->run());
-        } else if (state->refusals.size() < kRefusalLimit) {
-            spawn(state, &State::refusals, session, session->refuse());
+        tcp::socket& socket = std::get<1>(accepted);
+        if (sessions.size() < state->context->options.max_connections) {
+            static_cast<void>(sessions.spawn(serve(state, std::move(socket))));
+        } else {
+            static_cast<void>(refusals.spawn(refuse(state, std::move(socket))));  // or closed without a word
         }
     }
 }
 
-/// Waits until all sessions have ended; those that have not when the grace is over are cancelled.
-asio::awaitable<void> drain(std::shared_ptr<State> state) {
-    using Clock = asio::steady_timer::clock_type;
-    bool over = false;
-    while (!state->sessions.empty() || !state->refusals.empty()) {
-        if (!over && state->deadline <= Clock::now()) {
-            over = true;
-            const SessionList sessions = state->sessions;  // ending changes the lists
-            const SessionList refusals = state->refusals;
-            for (const auto& session : sessions) {
-                session->cancel();
-            }
-            for (const auto& session : refusals) {
-                session->cancel();
-            }
-        }
-        // Woken by the last session's end, and by another stop() with a deadline of its own.
-        state->wake.expires_at(over ? Clock::time_point::max() : state->deadline);
-        co_await state->wake.async_wait(kTuple);
+asio::awaitable<void> cancel_at_deadline(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
+    // Another stop() may set a deadline of its own.
+    while (Clock::now() < state->deadline) {
+        co_await state->context->stop_changed.wait(state->deadline);
     }
+    sessions.cancel();
+    refusals.cancel();
+}
+
+/// Waits until all sessions have ended; those that have not when the grace is over are cancelled.
+asio::awaitable<void> drain(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
+    TaskGroup watching(state->acceptor.get_executor());
+    static_cast<void>(watching.spawn(cancel_at_deadline(state, sessions, refusals)));
+    co_await sessions.join();
+    co_await refusals.join();
+    watching.cancel();
+    co_await watching.join();
 }
 
 class BeastServer final : public Server {
@@ -195,13 +196,19 @@ class BeastServer final : public Server {
   private:
     static asio::awaitable<void> run_server(std::shared_ptr<State> state) {
         co_await asio::this_coro::throw_if_cancelled(false);
-        co_await accept_loop(state);
+        const auto executor = state->acceptor.get_executor();
+        TaskGroupOptions limits;
+        limits.on_failure = log_failure;
+        TaskGroup sessions(executor, limits);
+        limits.max_tasks = kMaxRefusals;
+        TaskGroup refusals(executor, limits);
+        co_await accept_loop(state, sessions, refusals);
         if (!state->context->stopping) {
             state->stop(kCancelGrace);
         }
         // From here on a cancellation changes nothing: the sessions are ending, and somebody must wait for them.
         co_await asio::this_coro::reset_cancellation_state(asio::disable_cancellation());
-        co_await drain(state);
+        co_await drain(state, sessions, refusals);
     }
 
     std::shared_ptr<State> state_;
@@ -245,9 +252,9 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     const std::string host =
         bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
 
-    auto context = std::make_shared<SessionContext>(SessionContext{
-        std::move(options), Router(std::move(routes)), std::move(observer), false, {}, random_prefix(), 0});
-    auto state = std::make_shared<State>(std::move(executor), std::move(acceptor), std::move(context));
+    auto context =
+        std::make_shared<SessionContext>(executor, std::move(options), Router(std::move(routes)), std::move(observer));
+    auto state = std::make_shared<State>(std::move(acceptor), std::move(context));
     return std::unique_ptr<Server>(
         std::make_unique<BeastServer>(std::move(state), host + ":" + std::to_string(bound.port())));
 }

@@ -1,10 +1,7 @@
 #include "server/teacher/score_queue.hpp"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/system/system_error.hpp>
 #include <exception>
 #include <string>
 #include <utility>
@@ -24,7 +21,7 @@ struct ScoreQueue::Job {
     models::ScoreRequest request;
     Clock::time_point arrived = Clock::now();
     std::atomic<bool> dropped{false};  ///< nobody waits any more; read by the compute thread
-    asio::steady_timer done;           ///< expires at the deadline, cancelled when finished
+    Condition done;
     bool finished = false;
     Outcome outcome;
 };
@@ -59,15 +56,20 @@ asio::awaitable<ScoreQueue::Outcome> ScoreQueue::submit(models::TeacherScorer& s
     waiting_.push_back(job);
     metrics_.set_waiting(waiting_.size());
     wake_.notify();
-    job->done.expires_after(options_.timeout);
-    const auto waited = co_await job->done.async_wait(asio::as_tuple(asio::use_awaitable));
+    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(options_.timeout);
+    bool in_time = true;
+    try {
+        while (!job->finished && in_time) {
+            in_time = co_await job->done.wait(deadline);
+        }
+    } catch (...) {
+        withdraw(job);  // the caller was cancelled
+        throw;
+    }
     if (job->finished) {
         co_return std::move(job->outcome);
     }
     withdraw(job);
-    if (std::get<0>(waited)) {
-        throw boost::system::system_error(asio::error::operation_aborted);  // the caller was cancelled
-    }
     Outcome late;
     late.refusal = Refusal::timeout;
     co_return late;
@@ -128,7 +130,7 @@ void ScoreQueue::compute(const Batch& batch) {
         auto finish = [finished = job, made = std::move(outcome)]() mutable {
             finished->outcome = std::move(made);
             finished->finished = true;
-            finished->done.cancel();
+            finished->done.notify();
         };
         asio::post(executor_, std::move(finish));
     }

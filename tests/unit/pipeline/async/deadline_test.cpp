@@ -101,5 +101,45 @@ TEST(Deadline, TellsAboutOperationsWithoutAValue) {
     EXPECT_FALSE(run(with_deadline(sleep_for(10min), 1ms)));
 }
 
+TEST(RunUntil, GivesTheValueOfAnOperationThatEndsFirst) {
+    auto witness = std::make_shared<int>(0);
+    const auto result = run(run_until(answer_after(1ms, witness), sleep_for(10min)));
+    EXPECT_EQ(result, std::optional<std::string>("answer"));
+    EXPECT_TRUE(run(run_until(sleep_for(1ms), sleep_for(10min))));
+}
+
+TEST(RunUntil, CancelsAndReleasesTheOperationWhenTheWatchReturns) {
+    auto witness = std::make_shared<int>(0);
+    const auto result = run(run_until(answer_after(10min, witness), sleep_for(1ms)));
+    EXPECT_EQ(result, std::nullopt);
+    EXPECT_EQ(*witness, 0);
+    EXPECT_EQ(witness.use_count(), 1);
+    EXPECT_FALSE(run(run_until(sleep_for(10min), sleep_for(1ms))));
+}
+
+asio::awaitable<void> broken_watch() {
+    co_await sleep_for(1ms);
+    throw std::runtime_error("the watch is broken");
+}
+
+TEST(RunUntil, PassesOnWhatWentWrongNotTheCancellationItCaused) {
+    EXPECT_THROW(run(run_until(fail_at_once(), sleep_for(10min))), std::runtime_error);
+    EXPECT_THROW(run(run_until(sleep_for(10min), broken_watch())), std::runtime_error);
+}
+
+TEST(RunUntil, CancellationOfTheCallerEndsBoth) {
+    asio::io_context io;
+    asio::cancellation_signal signal;
+    auto witness = std::make_shared<int>(0);
+    std::exception_ptr failure;
+    asio::co_spawn(io, run_until(answer_after(10min, witness), sleep_for(20min)),
+                   asio::bind_cancellation_slot(
+                       signal.slot(), [&](std::exception_ptr error, std::optional<std::string>) { failure = error; }));
+    asio::post(io, [&] { signal.emit(asio::cancellation_type::terminal); });
+    io.run_for(10s);
+    EXPECT_TRUE(is_abort(failure));
+    EXPECT_EQ(witness.use_count(), 1);
+}
+
 }  // namespace
 }  // namespace distilld

@@ -1,0 +1,28 @@
+#include "server/http/connection.hpp"
+
+#include <utility>
+
+namespace distilld::http {
+namespace {
+
+constexpr std::size_t kMaxBufferBytes = 256U << 10;
+/// A transfer may take its base time and what this rate needs for its size.
+constexpr std::uint64_t kMinBytesPerSecond = 64U << 10;
+constexpr std::chrono::seconds kTransferBase{30};
+
+}  // namespace
+
+Connection::Connection(boost::asio::ip::tcp::socket socket) : stream(std::move(socket)), buffer(kMaxBufferBytes) {
+    boost::system::error_code ec;
+    stream.socket().set_option(boost::asio::ip::tcp::no_delay(true), ec);
+    const auto peer = stream.socket().remote_endpoint(ec);
+    if (!ec) {
+        remote = peer.address().to_string();
+    }
+}
+
+void Connection::allow_transfer(std::uint64_t bytes) {
+    stream.expires_after(kTransferBase + std::chrono::seconds(bytes / kMinBytesPerSecond));
+}
+
+}  // namespace distilld::http

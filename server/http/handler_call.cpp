@@ -1,0 +1,81 @@
+#include "server/http/handler_call.hpp"
+
+#include <boost/asio/error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+#include <exception>
+#include <utility>
+
+#include "pipeline/async/deadline.hpp"
+#include "server/http/peer_watch.hpp"
+#include "server/http/reply.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld::http {
+namespace {
+
+namespace asio = boost::asio;
+using Answer = std::optional<api::Response>;  // nothing: too late
+
+/// Starts the handler inside a coroutine, so that one which throws before its first suspension is caught alike.
+asio::awaitable<api::Response> invoke(const Route& route, api::Request request) {
+    co_return co_await route.handler(std::move(request));
+}
+
+/// Nothing: the client has gone.
+asio::awaitable<std::optional<Answer>> invoke_in_time(Connection& connection, const Route& route, api::Request request,
+                                                      std::chrono::seconds deadline) {
+    auto answering = with_deadline(invoke(route, std::move(request)), deadline);
+    if (!route.only_for_client) {
+        Answer answer = co_await std::move(answering);
+        co_return answer;
+    }
+    auto watching = run_until(std::move(answering), until_peer_leaves(connection));
+    co_return co_await std::move(watching);
+}
+
+void log_failure(const std::string& label, const std::exception_ptr& failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+        log::error("http", label + ": " + error.what());
+    } catch (...) {
+        log::error("http", label + ": the handler threw something that is no exception");
+    }
+}
+
+}  // namespace
+
+asio::awaitable<std::optional<api::Response>> call_handler(Connection& connection, const Route& route,
+                                                           api::Request request, std::chrono::seconds deadline,
+                                                           std::string label) {
+    connection.stream.expires_never();
+    std::optional<Answer> outcome;
+    std::exception_ptr failure;
+    try {
+        auto calling = invoke_in_time(connection, route, std::move(request), deadline);
+        outcome = co_await std::move(calling);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    const auto state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) {
+        throw boost::system::system_error(asio::error::operation_aborted);
+    }
+    if (failure) {
+        log_failure(label, failure);
+        co_return make_problem(500, "the server failed on this request; its log says more under the request id");
+    }
+    if (!outcome) {
+        co_return std::nullopt;
+    }
+    if (!*outcome) {
+        log::warn("http", label + ": no answer within " + std::to_string(deadline.count()) + " s");
+        api::Response late = make_problem(503, "the request took longer than the server allows");
+        late.headers.emplace_back("Retry-After", "1");
+        co_return late;
+    }
+    co_return std::move(**outcome);
+}
+
+}  // namespace distilld::http

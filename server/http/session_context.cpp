@@ -1,0 +1,40 @@
+#include "server/http/session_context.hpp"
+
+#include <array>
+#include <cstdio>
+#include <random>
+#include <utility>
+
+namespace distilld::http {
+namespace {
+
+std::string random_prefix() {
+    std::random_device source;
+    std::array<char, 16> text{};
+    std::snprintf(text.data(), text.size(), "%08x", static_cast<unsigned>(source()));
+    return text.data();
+}
+
+}  // namespace
+
+SessionContext::SessionContext(const boost::asio::any_io_executor& executor, ServerOptions options_in, Router router_in,
+                               Observer observer_in)
+    : options(std::move(options_in)),
+      router(std::move(router_in)),
+      observer(std::move(observer_in)),
+      stop_changed(executor),
+      request_id_prefix(random_prefix()) {}
+
+std::string SessionContext::next_request_id() {
+    std::array<char, 24> number{};
+    std::snprintf(number.data(), number.size(), "%06llx", static_cast<unsigned long long>(++requests));
+    return request_id_prefix + "-" + number.data();
+}
+
+void SessionContext::observe(const Reply& reply, unsigned status) const {
+    if (observer) {
+        observer(reply.method, reply.pattern, status, std::chrono::steady_clock::now() - reply.started);
+    }
+}
+
+}  // namespace distilld::http

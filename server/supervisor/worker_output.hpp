@@ -1,0 +1,43 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace distilld {
+
+/// What a child writes to stderr and stdout: its last 8 KiB are kept, and each line is handed on at once. One executor.
+class WorkerOutput {
+  public:
+    using LineSink = std::function<void(const std::string&)>;
+
+    /// `sink` takes each line without its newline; empty: nobody does.
+    WorkerOutput(const boost::asio::any_io_executor& executor, LineSink sink);
+
+    /// Takes over `fd`, the reading end of a pipe.
+    void assign(int fd);
+    /// Reads to the end of the pipe, or until close(). `this` must outlive it.
+    boost::asio::awaitable<void> read();
+    void close();
+
+    [[nodiscard]] const std::string& tail() const noexcept { return tail_; }
+    /// The last line that is not blank; empty when there is none.
+    [[nodiscard]] std::string last_line() const;
+
+  private:
+    void take(std::string_view bytes);
+    void hand_on();
+
+    boost::asio::posix::stream_descriptor pipe_;
+    LineSink sink_;
+    std::string line_;
+    std::string tail_;
+};
+
+/// Copies lines to our own stderr.
+void write_to_stderr(const std::string& line);
+
+}  // namespace distilld

@@ -1,0 +1,209 @@
+#include "server/supervisor/worker_run.hpp"
+
+#include <sys/wait.h>
+
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "pipeline/async/tuple.hpp"
+#include "server/protocol/worker_protocol.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::chrono::milliseconds kReapPoll{50};
+
+/// The end of a task, seen by the supervision however it comes.
+class Part {
+  public:
+    Part(WorkerRun& run, bool WorkerRun::* under_way) : run_(run), under_way_(under_way) {}
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+    ~Part() {
+        run_.*under_way_ = false;
+        run_.changed.notify();
+    }
+
+  private:
+    WorkerRun& run_;
+    bool WorkerRun::* under_way_;
+};
+
+WorkerOutput::LineSink line_sink(const WorkerProcessOptions& options) {
+    if (!options.forward_stderr) {
+        return {};
+    }
+    return options.stderr_sink ? options.stderr_sink : write_to_stderr;
+}
+
+/// The event inside an upward message; nullopt for the hello.
+std::optional<WorkerEvent> event_of(UpMessage message) {
+    return std::visit(
+        [](auto&& content) -> std::optional<WorkerEvent> {
+            if constexpr (std::is_same_v<std::decay_t<decltype(content)>, HelloMessage>) {
+                return std::nullopt;
+            } else {
+                return WorkerEvent(std::forward<decltype(content)>(content));
+            }
+        },
+        std::move(message));
+}
+
+void handle_first_message(WorkerRun& run, const std::optional<WorkerEvent>& event) {
+    if (event) {
+        run.abort("worker protocol: the first message of the worker is no hello");
+        return;
+    }
+    run.started = true;
+    run.lines->send(encode(DownMessage(run.start)), false);
+    for (const auto& command : std::exchange(run.waiting, {})) {
+        run.send(command);
+    }
+    run.changed.notify();
+}
+
+void handle_message(WorkerRun& run, UpMessage message) {
+    if (run.unwanted) {
+        return;
+    }
+    const std::optional<WorkerEvent> event = event_of(std::move(message));
+    if (!run.started) {
+        handle_first_message(run, event);
+        return;
+    }
+    if (!event) {
+        run.abort("worker protocol: a second hello");
+        return;
+    }
+    if (run.last_event) {
+        return;  // nothing may follow the last event
+    }
+    run.last_event = ends_run(*event);
+    if (run.last_event) {
+        run.changed.notify();
+    }
+    run.deliver(*event);
+}
+
+}  // namespace
+
+WorkerRun::WorkerRun(asio::any_io_executor executor_in, WorkerProcessOptions options_in)
+    : executor(std::move(executor_in)),
+      options(std::move(options_in)),
+      changed(executor),
+      output(executor, line_sink(options)),
+      exit_event(executor) {}
+
+WorkerRun::~WorkerRun() {
+    if (pid <= 0) {
+        return;
+    }
+    send_signal(SIGKILL);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+}
+
+void WorkerRun::adopt(const Child& child) {
+    pid = child.pid;
+    output.assign(child.output);
+    if (child.exit_event >= 0) {
+        exit_event.assign(child.exit_event);
+    }
+    lines = std::make_unique<LineChannel>(executor, child.channel, kWorkerMessageLimit);
+    reading_messages = true;
+    reading_output = true;
+    awaiting_exit = true;
+}
+
+void WorkerRun::send_signal(int number) const {
+    if (pid > 0) {
+        ::kill(-pid, number);
+    }
+}
+
+void WorkerRun::abort(std::string why) {
+    if (failure.empty()) {
+        failure = std::move(why);
+    }
+    send_signal(SIGKILL);
+}
+
+void WorkerRun::send(const WorkerCommand& command) {
+    if (!started || !lines) {
+        if (!ended) {
+            waiting.push_back(command);
+        }
+        return;
+    }
+    DownMessage message;
+    std::visit([&message](const auto& order) { message = order; }, command);
+    lines->send(encode(message), false);
+}
+
+void WorkerRun::deliver(const WorkerEvent& event) {
+    try {
+        on_event(event);
+    } catch (...) {
+        handler_failure = std::current_exception();
+        abort("the event handler failed");
+    }
+}
+
+asio::awaitable<void> read_messages(std::shared_ptr<WorkerRun> run) {
+    const Part part(*run, &WorkerRun::reading_messages);
+    while (!run->handler_failure) {
+        auto line = co_await run->lines->receive();
+        if (!line) {
+            run->abort(line.error().message);
+            break;
+        }
+        if (!line->has_value()) {
+            break;
+        }
+        auto message = decode_up(**line);
+        if (!message) {
+            run->abort(message.error().message);
+            break;
+        }
+        handle_message(*run, std::move(*message));
+    }
+}
+
+asio::awaitable<void> read_output(std::shared_ptr<WorkerRun> run) {
+    const Part part(*run, &WorkerRun::reading_output);
+    co_await run->output.read();
+}
+
+asio::awaitable<void> await_exit(std::shared_ptr<WorkerRun> run) {
+    const Part part(*run, &WorkerRun::awaiting_exit);
+    asio::steady_timer poll(run->executor);
+    for (;;) {
+        if (run->exit_event.is_open()) {
+            const auto waited = co_await run->exit_event.async_wait(asio::posix::stream_descriptor::wait_read, kTuple);
+            boost::system::error_code ignored;
+            if (std::get<0>(waited)) {
+                run->exit_event.close(ignored);  // go on by polling
+            }
+        } else {
+            poll.expires_after(kReapPoll);
+            co_await poll.async_wait(kTuple);
+        }
+        int status = 0;
+        const pid_t reaped = ::waitpid(run->pid, &status, WNOHANG);
+        if (reaped == run->pid || (reaped < 0 && errno != EINTR)) {
+            run->send_signal(SIGKILL);  // what the child has left behind in its group
+            run->pid = -1;
+            run->status = reaped < 0 ? 0 : status;
+            co_return;
+        }
+    }
+}
+
+}  // namespace distilld
