@@ -22,9 +22,10 @@ namespace {
 
 class PrefetchingTeacherStage final : public TeacherStage {
   public:
-    PrefetchingTeacherStage(asio::any_io_executor executor, PlanStage& plan, TeacherSource* source,
+    PrefetchingTeacherStage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode, TeacherSource* source,
                             TeacherStageOptions options, TraceWriter* trace)
         : plan_(plan),
+          decode_(decode),
           source_(source),
           options_(std::move(options)),
           trace_(trace),
@@ -92,7 +93,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             counters.failures[to_string(kind)] = count;
         }
         counters.breaker_openings = seen.breaker_openings;
-        counters.bytes_received = bytes_received_;
+        counters.bytes_received = decode_.decoded_bytes();
         counters.concurrency = scheduler_.limit();
         counters.in_flight = scheduler_.in_flight();
         counters.buffered = scheduler_.buffered();
@@ -168,10 +169,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void perform(const DeliverAction& deliver) {
-        const auto answer = answers_.find(deliver.micro_batch);
         const PlannedBatch& planned = plan_.kept(deliver.micro_batch);
-        delivered_.push_back(MicroBatch{planned.tokens, std::move(answer->second), planned.step_target_tokens});
-        answers_.erase(answer);
+        auto targets = decode_.take(deliver.micro_batch);
+        delivered_.push_back(MicroBatch{planned.tokens, std::move(targets), planned.step_target_tokens});
         delivered_changed_.notify();
     }
 
@@ -207,7 +207,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         const PlannedBatch planned = co_await std::move(planning);
         if (source_ == nullptr) {
             scheduler_.on_completed(issue.request, 0, steady_now());
-            answers_.emplace(issue.micro_batch, std::nullopt);
+            decode_.keep(issue.micro_batch, std::nullopt);
             co_return;
         }
         const Instant began = steady_now();
@@ -243,14 +243,12 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void take(const IssueAction& issue, TeacherTargets answer, Instant now) {
-        const std::uint64_t bytes = answer.held_bytes;
         const std::uint64_t before = scheduler_.counters().completed;
-        scheduler_.on_completed(issue.request, bytes, now);
-        if (scheduler_.counters().completed == before) {
-            return;  // cancelled meanwhile: another answer won
+        scheduler_.on_completed(issue.request, answer.held_bytes, now);
+        // Otherwise it was cancelled meanwhile: another answer won.
+        if (scheduler_.counters().completed > before) {
+            decode_.keep(issue.micro_batch, std::move(answer));
         }
-        bytes_received_ += bytes;
-        answers_.emplace(issue.micro_batch, std::move(answer));
     }
 
     static const char* name_of(const IssueAction& issue, const FetchResult<TeacherTargets>& answer) {
@@ -264,6 +262,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     PlanStage& plan_;
+    DecodeStage& decode_;
     TeacherSource* source_;
     TeacherStageOptions options_;
     TraceWriter* trace_;
@@ -273,10 +272,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
     Condition changed_;
     Condition delivered_changed_;
     StageClock clock_{Stage::teacher};
-    std::map<std::uint64_t, std::optional<TeacherTargets>> answers_;  // answered and not delivered
-    std::deque<MicroBatch> delivered_;                                // bounded by the scheduler's window
+    std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;
-    std::uint64_t bytes_received_ = 0;
     std::string last_message_;
     std::optional<Error> failure_;
     bool news_ = false;
@@ -286,9 +283,11 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
 }  // namespace
 
-std::unique_ptr<TeacherStage> make_teacher_stage(asio::any_io_executor executor, PlanStage& plan, TeacherSource* source,
-                                                 TeacherStageOptions options, TraceWriter* trace) {
-    return std::make_unique<PrefetchingTeacherStage>(std::move(executor), plan, source, std::move(options), trace);
+std::unique_ptr<TeacherStage> make_teacher_stage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode,
+                                                 TeacherSource* source, TeacherStageOptions options,
+                                                 TraceWriter* trace) {
+    return std::make_unique<PrefetchingTeacherStage>(std::move(executor), plan, decode, source, std::move(options),
+                                                     trace);
 }
 
 }  // namespace distilld

@@ -11,6 +11,7 @@
 #include "base/time.hpp"
 #include "pipeline/core/prefetch_scheduler.hpp"
 #include "pipeline/core/worker_events.hpp"
+#include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
@@ -53,7 +54,7 @@ class TeacherStage {
 
 /// `source` may be null (plain training: batches without targets). `trace` may be null.
 std::unique_ptr<TeacherStage> make_teacher_stage(boost::asio::any_io_executor executor, PlanStage& plan,
-                                                 TeacherSource* source, TeacherStageOptions options,
-                                                 TraceWriter* trace);
+                                                 DecodeStage& decode, TeacherSource* source,
+                                                 TeacherStageOptions options, TraceWriter* trace);
 
 }  // namespace distilld

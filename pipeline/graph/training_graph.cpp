@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "pipeline/async/task_group.hpp"
+#include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/recorder_stage.hpp"
@@ -50,7 +51,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         : io_(executors.io),
           has_teacher_(source != nullptr),
           plan_(executors.staging, std::move(batches)),
-          teacher_(make_teacher_stage(io_, plan_, source, teacher_options(options), trace)),
+          teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),
@@ -138,6 +139,7 @@ class StagedTrainingGraph final : public TrainingGraph {
     asio::any_io_executor io_;
     bool has_teacher_;
     PlanStage plan_;
+    DecodeStage decode_;
     std::unique_ptr<TeacherStage> teacher_;
     StagingStage staging_;
     OptimizerStage optimizer_;
