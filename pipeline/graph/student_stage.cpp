@@ -31,13 +31,12 @@ asio::awaitable<void> StudentStage::run() {
 
 asio::awaitable<void> StudentStage::train_all() {
     for (std::uint64_t step = options_.first_step; step < options_.total_steps; ++step) {
-        StepSums sums;
-        const bool whole = co_await train_step(sums);
-        if (!whole) {
+        const std::optional<StepSums> sums = co_await train_step();
+        if (!sums) {
             co_return;
         }
         const FinishedStep finished = co_await optimizer_.finish_step(step);
-        co_await recorder_.record(sums, finished);
+        co_await recorder_.record(*sums, finished);
         if (!cancelled_) {
             co_await recorder_.checkpoint_when_due();
         }
@@ -47,23 +46,24 @@ asio::awaitable<void> StudentStage::train_all() {
     }
 }
 
-/// False when the run ends before the step has all its micro-batches. A step that has them is worth finishing, even
+/// Nothing when the run ends before the step has all its micro-batches. A step that has them is worth finishing, even
 /// when cancelled: it costs no more waiting.
-asio::awaitable<bool> StudentStage::train_step(StepSums& sums) {
+asio::awaitable<std::optional<StepSums>> StudentStage::train_step() {
+    StepSums sums;
     for (std::uint32_t m = 0; m < options_.training.micro_batches; ++m) {
         if (cancelled_ && m > 0) {
-            co_return false;
+            co_return std::nullopt;
         }
         std::optional<StagedMicroBatch> staged = co_await next();
         if (!staged) {
-            co_return false;
+            co_return std::nullopt;
         }
         const std::uint64_t positions = staged->positions;
         auto training = train(std::move(*staged));
         const MicroBatchStats stats = co_await std::move(training);
         sums.add(stats, positions);
     }
-    co_return true;
+    co_return sums;
 }
 
 asio::awaitable<std::optional<StagedMicroBatch>> StudentStage::next() {

@@ -36,7 +36,7 @@ class StudentStage {
 
   private:
     boost::asio::awaitable<void> train_all();
-    boost::asio::awaitable<bool> train_step(StepSums& sums);
+    boost::asio::awaitable<std::optional<StepSums>> train_step();
     boost::asio::awaitable<std::optional<StagedMicroBatch>> next();
     boost::asio::awaitable<MicroBatchStats> train(StagedMicroBatch staged);
 

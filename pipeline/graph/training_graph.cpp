@@ -59,6 +59,7 @@ class StagedTrainingGraph final : public TrainingGraph {
 
     asio::awaitable<Result<GraphOutcome>> run() override {
         // What runs refers to us, so it is joined whatever happens, to our caller too.
+        const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
         recorder_.start();
         std::exception_ptr thrown = co_await thrown_by(all_stages());
@@ -71,6 +72,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             thrown = co_await thrown_by(recorder_.last_checkpoint());
         }
         const std::exception_ptr unwritten = co_await thrown_by(recorder_.join());
+        co_await asio::this_coro::throw_if_cancelled(throwing);
         rethrow_if(thrown);
         rethrow_if(unwritten);
         if (!error) {
