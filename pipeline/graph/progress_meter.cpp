@@ -41,20 +41,20 @@ double ProgressMeter::mean_tokens_per_second() const {
     return span > 0 ? static_cast<double>(marks_.back().tokens) / span : 0;
 }
 
-std::string ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fill_seconds) {
-    const auto find = [&stages](const char* name) {
-        const auto found =
-            std::find_if(stages.begin(), stages.end(), [name](const StageTimes& s) { return s.stage == name; });
+Stage ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fill_seconds) {
+    const auto find = [&stages](Stage stage) {
+        const auto found = std::find_if(stages.begin(), stages.end(),
+                                        [stage](const StageTimes& s) { return s.stage == stage_name(stage); });
         return found == stages.end() ? StageTimes{} : *found;
     };
-    const StageTimes student = find("student");
+    const StageTimes student = find(Stage::student);
     const double waited = student.wait_input_seconds - fill_seconds;
     if (waited <= kNoticeableWait * (student.busy_seconds + waited)) {
-        return "student";
+        return Stage::student;
     }
-    const StageTimes staging = find("staging");
+    const StageTimes staging = find(Stage::staging);
     const double staging_total = staging.busy_seconds + staging.wait_input_seconds + staging.wait_output_seconds;
-    return staging.busy_seconds >= kNearlyAlways * staging_total ? "staging" : "teacher";
+    return staging.busy_seconds >= kNearlyAlways * staging_total ? Stage::staging : Stage::teacher;
 }
 
 }  // namespace distilld

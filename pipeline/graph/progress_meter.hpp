@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <deque>
-#include <string>
 #include <vector>
 
 #include "base/time.hpp"
+#include "pipeline/core/stage.hpp"
 #include "pipeline/core/worker_events.hpp"
 
 namespace distilld {
@@ -26,7 +26,7 @@ class ProgressMeter {
     /// The stage that sets the pace: the student unless it waited for more than 2% of its time, `fill_seconds` (the
     /// wait for the first micro-batch, which nothing can hide) left out; then staging if that was busy nearly all the
     /// time, else the teacher.
-    static std::string bottleneck(const std::vector<StageTimes>& stages, double fill_seconds);
+    static Stage bottleneck(const std::vector<StageTimes>& stages, double fill_seconds);
 
   private:
     struct Mark {

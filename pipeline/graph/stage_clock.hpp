@@ -3,8 +3,8 @@
 #include <array>
 #include <cstddef>
 #include <string>
-#include <utility>
 
+#include "pipeline/core/stage.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/steady_time.hpp"
 
@@ -15,30 +15,31 @@ class StageClock {
   public:
     enum class State { idle, busy, wait_input, wait_output };
 
-    explicit StageClock(std::string name) : name_(std::move(name)), since_(steady_now()) {}
+    explicit StageClock(Stage stage) : stage_(stage), since_(steady_now()) {}
 
-    /// Returns the time spent in the state that ends.
-    Nanos enter(State state) {
+    void enter(State state) {
         const Instant now = steady_now();
-        const Nanos spent = now - since_;
-        totals_[static_cast<std::size_t>(state_)] += spent;
+        total(state_) += now - since_;
         state_ = state;
         since_ = now;
-        return spent;
     }
-    [[nodiscard]] State state() const noexcept { return state_; }
+    /// Adds what was spent elsewhere, by a stage that is in no state of its own.
+    void add_busy(Nanos spent) { total(State::busy) += spent; }
 
     /// Totals, the state under way included.
     [[nodiscard]] StageTimes times() const {
-        const auto total = [this](State state) {
+        const auto seconds = [this](State state) {
             const Nanos running = state == state_ ? steady_now() - since_ : Nanos(0);
             return to_seconds(totals_[static_cast<std::size_t>(state)] + running);
         };
-        return StageTimes{name_, total(State::busy), total(State::wait_input), total(State::wait_output)};
+        return StageTimes{std::string(stage_name(stage_)), seconds(State::busy), seconds(State::wait_input),
+                          seconds(State::wait_output)};
     }
 
   private:
-    std::string name_;
+    Nanos& total(State state) { return totals_[static_cast<std::size_t>(state)]; }
+
+    Stage stage_;
     State state_ = State::idle;
     Instant since_;
     std::array<Nanos, 4> totals_{};

@@ -1,17 +1,18 @@
 #include "pipeline/graph/teacher_stage.hpp"
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
 #include <deque>
 #include <exception>
 #include <map>
-#include <unordered_map>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
-#include "pipeline/async/run_on.hpp"
-#include "pipeline/async/signal.hpp"
-#include "pipeline/graph/stage_clock.hpp"
+#include "pipeline/async/abort.hpp"
+#include "pipeline/async/condition.hpp"
+#include "pipeline/async/task_group.hpp"
+#include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
 
@@ -21,52 +22,33 @@ namespace {
 
 class PrefetchingTeacherStage final : public TeacherStage {
   public:
-    PrefetchingTeacherStage(asio::any_io_executor executor, asio::any_io_executor plan_executor, TeacherSource* source,
-                            std::shared_ptr<BatchSource> batches, TeacherStageOptions options, TraceWriter* trace)
-        : executor_(std::move(executor)),
-          plan_executor_(std::move(plan_executor)),
+    PrefetchingTeacherStage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode, TeacherSource* source,
+                            TeacherStageOptions options, TraceWriter* trace)
+        : plan_(plan),
+          decode_(decode),
           source_(source),
-          batches_(std::move(batches)),
           options_(std::move(options)),
           trace_(trace),
           scheduler_(options_.scheduler),
-          changed_(executor_),
-          delivered_signal_(executor_) {}
+          requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
+          changed_(executor),
+          delivered_changed_(executor) {}
 
     asio::awaitable<void> run() override {
-        clock_.enter(StageClock::State::wait_input);
-        for (const std::size_t endpoint : options_.absent_endpoints) {
-            scheduler_.on_endpoint_absent(static_cast<std::uint32_t>(endpoint), steady_now());
-        }
-        while (!stopped_ && !failure_ && !scheduler_.done()) {
-            const Instant now = steady_now();
-            for (const SchedulerAction& action : scheduler_.poll(now)) {
-                perform(action);
-            }
-            note_state();
-            if (stopped_ || failure_ || scheduler_.done()) {
-                break;
-            }
-            std::optional<std::chrono::steady_clock::time_point> deadline;
-            if (const std::optional<Instant> wakeup = scheduler_.next_wakeup(now)) {
-                deadline = to_steady(*wakeup);
-            }
-            co_await changed_.wait(deadline);
-        }
-        for (auto& [id, request] : active_) {
-            request->cancel();
-        }
-        while (!active_.empty()) {
-            co_await changed_.wait();
-        }
+        const std::exception_ptr thrown = co_await thrown_by(issue_all());
+        // The requests refer to us, so they are joined even when we are cancelled.
+        co_await asio::this_coro::throw_if_cancelled(false);
+        requests_.cancel();
+        co_await requests_.join();
         clock_.enter(StageClock::State::idle);
         ended_ = true;
-        delivered_signal_.notify();
+        delivered_changed_.notify();
+        rethrow_if(thrown);
     }
 
     asio::awaitable<std::optional<MicroBatch>> next() override {
         while (delivered_.empty() && !ended_ && !stopped_ && !failure_ && next_out_ < options_.scheduler.end) {
-            co_await delivered_signal_.wait();
+            co_await delivered_changed_.wait();
         }
         // What was delivered before a failure may still be trained on; after stop() nothing is wanted any more.
         if (delivered_.empty() || stopped_) {
@@ -80,8 +62,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     void stop() override {
         stopped_ = true;
-        changed_.notify();
-        delivered_signal_.notify();
+        wake();
+        delivered_changed_.notify();
     }
 
     const std::optional<Error>& failure() const override { return failure_; }
@@ -91,12 +73,12 @@ class PrefetchingTeacherStage final : public TeacherStage {
     void on_trained(std::uint64_t n) override { scheduler_.on_trained(n, steady_now()); }
     void on_released(std::uint64_t n) override {
         scheduler_.on_released(n, steady_now());
-        planned_.erase(n);
-        changed_.notify();
+        plan_.release(n);
+        wake();
     }
     void set_ceiling(std::uint32_t ceiling) override {
         scheduler_.set_ceiling(ceiling);
-        changed_.notify();
+        wake();
     }
 
     FetchCounters counters() const override {
@@ -111,7 +93,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             counters.failures[to_string(kind)] = count;
         }
         counters.breaker_openings = seen.breaker_openings;
-        counters.bytes_received = bytes_received_;
+        counters.bytes_received = decode_.decoded_bytes();
         counters.concurrency = scheduler_.limit();
         counters.in_flight = scheduler_.in_flight();
         counters.buffered = scheduler_.buffered();
@@ -120,19 +102,40 @@ class PrefetchingTeacherStage final : public TeacherStage {
         return counters;
     }
 
-    StageTimes plan_times() const override { return {"plan", to_seconds(plan_busy_), 0, 0}; }
     StageTimes times() const override { return clock_.times(); }
 
   private:
-    struct Active {
-        asio::cancellation_signal signal;
-        bool cancelled = false;
+    [[nodiscard]] bool over() const { return stopped_ || failure_ || scheduler_.done(); }
 
-        void cancel() {
-            cancelled = true;
-            signal.emit(asio::cancellation_type::terminal);
+    /// Something happened that the scheduler has not been asked about yet.
+    void wake() {
+        news_ = true;
+        changed_.notify();
+    }
+
+    asio::awaitable<void> issue_all() {
+        clock_.enter(StageClock::State::wait_input);
+        for (const std::size_t endpoint : options_.absent_endpoints) {
+            scheduler_.on_endpoint_absent(static_cast<std::uint32_t>(endpoint), steady_now());
         }
-    };
+        while (!over()) {
+            news_ = false;
+            const Instant now = steady_now();
+            for (const SchedulerAction& action : scheduler_.poll(now)) {
+                std::visit([this](const auto& what) { perform(what); }, action);
+            }
+            note_state();
+            // A request may have been answered while it was started.
+            if (news_) {
+                continue;
+            }
+            Condition::TimePoint deadline = Condition::kNever;
+            if (const std::optional<Instant> wakeup = scheduler_.next_wakeup(now)) {
+                deadline = to_steady(*wakeup);
+            }
+            co_await changed_.wait(deadline);
+        }
+    }
 
     void note_state() {
         if (scheduler_.in_flight() > 0) {
@@ -144,41 +147,39 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
     }
 
-    void perform(const SchedulerAction& action) {
-        if (const auto* issue = std::get_if<IssueAction>(&action)) {
-            start(*issue);
-        } else if (const auto* cancel = std::get_if<CancelAction>(&action)) {
-            const auto found = active_.find(cancel->request);
-            if (found != active_.end()) {
-                found->second->cancel();
-            }
-        } else if (const auto* deliver = std::get_if<DeliverAction>(&action)) {
-            const auto answer = answers_.find(deliver->micro_batch);
-            const PlannedBatch& planned = planned_.at(deliver->micro_batch);
-            delivered_.push_back(MicroBatch{planned.tokens, std::move(answer->second), planned.step_target_tokens});
-            answers_.erase(answer);
-            delivered_signal_.notify();
-        } else if (const auto* give_up = std::get_if<GiveUpAction>(&action)) {
-            failure_ =
-                teacher_error("micro-batch " + std::to_string(give_up->micro_batch) + ": " + last_message_ + " (" +
-                              to_string(give_up->kind) + ", " + std::to_string(give_up->attempts) + " attempts)");
-            delivered_signal_.notify();
+    void perform(const IssueAction& issue) {
+        // It may end before spawn() returns, and then takes its entry away.
+        handles_.emplace(issue.request, TaskHandle());
+        TaskHandle handle = requests_.spawn(request(issue));
+        if (!handle) {
+            throw std::logic_error("teacher stage: a request after the last");
+        }
+        const auto found = handles_.find(issue.request);
+        if (found != handles_.end()) {
+            found->second = std::move(handle);
         }
     }
 
-    void start(const IssueAction& issue) {
-        auto active = std::make_shared<Active>();
-        active_.emplace(issue.request, active);
-        auto finished = [this, active, id = issue.request](const std::exception_ptr& thrown) {
-            active_.erase(id);
-            // A coroutine that was cancelled may end by operation_aborted.
-            if (thrown && !active->cancelled) {
-                fail(thrown);
-            }
-            changed_.notify();
-        };
-        asio::co_spawn(executor_, fetch(issue),
-                       asio::bind_cancellation_slot(active->signal.slot(), std::move(finished)));
+    void perform(const CancelAction& cancel) {
+        const auto found = handles_.find(cancel.request);
+        if (found != handles_.end()) {
+            TaskHandle handle = found->second;
+            handle.cancel();
+        }
+    }
+
+    void perform(const DeliverAction& deliver) {
+        const PlannedBatch& planned = plan_.kept(deliver.micro_batch);
+        auto targets = decode_.take(deliver.micro_batch);
+        delivered_.push_back(MicroBatch{planned.tokens, std::move(targets), planned.step_target_tokens});
+        delivered_changed_.notify();
+    }
+
+    void perform(const GiveUpAction& give_up) {
+        failure_ = teacher_error("micro-batch " + std::to_string(give_up.micro_batch) + ": " + last_message_ + " (" +
+                                 to_string(give_up.kind) + ", " + std::to_string(give_up.attempts) + " attempts)");
+        wake();
+        delivered_changed_.notify();
     }
 
     void fail(const std::exception_ptr& thrown) {
@@ -189,50 +190,64 @@ class PrefetchingTeacherStage final : public TeacherStage {
         } catch (...) {
             failure_ = Error{ErrorKind::internal, "teacher stage: unknown exception"};
         }
-        delivered_signal_.notify();
+        wake();
+        delivered_changed_.notify();
     }
 
-    asio::awaitable<void> fetch(IssueAction issue) {
-        const std::uint64_t n = issue.micro_batch;
-        if (!planned_.contains(n)) {
-            auto make = [batches = batches_, n] {
-                const Instant began = steady_now();
-                PlannedBatch planned = batches->batch(n);
-                return std::pair(std::move(planned), steady_now() - began);
-            };
-            auto planning = run_on(plan_executor_, std::move(make));
-            auto made = co_await std::move(planning);
-            plan_busy_ += made.second;
-            planned_.emplace(n, std::move(made.first));
-        }
-        const Instant began = steady_now();
+    /// One request of the scheduler, as a task.
+    asio::awaitable<void> request(IssueAction issue) {
+        const std::exception_ptr thrown = co_await thrown_by(carry_out(issue));
+        handles_.erase(issue.request);
+        wake();
+        rethrow_if(thrown);
+    }
+
+    asio::awaitable<void> carry_out(IssueAction issue) {
+        auto planning = plan_.batch(issue.micro_batch);
+        const PlannedBatch planned = co_await std::move(planning);
         if (source_ == nullptr) {
-            scheduler_.on_completed(issue.request, 0, began);
-            answers_.emplace(n, std::nullopt);
+            scheduler_.on_completed(issue.request, 0, steady_now());
+            decode_.keep(issue.micro_batch, std::nullopt);
             co_return;
         }
-        const std::shared_ptr<const TokenBatch> tokens = planned_.at(n).tokens;
-        auto fetching = source_->fetch(issue.endpoint, tokens, options_.deadline);
-        FetchResult<TeacherTargets> answer = co_await std::move(fetching);
+        const Instant began = steady_now();
+        auto asking = ask(issue.endpoint, planned.tokens);
+        FetchResult<TeacherTargets> answer = co_await std::move(asking);
         const Instant now = steady_now();
         if (trace_ != nullptr) {
-            trace_->overlapping_span("teacher", name_of(issue, answer), began, now, n);
+            trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, now, issue.micro_batch);
         }
         if (answer) {
-            const std::uint64_t bytes = answer->held_bytes;
-            const std::uint64_t before = scheduler_.counters().completed;
-            scheduler_.on_completed(issue.request, bytes, now);
-            if (scheduler_.counters().completed == before) {
-                co_return;  // cancelled meanwhile: another answer won
+            take(issue, std::move(*answer), now);
+            co_return;
+        }
+        const FetchError& error = answer.error();
+        if (error.kind != FailureKind::cancelled) {
+            last_message_ = error.message;
+        }
+        scheduler_.on_failed(issue.request, error.kind, error.retry_after, now);
+    }
+
+    /// A source's operation_aborted is a failure like another: the group would take it for the end of a task that was
+    /// cancelled, and the scheduler would wait for its answer.
+    asio::awaitable<FetchResult<TeacherTargets>> ask(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens) {
+        auto fetching = source_->fetch(endpoint, std::move(tokens), options_.deadline);
+        try {
+            co_return co_await std::move(fetching);
+        } catch (const boost::system::system_error& error) {
+            if (!is_abort(error.code())) {
+                throw;
             }
-            bytes_received_ += bytes;
-            answers_.emplace(n, std::move(*answer));
-        } else {
-            const FetchError& error = answer.error();
-            if (error.kind != FailureKind::cancelled) {
-                last_message_ = error.message;
-            }
-            scheduler_.on_failed(issue.request, error.kind, error.retry_after, now);
+        }
+        co_return FetchError{FailureKind::cancelled, source_->endpoint_name(endpoint) + ": cancelled", std::nullopt};
+    }
+
+    void take(const IssueAction& issue, TeacherTargets answer, Instant now) {
+        const std::uint64_t before = scheduler_.counters().completed;
+        scheduler_.on_completed(issue.request, answer.held_bytes, now);
+        // Otherwise it was cancelled meanwhile: another answer won.
+        if (scheduler_.counters().completed > before) {
+            decode_.keep(issue.micro_batch, std::move(answer));
         }
     }
 
@@ -246,36 +261,33 @@ class PrefetchingTeacherStage final : public TeacherStage {
         return issue.attempt > 0 ? "retry" : "request";
     }
 
-    asio::any_io_executor executor_;
-    asio::any_io_executor plan_executor_;
+    PlanStage& plan_;
+    DecodeStage& decode_;
     TeacherSource* source_;
-    std::shared_ptr<BatchSource> batches_;
     TeacherStageOptions options_;
     TraceWriter* trace_;
     PrefetchScheduler scheduler_;
-    Signal changed_;
-    Signal delivered_signal_;
-    StageClock clock_{"teacher"};
-    Nanos plan_busy_{0};
-    std::unordered_map<RequestId, std::shared_ptr<Active>> active_;
-    std::map<std::uint64_t, PlannedBatch> planned_;                   // issued and not released
-    std::map<std::uint64_t, std::optional<TeacherTargets>> answers_;  // answered and not delivered
-    std::deque<MicroBatch> delivered_;                                // bounded by the scheduler's window
+    TaskGroup requests_;
+    std::map<RequestId, TaskHandle> handles_;  // of the requests under way
+    Condition changed_;
+    Condition delivered_changed_;
+    StageClock clock_{Stage::teacher};
+    std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;
-    std::uint64_t bytes_received_ = 0;
     std::string last_message_;
     std::optional<Error> failure_;
+    bool news_ = false;
     bool stopped_ = false;
     bool ended_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<TeacherStage> make_teacher_stage(asio::any_io_executor executor, asio::any_io_executor plan_executor,
-                                                 TeacherSource* source, std::shared_ptr<BatchSource> batches,
-                                                 TeacherStageOptions options, TraceWriter* trace) {
-    return std::make_unique<PrefetchingTeacherStage>(std::move(executor), std::move(plan_executor), source,
-                                                     std::move(batches), std::move(options), trace);
+std::unique_ptr<TeacherStage> make_teacher_stage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode,
+                                                 TeacherSource* source, TeacherStageOptions options,
+                                                 TraceWriter* trace) {
+    return std::make_unique<PrefetchingTeacherStage>(std::move(executor), plan, decode, source, std::move(options),
+                                                     trace);
 }
 
 }  // namespace distilld

@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/time.hpp"
 #include "pipeline/core/prefetch_scheduler.hpp"
 #include "pipeline/core/worker_events.hpp"
-#include "pipeline/graph/batch_source.hpp"
+#include "pipeline/graph/decode_stage.hpp"
+#include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 
@@ -24,14 +24,15 @@ struct TeacherStageOptions {
     std::vector<std::size_t> absent_endpoints;  ///< were not up when the teacher was probed
 };
 
-/// The stages plan and teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order.
-/// All calls on the executor it was made with (single-threaded); planning runs on `plan_executor`.
+/// The stage teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order, with the
+/// teacher's targets. All calls on the executor it was made with (single-threaded).
 class TeacherStage {
   public:
     virtual ~TeacherStage() = default;
 
     /// Issues and collects until everything was delivered, stop() was called or a micro-batch cannot be had. Every
-    /// request has ended when it returns. Run it once.
+    /// request has ended when it returns or throws, which it does with operation_aborted when it is cancelled. Run it
+    /// once.
     virtual boost::asio::awaitable<void> run() = 0;
     /// The next micro-batch in order; nullopt at the end, after stop() or after a failure (see failure()).
     virtual boost::asio::awaitable<std::optional<MicroBatch>> next() = 0;
@@ -47,15 +48,13 @@ class TeacherStage {
     virtual void set_ceiling(std::uint32_t ceiling) = 0;
 
     [[nodiscard]] virtual FetchCounters counters() const = 0;
-    [[nodiscard]] virtual StageTimes plan_times() const = 0;
     /// busy: at least one request in flight; wait_output: none, because the window is full; wait_input: none to issue.
     [[nodiscard]] virtual StageTimes times() const = 0;
 };
 
 /// `source` may be null (plain training: batches without targets). `trace` may be null.
-std::unique_ptr<TeacherStage> make_teacher_stage(boost::asio::any_io_executor executor,
-                                                 boost::asio::any_io_executor plan_executor, TeacherSource* source,
-                                                 std::shared_ptr<BatchSource> batches, TeacherStageOptions options,
-                                                 TraceWriter* trace);
+std::unique_ptr<TeacherStage> make_teacher_stage(boost::asio::any_io_executor executor, PlanStage& plan,
+                                                 DecodeStage& decode, TeacherSource* source,
+                                                 TeacherStageOptions options, TraceWriter* trace);
 
 }  // namespace distilld

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,15 +20,14 @@ class FileTraceWriter final : public TraceWriter {
 
     ~FileTraceWriter() override { out_ << "{}]\n"; }
 
-    void span(std::string_view track, std::string_view name, Instant begin, Instant end,
-              std::uint64_t micro_batch) override {
-        write(track_id(track), name, begin, end, micro_batch);
+    void span(Stage stage, std::string_view name, Instant begin, Instant end, std::uint64_t micro_batch) override {
+        write(track_id(std::string(stage_name(stage))), name, begin, end, micro_batch);
     }
 
-    void overlapping_span(std::string_view group, std::string_view name, Instant begin, Instant end,
+    void overlapping_span(Stage stage, std::string_view name, Instant begin, Instant end,
                           std::uint64_t micro_batch) override {
         // Spans come when they end, so a lane is free when its last span ended before this one began.
-        std::vector<Instant>& lanes = lanes_[std::string(group)];
+        std::vector<Instant>& lanes = lanes_[stage];
         std::size_t lane = 0;
         while (lane < lanes.size() && lanes[lane] > begin) {
             ++lane;
@@ -36,17 +36,17 @@ class FileTraceWriter final : public TraceWriter {
             lanes.emplace_back();
         }
         lanes[lane] = end;
-        write(track_id(std::string(group) + " " + std::to_string(lane)), name, begin, end, micro_batch);
+        write(track_id(std::string(stage_name(stage)) + " " + std::to_string(lane)), name, begin, end, micro_batch);
     }
 
   private:
-    std::uint32_t track_id(std::string_view track) {
+    std::uint32_t track_id(const std::string& track) {
         const auto found = tracks_.find(track);
         if (found != tracks_.end()) {
             return found->second;
         }
         const auto id = static_cast<std::uint32_t>(tracks_.size() + 1);
-        tracks_.emplace(std::string(track), id);
+        tracks_.emplace(track, id);
         out_ << R"({"ph":"M","name":"thread_name","pid":1,"tid":)" << id << R"(,"args":{"name":")" << track
              << "\"}},\n";
         return id;
@@ -63,9 +63,9 @@ class FileTraceWriter final : public TraceWriter {
     }
 
     std::ofstream out_;
-    std::map<std::string, std::uint32_t, std::less<>> tracks_;
-    std::map<std::string, std::vector<Instant>> lanes_;
-    std::optional<Instant> origin_;  // where the first span began
+    std::map<std::string, std::uint32_t> tracks_;
+    std::map<Stage, std::vector<Instant>> lanes_;  // when the last span of each lane ended
+    std::optional<Instant> origin_;                // where the first span began
 };
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "base/time.hpp"
+#include "pipeline/core/stage.hpp"
 
 namespace distilld {
 
@@ -16,11 +16,10 @@ namespace distilld {
 class TraceWriter {
   public:
     virtual ~TraceWriter() = default;
-    /// A span on a named track, times of the graph (steady_time.hpp). `micro_batch` is shown as an argument.
-    virtual void span(std::string_view track, std::string_view name, Instant begin, Instant end,
-                      std::uint64_t micro_batch) = 0;
-    /// A span that may overlap others of its kind (a request): the writer finds a free lane "teacher N" for it.
-    virtual void overlapping_span(std::string_view group, std::string_view name, Instant begin, Instant end,
+    /// A span on the stage's track, times of the graph (steady_time.hpp). `micro_batch` is shown as an argument.
+    virtual void span(Stage stage, std::string_view name, Instant begin, Instant end, std::uint64_t micro_batch) = 0;
+    /// A span that may overlap others of its stage (a request): the writer finds a free lane "teacher N" for it.
+    virtual void overlapping_span(Stage stage, std::string_view name, Instant begin, Instant end,
                                   std::uint64_t micro_batch) = 0;
 };
 

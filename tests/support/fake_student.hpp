@@ -71,6 +71,9 @@ class FakeStudent final : public Student {
         taken->state = state;
         taken->weight = weight();
         note("snapshot " + std::to_string(state.step));
+        if (on_snapshot) {
+            on_snapshot(state.step);
+        }
         return taken;
     }
     Result<RunState> restore(const std::filesystem::path&) override { return RunState{}; }
@@ -94,6 +97,7 @@ class FakeStudent final : public Student {
 
     std::function<void(const MicroBatch&)> on_stage;
     std::function<void(std::uint64_t)> on_train;
+    std::function<void(std::uint64_t)> on_snapshot;
     std::vector<std::string> log;
     std::vector<double> rates;
     int pending = 0;

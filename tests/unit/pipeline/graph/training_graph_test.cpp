@@ -2,16 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <boost/system/system_error.hpp>
 #include <chrono>
+#include <functional>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "pipeline/async/abort.hpp"
 #include "tests/support/fake_student.hpp"
 #include "tests/support/fake_teacher.hpp"
 
@@ -49,6 +57,7 @@ class SmallDataset final : public Dataset {
 struct Outcome {
     std::optional<Result<GraphOutcome>> outcome;
     std::string thrown;
+    bool aborted = false;  // it threw operation_aborted
     std::vector<WorkerEvent> events;
     std::vector<std::uint64_t> checkpoints;
 };
@@ -76,6 +85,9 @@ class TrainingGraphTest : public ::testing::Test {
         GraphHooks hooks;
         hooks.on_event = [&result](const WorkerEvent& event) { result.events.push_back(event); };
         hooks.commit_checkpoint = [&](std::uint64_t step, const StudentSnapshot&) -> Result<std::string> {
+            if (on_commit_) {
+                on_commit_(step);
+            }
             if (commit_error_) {
                 return *commit_error_;
             }
@@ -91,18 +103,22 @@ class TrainingGraphTest : public ::testing::Test {
             make_training_graph(executors, student_, source, batches, std::move(eval), options_, hooks, nullptr);
         graph_ = graph.get();
         io_ = &io;
-        boost::asio::co_spawn(io, graph->run(),
-                              [&result](const std::exception_ptr& thrown, Result<GraphOutcome> outcome) {
-                                  if (!thrown) {
-                                      result.outcome = std::move(outcome);
-                                      return;
-                                  }
-                                  try {
-                                      std::rethrow_exception(thrown);
-                                  } catch (const std::exception& error) {
-                                      result.thrown = error.what();
-                                  }
-                              });
+        auto ended = [this, &result](const std::exception_ptr& thrown, Result<GraphOutcome> outcome) {
+            if (on_ended_) {
+                on_ended_();
+            }
+            result.aborted = is_abort(thrown);
+            if (!thrown) {
+                result.outcome = std::move(outcome);
+                return;
+            }
+            try {
+                std::rethrow_exception(thrown);
+            } catch (const std::exception& error) {
+                result.thrown = error.what();
+            }
+        };
+        boost::asio::co_spawn(io, graph->run(), boost::asio::bind_cancellation_slot(stop_.slot(), std::move(ended)));
         io.run();
         compute.join();
         staging.join();
@@ -136,6 +152,9 @@ class TrainingGraphTest : public ::testing::Test {
     FakeTeacher teacher_;
     GraphOptions options_;
     std::optional<Error> commit_error_;
+    std::function<void(std::uint64_t)> on_commit_;  // on the disk thread
+    std::function<void()> on_ended_;
+    boost::asio::cancellation_signal stop_;
     TrainingGraph* graph_ = nullptr;
     boost::asio::io_context* io_ = nullptr;
 };
@@ -152,6 +171,11 @@ TEST_F(TrainingGraphTest, TrainsInOrderWhateverTheOrderOfAnswers) {
     EXPECT_LE(teacher_.max_in_flight, 4);
     EXPECT_GT(teacher_.max_in_flight, 1) << "requests overlap";
     EXPECT_EQ(run.checkpoints, std::vector<std::uint64_t>{5});
+    std::vector<std::string> stages;
+    for (const StageTimes& stage : (*run.outcome)->last.stages) {
+        stages.push_back(stage.stage);
+    }
+    EXPECT_EQ(stages, (std::vector<std::string>{"plan", "teacher", "staging", "student", "optimizer", "recorder"}));
 }
 
 TEST_F(TrainingGraphTest, SequentialModeIsTheSameGraphWithOneInFlight) {
@@ -254,6 +278,102 @@ TEST_F(TrainingGraphTest, ExceptionsOfAnyStageEndTheRun) {
         }
     };
     EXPECT_EQ(run(&teacher_).thrown, "bad tensor");
+}
+
+TEST_F(TrainingGraphTest, ABugInASourceEndsTheRunWithItsMessage) {
+    teacher_.decide = [](std::uint64_t n, std::size_t) -> FakeTeacher::Fate {
+        if (n == 7) {
+            throw std::runtime_error("a bug");
+        }
+        return {100us, {}};
+    };
+    const Outcome run = this->run(&teacher_);
+    ASSERT_TRUE(run.outcome) << run.thrown;
+    ASSERT_TRUE(run.outcome->has_error());
+    EXPECT_EQ(run.outcome->error().kind, ErrorKind::internal);
+    EXPECT_EQ(run.outcome->error().message, "teacher stage: a bug");
+}
+
+TEST_F(TrainingGraphTest, ARequestThatIsAbortedByItselfIsMadeAgain) {
+    teacher_.decide = [](std::uint64_t n, std::size_t call) -> FakeTeacher::Fate {
+        if (n == 7 && call < 12) {
+            throw boost::system::system_error(boost::asio::error::operation_aborted);
+        }
+        return {100us, {}};
+    };
+    const Outcome run = this->run(&teacher_);
+    ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
+    EXPECT_EQ(training_log(), expected_log(0, 5, 3));
+    EXPECT_GT((*run.outcome)->last.fetch.retries, 0U);
+}
+
+TEST_F(TrainingGraphTest, NoCopyIsTakenBeforeTheOneBeforeItIsWritten) {
+    options_.checkpoint_every = 1;
+    std::mutex mutex;
+    std::vector<std::string> log;
+    const auto note = [&mutex, &log](const char* what, std::uint64_t step) {
+        const std::lock_guard lock(mutex);
+        log.push_back(what + std::to_string(step));
+    };
+    student_.on_snapshot = [&note](std::uint64_t step) { note("copied ", step); };
+    on_commit_ = [&note](std::uint64_t step) {
+        std::this_thread::sleep_for(5ms);  // steps take microseconds
+        note("written ", step);
+    };
+    const Outcome run = this->run(&teacher_);
+    ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
+    std::vector<std::string> expected;
+    for (int step = 1; step <= 5; ++step) {
+        expected.push_back("copied " + std::to_string(step));
+        expected.push_back("written " + std::to_string(step));
+    }
+    EXPECT_EQ(log, expected);
+}
+
+TEST_F(TrainingGraphTest, ACheckpointUnderWayIsAwaitedWhateverEndsTheRun) {
+    enum class End { student, staging, caller };
+    options_.checkpoint_every = 1;
+    for (const End end : {End::student, End::staging, End::caller}) {
+        std::atomic<bool> over{false};  // what ends the run has happened
+        std::atomic<bool> written{false};
+        bool written_in_time = false;
+        on_commit_ = [&](std::uint64_t) {
+            while (!over) {
+                std::this_thread::yield();
+            }
+            std::this_thread::sleep_for(20ms);
+            written = true;
+        };
+        on_ended_ = [&] { written_in_time = written; };
+        student_.on_train = [&, end](std::uint64_t n) {
+            if (n != 4 || end == End::staging) {
+                return;
+            }
+            over = true;
+            if (end == End::student) {
+                throw std::runtime_error("out of memory");
+            }
+            boost::asio::post(*io_, [this] { stop_.emit(boost::asio::cancellation_type::terminal); });
+        };
+        student_.on_stage = [&, end](const MicroBatch& batch) {
+            if (batch.tokens->number == 7 && end == End::staging) {
+                over = true;
+                throw std::runtime_error("bad tensor");
+            }
+        };
+        const Outcome run = this->run(&teacher_);
+        EXPECT_FALSE(run.outcome.has_value());
+        EXPECT_EQ(run.aborted, end == End::caller) << run.thrown;
+        EXPECT_TRUE(written_in_time) << static_cast<int>(end);
+        EXPECT_EQ(run.checkpoints, std::vector<std::uint64_t>{1});
+        EXPECT_EQ(teacher_.in_flight, 0);
+    }
+}
+
+TEST_F(TrainingGraphTest, WhatACheckpointsWriteThrowsEndsTheRun) {
+    options_.checkpoint_every = 1;
+    on_commit_ = [](std::uint64_t) { throw std::runtime_error("no such disk"); };
+    EXPECT_EQ(run(&teacher_).thrown, "no such disk");
 }
 
 TEST_F(TrainingGraphTest, PlainTrainingNeedsNoTeacher) {

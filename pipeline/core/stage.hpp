@@ -1,0 +1,21 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace distilld {
+
+/// The stages of a training job's graph, in the order in which a micro-batch passes them.
+enum class Stage { plan, teacher, decode, staging, student, optimizer, recorder };
+
+/// Their names in status, metrics and traces, in the order of the enumerators.
+inline constexpr std::array<std::string_view, 7> kStageNames = {"plan",    "teacher",   "decode",  "staging",
+                                                                "student", "optimizer", "recorder"};
+
+[[nodiscard]] constexpr std::string_view stage_name(Stage stage) noexcept {
+    return kStageNames[static_cast<std::size_t>(stage)];
+}
+static_assert(stage_name(Stage::recorder) == "recorder");
+
+}  // namespace distilld

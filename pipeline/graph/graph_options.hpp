@@ -1,0 +1,55 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/student_snapshot.hpp"
+#include "pipeline/core/worker_events.hpp"
+#include "pipeline/graph/teacher_stage.hpp"
+
+/// What a training graph is given and what it gives.
+namespace distilld {
+
+/// Where the stages run. `io` is single-threaded and owns the graph's coroutines; `compute` (one thread) owns the
+/// student; `staging` (one thread) plans, decodes and makes tensors; `disk` (one thread) writes checkpoints.
+struct GraphExecutors {
+    boost::asio::any_io_executor io;
+    boost::asio::any_io_executor compute;
+    boost::asio::any_io_executor staging;
+    boost::asio::any_io_executor disk;
+};
+
+struct GraphOptions {
+    TrainingSpec training;
+    std::uint64_t first_step = 0;
+    std::uint64_t total_steps = 0;
+    std::uint64_t checkpoint_every = 0;  ///< steps; 0 = none but the last
+    std::uint64_t tokens_seen = 0;       ///< by the run that is resumed
+    std::string spec_json;               ///< goes into each checkpoint
+    TeacherStageOptions teacher;         ///< scheduler.first and .end are set by the graph
+};
+
+/// What the graph asks of its surroundings.
+struct GraphHooks {
+    std::function<void(const WorkerEvent&)> on_event;
+    /// Commits a checkpoint and returns its folder. Called on the disk executor.
+    std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
+};
+
+struct GraphOutcome {
+    bool cancelled = false;
+    std::uint64_t steps_done = 0;
+    ProgressEvent last;
+    double fill_seconds = 0;  ///< wait for the first micro-batch, which nothing can hide
+    std::optional<double> eval_loss;
+    std::string checkpoint;  ///< the newest that was committed by this run
+    std::shared_ptr<const StudentSnapshot> final_snapshot;
+};
+
+}  // namespace distilld

@@ -1,0 +1,46 @@
+#include "pipeline/graph/optimizer_stage.hpp"
+
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/core/lr_schedule.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+OptimizerStage::OptimizerStage(asio::any_io_executor compute, Student& student, const TrainingSpec& training,
+                               std::uint64_t total_steps, TraceWriter* trace)
+    : compute_(std::move(compute)), student_(student), training_(training), total_steps_(total_steps), trace_(trace) {}
+
+asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step) {
+    FinishedStep finished;
+    finished.learning_rate = learning_rate_at(training_.lr_scheduler_type, training_.learning_rate,
+                                              training_.warmup_steps, total_steps_, step);
+    clock_.enter(StageClock::State::busy);
+    const Instant began = steady_now();
+    auto finish = [this, rate = finished.learning_rate] { return student_.finish_step(rate); };
+    auto finishing = run_on(compute_, std::move(finish));
+    finished.stats = co_await std::move(finishing);
+    finished.at = steady_now();
+    if (trace_ != nullptr) {
+        trace_->span(Stage::optimizer, "finish_step", began, finished.at, step);
+    }
+    clock_.enter(StageClock::State::wait_input);
+    updates_pending_ = training_.overlap_optimizer && training_.parallel;
+    co_return finished;
+}
+
+asio::awaitable<void> OptimizerStage::apply_one_update(std::uint64_t steps_done) {
+    clock_.enter(StageClock::State::busy);
+    const Instant began = steady_now();
+    auto apply = [this] { return student_.apply_one_pending_update(); };
+    auto applying = run_on(compute_, std::move(apply));
+    updates_pending_ = co_await std::move(applying);
+    if (trace_ != nullptr && updates_pending_) {
+        trace_->span(Stage::optimizer, "update", began, steady_now(), steps_done);
+    }
+    clock_.enter(StageClock::State::wait_input);
+}
+
+}  // namespace distilld

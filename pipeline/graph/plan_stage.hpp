@@ -1,0 +1,36 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "pipeline/graph/batch_source.hpp"
+#include "pipeline/graph/stage_clock.hpp"
+
+namespace distilld {
+
+/// The stage plan: makes the micro-batches that the teacher stage asks for, and keeps each until it is released, so
+/// that a retry or a hedge asks about the very same tokens. Has no loop of its own. All calls on the graph's executor;
+/// the batches are made on `planning` (one thread).
+class PlanStage {
+  public:
+    PlanStage(boost::asio::any_io_executor planning, std::shared_ptr<BatchSource> batches);
+
+    /// Micro-batch `number`, made now unless it is kept.
+    boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number);
+    /// `number` must be kept.
+    [[nodiscard]] const PlannedBatch& kept(std::uint64_t number) const { return kept_.at(number); }
+    void release(std::uint64_t number) { kept_.erase(number); }
+
+    [[nodiscard]] StageTimes times() const { return clock_.times(); }
+
+  private:
+    boost::asio::any_io_executor planning_;
+    std::shared_ptr<BatchSource> batches_;
+    StageClock clock_{Stage::plan};
+    std::map<std::uint64_t, PlannedBatch> kept_;  // bounded by the scheduler's window
+};
+
+}  // namespace distilld

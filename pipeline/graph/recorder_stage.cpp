@@ -1,0 +1,182 @@
+#include "pipeline/graph/recorder_stage.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+RecorderStage::RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer,
+                             std::vector<TokenBatch> eval, const GraphOptions& options, RecorderHooks hooks,
+                             TraceWriter* trace)
+    : executors_(std::move(executors)),
+      student_(student),
+      optimizer_(optimizer),
+      eval_(std::move(eval)),
+      options_(options),
+      hooks_(std::move(hooks)),
+      trace_(trace),
+      writes_(executors_.io),
+      start_(steady_now()),
+      meter_(options_.first_step, options_.total_steps, start_),
+      tokens_seen_(options_.tokens_seen) {
+    outcome_.steps_done = options_.first_step;
+}
+
+void RecorderStage::start() {
+    start_ = steady_now();
+    meter_ = ProgressMeter(options_.first_step, options_.total_steps, start_);
+}
+
+asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished) {
+    ++outcome_.steps_done;
+    tokens_seen_ += sums.positions;
+    if (!finished.stats.finite) {
+        ++nonfinite_steps_;
+    }
+    meter_.on_step(outcome_.steps_done, sums.positions, finished.at);
+    report(sums, finished);
+    const std::uint64_t every = options_.training.eval_steps;
+    const bool due = every > 0 && outcome_.steps_done % every == 0;
+    if (!eval_.empty() && (whole() || due)) {
+        co_await evaluate();
+    }
+}
+
+void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
+    const double tokens = std::max<double>(1, static_cast<double>(sums.stats.target_tokens));
+    ProgressEvent event;
+    event.step = outcome_.steps_done;
+    event.loss = sums.stats.loss_sum / tokens;
+    event.kd_loss = sums.stats.kd_sum / tokens;
+    event.ce_loss = sums.stats.ce_sum / tokens;
+    event.grad_norm = finished.stats.grad_norm;
+    event.learning_rate = finished.learning_rate;
+    event.nonfinite_steps = nonfinite_steps_;
+    fill(event);
+    outcome_.last = event;
+    outcome_.last.tokens_per_second = meter_.mean_tokens_per_second();
+    const std::uint64_t every = std::max<std::uint64_t>(1, options_.training.logging_steps);
+    if (whole() || event.step % every == 0) {
+        emit(event);
+    }
+}
+
+void RecorderStage::fill(ProgressEvent& event) const {
+    meter_.fill(event);
+    GraphTimes times = hooks_.observe();
+    event.bottleneck = stage_name(ProgressMeter::bottleneck(times.stages, times.fill_seconds));
+    event.stages = std::move(times.stages);
+    event.fetch = std::move(times.fetch);
+    const double waited = times.student_waited_seconds;
+    const double wall = to_seconds(steady_now() - start_);
+    event.stall_fraction = wall > 0 ? waited / wall : 0;
+    if (times.teacher_busy_seconds) {
+        const double asked = *times.teacher_busy_seconds;
+        event.teacher_hidden_fraction = asked > 0 ? std::clamp(1.0 - waited / asked, 0.0, 1.0) : 1.0;
+    }
+}
+
+void RecorderStage::emit(const WorkerEvent& event) const {
+    if (hooks_.on_event) {
+        hooks_.on_event(event);
+    }
+}
+
+asio::awaitable<void> RecorderStage::evaluate() {
+    EvalStats total;
+    for (const TokenBatch& batch : eval_) {
+        auto work = [this, &batch] { return student_.evaluate(batch); };
+        auto evaluating = run_on(executors_.compute, std::move(work));
+        const EvalStats stats = co_await std::move(evaluating);
+        total.ce_sum += stats.ce_sum;
+        total.target_tokens += stats.target_tokens;
+    }
+    optimizer_.on_updates_applied();
+    if (total.target_tokens == 0) {
+        co_return;
+    }
+    outcome_.eval_loss = total.ce_sum / static_cast<double>(total.target_tokens);
+    emit(EvaluationEvent{outcome_.steps_done, *outcome_.eval_loss, total.target_tokens});
+}
+
+asio::awaitable<void> RecorderStage::checkpoint_when_due() {
+    const std::uint64_t every = options_.checkpoint_every;
+    const bool due = every > 0 && outcome_.steps_done % every == 0;
+    if (whole() || (!due && !checkpoint_requested_)) {
+        co_return;
+    }
+    checkpoint_requested_ = false;
+    co_await written();
+    std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
+    if (!writes_.spawn(write(std::move(taken), outcome_.steps_done))) {
+        throw std::logic_error("recorder stage: a checkpoint after the last");
+    }
+}
+
+asio::awaitable<void> RecorderStage::last_checkpoint() {
+    if (!whole() && outcome_.steps_done == options_.first_step) {
+        co_return;
+    }
+    co_await written();
+    std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
+    if (whole()) {
+        outcome_.final_snapshot = taken;
+    }
+    co_await write(std::move(taken), outcome_.steps_done);
+}
+
+asio::awaitable<void> RecorderStage::written() {
+    while (writes_.size() > 0) {
+        co_await writes_.changed().wait();
+    }
+    if (writes_.closed()) {
+        co_await writes_.join();  // throws what the write threw
+    }
+}
+
+asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot() {
+    RunState state;
+    state.step = outcome_.steps_done;
+    state.next_micro_batch = outcome_.steps_done * options_.training.micro_batches;
+    state.tokens_seen = tokens_seen_;
+    state.spec_json = options_.spec_json;
+    auto copy = [this, state] { return student_.snapshot(state); };
+    auto copying = run_on(executors_.compute, std::move(copy));
+    std::shared_ptr<const StudentSnapshot> taken = co_await std::move(copying);
+    optimizer_.on_updates_applied();
+    co_return taken;
+}
+
+asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step) {
+    clock_.enter(StageClock::State::busy);
+    const Instant began = steady_now();
+    auto commit = [this, taken = std::move(taken), step] { return hooks_.commit_checkpoint(step, *taken); };
+    auto committing = run_on(executors_.disk, std::move(commit));
+    const Result<std::string> folder = co_await std::move(committing);
+    const Instant now = steady_now();
+    if (trace_ != nullptr) {
+        trace_->span(Stage::recorder, "checkpoint", began, now, step);
+    }
+    clock_.enter(StageClock::State::wait_input);
+    if (!folder) {
+        if (!failure_) {
+            failure_ = folder.error();
+        }
+        hooks_.on_failure();
+        co_return;
+    }
+    outcome_.checkpoint = *folder;
+    emit(CheckpointEvent{step, *folder, to_seconds(now - began)});
+}
+
+asio::awaitable<void> RecorderStage::join() {
+    co_await writes_.join();
+}
+
+}  // namespace distilld

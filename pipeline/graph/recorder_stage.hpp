@@ -1,0 +1,107 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/error.hpp"
+#include "pipeline/async/task_group.hpp"
+#include "pipeline/graph/graph_options.hpp"
+#include "pipeline/graph/optimizer_stage.hpp"
+#include "pipeline/graph/progress_meter.hpp"
+#include "pipeline/graph/stage_clock.hpp"
+#include "pipeline/graph/student.hpp"
+#include "pipeline/graph/trace_writer.hpp"
+
+namespace distilld {
+
+/// Sums of one optimizer step.
+struct StepSums {
+    MicroBatchStats stats;
+    std::uint64_t positions = 0;
+
+    void add(const MicroBatchStats& more, std::uint64_t more_positions) {
+        stats.target_tokens += more.target_tokens;
+        stats.loss_sum += more.loss_sum;
+        stats.kd_sum += more.kd_sum;
+        stats.ce_sum += more.ce_sum;
+        positions += more_positions;
+    }
+};
+
+/// What the recorder asks about the other stages when it reports.
+struct GraphTimes {
+    std::vector<StageTimes> stages;              ///< those of this run, in the order of enum Stage
+    double student_waited_seconds = 0;           ///< for input
+    double fill_seconds = 0;                     ///< of it, for the first micro-batch
+    std::optional<double> teacher_busy_seconds;  ///< empty without a teacher
+    FetchCounters fetch;
+};
+
+struct RecorderHooks {
+    std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
+    std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
+    std::function<GraphTimes()> observe;
+    std::function<void()> on_failure;  ///< a checkpoint could not be written: see RecorderStage::failure()
+};
+
+/// The stage recorder: progress events, evaluation, checkpoints. Has no loop of its own: the student stage calls it at
+/// step borders. A checkpoint's copy is taken at once and written behind the next steps; no second copy is taken before
+/// the first is written, so that memory holds one at most. All calls on the graph's executor. `trace` may be null.
+class RecorderStage {
+  public:
+    RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, std::vector<TokenBatch> eval,
+                  const GraphOptions& options, RecorderHooks hooks, TraceWriter* trace);
+
+    /// The run begins now.
+    void start();
+    /// Step number steps_done() has ended: its event, and an evaluation when one is due.
+    boost::asio::awaitable<void> record(StepSums sums, FinishedStep finished);
+    /// Takes a checkpoint when one is due or was asked for. Not after the last step, which last_checkpoint() is for.
+    boost::asio::awaitable<void> checkpoint_when_due();
+    /// At the next step border.
+    void request_checkpoint() noexcept { checkpoint_requested_ = true; }
+    /// The end of the run, with a checkpoint: after the last step, or at the last whole step of a run that ends early,
+    /// failed ones included: nothing that was trained is lost.
+    boost::asio::awaitable<void> last_checkpoint();
+    /// Waits for the checkpoint that is being written, which refers to this stage; throws what the write threw. No
+    /// checkpoint is taken afterwards.
+    boost::asio::awaitable<void> join();
+
+    [[nodiscard]] std::uint64_t steps_done() const noexcept { return outcome_.steps_done; }
+    [[nodiscard]] bool whole() const noexcept { return outcome_.steps_done == options_.total_steps; }
+    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
+    [[nodiscard]] GraphOutcome take_outcome() { return std::move(outcome_); }
+    [[nodiscard]] StageTimes times() const { return clock_.times(); }
+
+  private:
+    void report(const StepSums& sums, const FinishedStep& finished);
+    void fill(ProgressEvent& event) const;
+    void emit(const WorkerEvent& event) const;
+    boost::asio::awaitable<void> evaluate();
+    boost::asio::awaitable<void> written();  // until no checkpoint is being written
+    boost::asio::awaitable<std::shared_ptr<const StudentSnapshot>> snapshot();
+    boost::asio::awaitable<void> write(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step);
+
+    GraphExecutors executors_;
+    Student& student_;
+    OptimizerStage& optimizer_;
+    std::vector<TokenBatch> eval_;
+    GraphOptions options_;
+    RecorderHooks hooks_;
+    TraceWriter* trace_;
+    TaskGroup writes_;
+    StageClock clock_{Stage::recorder};
+    Instant start_;
+    ProgressMeter meter_;
+    GraphOutcome outcome_;
+    std::optional<Error> failure_;
+    std::uint64_t tokens_seen_ = 0;
+    std::uint64_t nonfinite_steps_ = 0;
+    bool checkpoint_requested_ = false;
+};
+
+}  // namespace distilld

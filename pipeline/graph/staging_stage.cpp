@@ -1,0 +1,63 @@
+#include "pipeline/graph/staging_stage.hpp"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/graph/thrown_by.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::size_t kStagedAhead = 1;  // micro-batches staged while one trains
+
+}  // namespace
+
+StagingStage::StagingStage(asio::any_io_executor io, asio::any_io_executor staging, Student& student,
+                           TeacherStage& teacher, TraceWriter* trace)
+    : staging_(std::move(staging)), student_(student), teacher_(teacher), trace_(trace), output_(io, kStagedAhead) {}
+
+asio::awaitable<void> StagingStage::run() {
+    const std::exception_ptr thrown = co_await thrown_by(stage_all());
+    clock_.enter(StageClock::State::idle);
+    output_.close();
+    rethrow_if(thrown);
+}
+
+asio::awaitable<void> StagingStage::stage_all() {
+    for (bool taken = true; taken;) {
+        clock_.enter(StageClock::State::wait_input);
+        std::optional<MicroBatch> batch = co_await teacher_.next();
+        if (!batch) {
+            co_return;
+        }
+        clock_.enter(StageClock::State::busy);
+        auto staging = stage(std::move(*batch));
+        StagedMicroBatch staged = co_await std::move(staging);
+        clock_.enter(StageClock::State::wait_output);
+        auto sending = output_.send(std::move(staged));
+        taken = co_await std::move(sending);
+    }
+}
+
+asio::awaitable<StagedMicroBatch> StagingStage::stage(MicroBatch batch) {
+    StagedMicroBatch staged;
+    staged.number = batch.tokens->number;
+    staged.positions = static_cast<std::uint64_t>(batch.tokens->rows) * batch.tokens->columns;
+    const Instant began = steady_now();
+    auto make = [this, moved = std::make_shared<MicroBatch>(std::move(batch))] {
+        return student_.stage(std::move(*moved));
+    };
+    auto making = run_on(staging_, std::move(make));
+    staged.batch = co_await std::move(making);
+    if (trace_ != nullptr) {
+        trace_->span(Stage::staging, "stage", began, steady_now(), staged.number);
+    }
+    co_return staged;
+}
+
+}  // namespace distilld

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <memory>
+
+#include "pipeline/async/bounded_channel.hpp"
+#include "pipeline/graph/stage_clock.hpp"
+#include "pipeline/graph/student.hpp"
+#include "pipeline/graph/teacher_stage.hpp"
+#include "pipeline/graph/trace_writer.hpp"
+
+namespace distilld {
+
+/// A micro-batch as tensors, on its way to the student.
+struct StagedMicroBatch {
+    std::uint64_t number = 0;
+    std::uint64_t positions = 0;  ///< input positions, padding included
+    std::unique_ptr<StagedBatch> batch;
+};
+
+/// The stage staging: makes the tensors of micro-batch N+1 while N trains. All calls on the graph's executor; tensors
+/// are made on `staging` (one thread). `trace` may be null.
+class StagingStage {
+  public:
+    StagingStage(boost::asio::any_io_executor io, boost::asio::any_io_executor staging, Student& student,
+                 TeacherStage& teacher, TraceWriter* trace);
+
+    /// Until the teacher stage has no more or the output is closed. Closes the output, however it ends.
+    boost::asio::awaitable<void> run();
+
+    /// Staged micro-batches in order, at most one ahead of the student.
+    [[nodiscard]] BoundedChannel<StagedMicroBatch>& output() noexcept { return output_; }
+    [[nodiscard]] StageTimes times() const { return clock_.times(); }
+
+  private:
+    boost::asio::awaitable<void> stage_all();
+    boost::asio::awaitable<StagedMicroBatch> stage(MicroBatch batch);
+
+    boost::asio::any_io_executor staging_;
+    Student& student_;
+    TeacherStage& teacher_;
+    TraceWriter* trace_;
+    BoundedChannel<StagedMicroBatch> output_;
+    StageClock clock_{Stage::staging};
+};
+
+}  // namespace distilld

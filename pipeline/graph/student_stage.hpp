@@ -1,0 +1,57 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "pipeline/async/bounded_channel.hpp"
+#include "pipeline/graph/graph_options.hpp"
+#include "pipeline/graph/optimizer_stage.hpp"
+#include "pipeline/graph/recorder_stage.hpp"
+#include "pipeline/graph/stage_clock.hpp"
+#include "pipeline/graph/staging_stage.hpp"
+#include "pipeline/graph/student.hpp"
+#include "pipeline/graph/teacher_stage.hpp"
+#include "pipeline/graph/trace_writer.hpp"
+
+namespace distilld {
+
+/// The stage student: trains on what was staged, in order, and at step borders hands over to optimizer and recorder.
+/// All calls on the graph's executor; training runs on `compute`. `trace` may be null.
+class StudentStage {
+  public:
+    StudentStage(boost::asio::any_io_executor compute, Student& student, BoundedChannel<StagedMicroBatch>& input,
+                 TeacherStage& teacher, OptimizerStage& optimizer, RecorderStage& recorder, const GraphOptions& options,
+                 TraceWriter* trace);
+
+    /// Trains to the last step, to the end of the input or to cancel().
+    boost::asio::awaitable<void> run();
+    /// Ends run() after the micro-batch under way; when that completes a step, after the step.
+    void cancel() noexcept { cancelled_ = true; }
+
+    /// Waited for the first micro-batch, which nothing can hide.
+    [[nodiscard]] double fill_seconds() const noexcept { return fill_seconds_; }
+    [[nodiscard]] StageTimes times() const { return clock_.times(); }
+
+  private:
+    boost::asio::awaitable<void> train_all();
+    boost::asio::awaitable<std::optional<StepSums>> train_step();
+    boost::asio::awaitable<std::optional<StagedMicroBatch>> next();
+    boost::asio::awaitable<MicroBatchStats> train(StagedMicroBatch staged);
+
+    boost::asio::any_io_executor compute_;
+    Student& student_;
+    BoundedChannel<StagedMicroBatch>& input_;
+    TeacherStage& teacher_;
+    OptimizerStage& optimizer_;
+    RecorderStage& recorder_;
+    GraphOptions options_;
+    TraceWriter* trace_;
+    StageClock clock_{Stage::student};
+    double fill_seconds_ = 0;
+    bool filled_ = false;  // the first micro-batch was taken
+    bool cancelled_ = false;
+};
+
+}  // namespace distilld
