@@ -12,6 +12,7 @@
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
+fast_checks='-*,misc-coroutine-hostile-raii,cppcoreguidelines-avoid-capturing-lambda-coroutines,bugprone-use-after-move'
 changed=0
 fast=0
 fix=0
@@ -97,9 +98,8 @@ if [ ${#cpp[@]} -gt 0 ]; then
         printf '%s\n' "$configured" >&2
         failed+=("cmake")
     elif [ "$fast" = 1 ]; then
-        check clang-tidy python3 scripts/tidy.py build/lint --only-with '\bco_(await|return|yield)\b' --checks \
-            '-*,misc-coroutine-hostile-raii,cppcoreguidelines-avoid-capturing-lambda-coroutines,bugprone-use-after-move' \
-            "${tidied[@]}"
+        check clang-tidy python3 scripts/tidy.py build/lint --only-with '\bco_(await|return|yield)\b' \
+            --checks "$fast_checks" "${tidied[@]}"
     else
         check clang-tidy python3 scripts/tidy.py build/lint "${tidied[@]}"
     fi
