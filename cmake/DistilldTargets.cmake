@@ -14,12 +14,12 @@ function(distilld_torch_library name)
     distilld_precompiled_torch(${name})
 endfunction()
 
-# distilld_precompiled_header(KIND STAMP DEPS lib… HEADERS <a.h>…) makes the target distilld_KIND_header, whose precompiled
-# header other targets reuse: each of its own would cost up to 15 s of a core.
+# distilld_precompiled_header(KIND STAMP DEPS lib… HEADERS <a.h>…) makes the target distilld_KIND_header, which has the
+# precompiled header that other targets reuse: each of its own would cost up to 15 s of a core.
 #
 # The header holds absolute paths, so one that ccache has from another checkout would be of no use: it is never taken
 # from there. What is compiled with it is: ccache reads the .sum beside the header in place of the header
-# (CCACHE_PCH_EXTSUM in scripts/build.sh), and that is the same in every checkout with these libraries. STAMP says which.
+# (CCACHE_PCH_EXTSUM in scripts/build.sh), and that is the same in every checkout with the libraries that STAMP names.
 function(distilld_precompiled_header kind stamp)
     cmake_parse_arguments(arg "" "" "DEPS;HEADERS" ${ARGN})
     set(target distilld_${kind}_header)
