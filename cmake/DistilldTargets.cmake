@@ -20,6 +20,13 @@ endfunction()
 # The header holds absolute paths, so one that ccache has from another checkout would be of no use: it is never taken
 # from there. What is compiled with it is: ccache reads the .sum beside the header in place of the header
 # (CCACHE_PCH_EXTSUM in scripts/build.sh), and that is the same in every checkout with the libraries that STAMP names.
+#
+# CMake gives Clang the header's path behind -Xclang, too, where ccache (4.7) does not make it relative: no two checkouts
+# would share an object. The one option that is needed does without.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
+endif()
+
 function(distilld_precompiled_header kind stamp)
     cmake_parse_arguments(arg "" "" "DEPS;HEADERS" ${ARGN})
     set(target distilld_${kind}_header)
