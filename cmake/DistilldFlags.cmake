@@ -13,6 +13,9 @@ if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+if(DISTILLD_SANITIZER)
+    set(CMAKE_CXX_FLAGS_DEBUG "-g1")  # lines, which is what reports name
+endif()
 
 find_program(LLD_PROGRAM NAMES ld.lld ld.lld-19)
 if(LLD_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

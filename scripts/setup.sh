@@ -51,7 +51,7 @@ enable_backports() {
     done
     if [ -z "$uri" ]; then
         local line
-        line=$(grep -hE "^deb .*[[:space:]]$os_codename[[:space:]]" /etc/apt/sources.list \
+        line=$(grep -hE "^deb .*[[:space:]]${os_codename}[[:space:]]" /etc/apt/sources.list \
             /etc/apt/sources.list.d/*.list 2>/dev/null | head -n 1 || true)
         uri=$(grep -oE '[a-z+]+:/[^[:space:]]+' <<<"$line" | grep -v '^signed' | head -n 1 || true)
         key=$(grep -oE 'signed-by=[^] ]+' <<<"$line" | cut -d= -f2 || true)
@@ -76,7 +76,7 @@ packages=(
     libboost1.83-dev libboost-url1.83-dev libssl-dev libsimdjson-dev prometheus-cpp-dev libspdlog-dev libcli11-dev
     libsqlite3-dev
     libgtest-dev libgmock-dev
-    python3 python3-venv curl openssl ca-certificates
+    python3 python3-venv curl openssl ca-certificates shellcheck
     fortunes perl-doc
 )
 
@@ -140,13 +140,13 @@ install_torch() {
         "$deps/libtorch"
 }
 
-# transformers, tokenizers and safetensors are what the exported folders are checked against.
+# transformers, tokenizers and safetensors are what the exported folders are checked against; ruff is for lint.sh.
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
-    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest)
+    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist ruff)
     if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
-names = "torch transformers tokenizers safetensors numpy pytest".split()
+names = "torch transformers tokenizers safetensors numpy pytest xdist ruff".split()
 sys.exit(any(u.find_spec(n) is None for n in names))'; then
         say "test packages: all in .deps/venv"
         return

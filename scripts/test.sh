@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds and runs all tests, from a fresh machine: unit tests and simulations, end-to-end tests (pytest), then the unit
-# tests under the address and the thread sanitizer. Ends with one line "N passed, N failed" over all of them; exit code
-# 0 only if nothing failed.
+# Builds and runs all tests, from a fresh machine: unit tests and simulations, end-to-end tests (pytest), the unit tests
+# under the address and the thread sanitizer, and scripts/lint.sh --fast. Ends with one line "N passed, N failed" over
+# all of them; exit code 0 only if nothing failed.
 #
 #   --fast    without the sanitizers
 #   -k EXPR   end-to-end tests whose names match (pytest's -k)
 #
-# Results as JUnit XML lie in build/test-results/.
+# Results as JUnit XML, and the seconds of each phase (phases.json), lie in build/test-results/.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
@@ -24,7 +24,36 @@ while [ $# -gt 0 ]; do
 done
 
 started=$SECONDS
-say() { printf '\n== %s (%d min %02d s)\n' "$*" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)); }
+phase=
+phase_started=$SECONDS
+# finish_phase: writes down how long the present phase took.
+finish_phase() {
+    [ -z "$phase" ] || printf '%s\t%d\n' "$phase" $((SECONDS - phase_started)) >>"$results/phases.tsv"
+    phase=
+}
+# begin NAME: the next phase.
+begin() {
+    finish_phase
+    phase=$1
+    phase_started=$SECONDS
+    printf '\n== %s (%d min %02d s)\n' "$1" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60))
+}
+print_phases() {
+    python3 - "$results" <<'PYTHON'
+import json
+import pathlib
+import sys
+
+folder = pathlib.Path(sys.argv[1])
+lines = [line.split("\t") for line in (folder / "phases.tsv").read_text().splitlines()]
+phases = {name: int(seconds) for name, seconds in lines}
+(folder / "phases.tsv").unlink()
+phases["all"] = sum(phases.values())
+(folder / "phases.json").write_text(json.dumps(phases, indent=1) + "\n")
+for name, seconds in phases.items():
+    print(f"{name:24} {seconds // 60:3} min {seconds % 60:02} s")
+PYTHON
+}
 
 # A phase that cannot even be built counts as one failed test.
 broken() {
@@ -33,36 +62,57 @@ broken() {
     printf 'test: %s\n' "$2" >&2
 }
 
-# unit PHASE PRESET: builds a preset and runs what ctest knows of it.
+# unit NAME PRESET [TARGET…]: builds a preset and runs what ctest knows of it.
 unit() {
-    local phase=$1 preset=$2
-    say "$phase: build"
-    if ! scripts/build.sh "$preset"; then
-        broken "$phase" "$phase: the build failed"
+    local name=$1 preset=$2
+    shift 2
+    begin "$name build"
+    if ! scripts/build.sh "$preset" "$@"; then
+        broken "$name" "$name: the build failed"
         return
     fi
-    say "$phase: run"
-    mkdir -p "$results/$phase/cases"
+    begin "$name run"
+    mkdir -p "$results/$name/cases"
     # Each GoogleTest program writes its cases there; ctest itself only knows programs.
-    GTEST_OUTPUT="xml:$results/$phase/cases/" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-        -j "$(nproc)" --output-junit "$results/$phase/ctest.xml"
+    GTEST_OUTPUT="xml:$results/$name/cases/" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
+        -j "$(nproc)" --output-junit "$results/$name/ctest.xml"
+}
+
+# pytest_run NAME ARGUMENT…: end-to-end tests, with NAME.xml as the result. No test at all is no failure: -k may say so.
+pytest_run() {
+    local name=$1
+    shift
+    DISTILLD_BIN_DIR=$root/build/release/bin .deps/venv/bin/python -m pytest tests/e2e -ra -q "$@" \
+        "${pytest_filter[@]}" --junitxml "$results/e2e/$name.xml" -o junit_family=xunit2 || true
+    [ -e "$results/e2e/$name.xml" ] || broken e2e "end-to-end tests: pytest did not run"
 }
 
 end_to_end() {
-    local python=$root/.deps/venv/bin/python
-    if [ ! -x "$python" ]; then
+    if [ ! -x .deps/venv/bin/python ]; then
         broken e2e "end-to-end tests: .deps/venv is missing; run scripts/setup.sh"
         return
     fi
-    say "end-to-end tests"
     mkdir -p "$results/e2e"
-    DISTILLD_BIN_DIR=$root/build/release/bin "$python" -m pytest tests/e2e -ra -q "${pytest_filter[@]}" \
-        --junitxml "$results/e2e/pytest.xml" -o junit_family=xunit2 || true
-    [ -e "$results/e2e/pytest.xml" ] || broken e2e "end-to-end tests: pytest did not run"
+    begin "e2e timing"
+    pytest_run pytest-timing -m timing
+    begin "e2e"
+    # A file's tests stay together: they share what is expensive.
+    pytest_run pytest -m "not timing" -n 2 --dist loadfile
+}
+
+lint() {
+    begin "lint"
+    mkdir -p "$results/lint"
+    if scripts/lint.sh --fast; then
+        echo passed >"$results/lint/passed.txt"
+    else
+        broken lint "scripts/lint.sh --fast found something"
+    fi
 }
 
 rm -rf "$results"
 mkdir -p "$results"
+begin setup
 if ! scripts/setup.sh; then
     broken setup "scripts/setup.sh failed"
 else
@@ -73,13 +123,16 @@ else
         export ASAN_OPTIONS=detect_container_overflow=0:detect_odr_violation=0:strict_init_order=1
         export LSAN_OPTIONS=suppressions=$root/tests/support/leaks.txt:print_suppressions=0
         export UBSAN_OPTIONS=print_stacktrace=1
-        unit asan asan
+        unit asan asan unit_tests
         unset ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
         export TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1
-        unit tsan tsan
+        unit tsan tsan unit_tests
         unset TSAN_OPTIONS
     fi
+    lint
 fi
+finish_phase
 
-say "summary"
+printf '\n== summary\n'
+print_phases
 exec python3 "$root/tests/support/count_results.py" "$results"

@@ -8,6 +8,11 @@ from support import jobs
 from support.processes import Programs
 from support.rest import Rest
 
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timing: asserts wall time, so it runs before all others and alone")
+
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

@@ -6,6 +6,7 @@ few seconds apart with the bound that follows from latency and student time as t
 
 import json
 
+import pytest
 from support import jobs
 
 CONCURRENCY = 8
@@ -45,6 +46,7 @@ def measure(distilld, teacher_url, data, folder, parallel):
     }
 
 
+@pytest.mark.timing
 def test_parallel_beats_sequential_by_the_bound(distilld, teacher_folder, tmp_path, capsys):
     data = jobs.write_text_data(tmp_path / "train.jsonl", 400)
     teacher = distilld.teacher(teacher_folder, "--dtype", "fp32", "--delay-ms", "200")

@@ -323,20 +323,27 @@ def test_text_and_ids_of_the_same_bytes_are_the_same_data(distilld, spec, text_d
     assert from_ids["weights_sha256"] == from_text["weights_sha256"]
 
 
-def test_labels_and_unpacked_rows(distilld, spec, tmp_path):
-    documents = [
-        {"input_ids": [n + 1, n + 2, n + 3, n + 4, n + 5], "labels": [-100, -100, n + 3, n + 4, -100]}
-        for n in range(40)
-    ]
-    report = run_report(
-        distilld,
-        jobs.changed(
-            spec,
-            {"/dataset/train": str(jobs.write_jsonl(tmp_path / "ids.jsonl", documents)), "/dataset/packing": False},
-        ),
-        tmp_path,
-    )
-    assert math.isfinite(report["last"]["loss"])
+def test_tokens_without_a_label_are_not_learned(distilld, spec, tmp_path):
+    """Rows of five tokens, each a document. The last one is no target in the first two rows, and an input of none."""
+
+    def weights(name, last, labels):
+        documents = [
+            {"input_ids": [n + 1, n + 2, n + 3, n + 4, n + last], **({"labels": labels(n)} if labels else {})}
+            for n in range(40)
+        ]
+        data = jobs.write_jsonl(tmp_path / f"{name}.jsonl", documents)
+        changes = {"/dataset/train": str(data), "/dataset/packing": False, "/training/kd_ratio": 0.5}
+        return run_report(distilld, jobs.changed(spec, changes), tmp_path)["weights_sha256"]
+
+    def masked(n):
+        return [-100, -100, n + 3, n + 4, -100]
+
+    some = weights("masked", 5, masked)
+    assert weights("another last token", 6, masked) == some
+    every = weights("whole", 5, lambda n: [n + 1, n + 2, n + 3, n + 4, n + 5])
+    assert every == weights("without labels", 5, None)
+    assert every != some
+    assert every != weights("another last token that counts", 6, None)
 
 
 PROTOCOLS = {

@@ -54,8 +54,10 @@ def count_phase(folder):
     count = Count()
     for file in sorted(folder.glob("broken.txt")):
         count.add("failed", file.read_text().strip())
-    if (folder / "pytest.xml").exists():
-        count.merge(count_cases(folder / "pytest.xml"))
+    for _ in folder.glob("passed.txt"):
+        count.add("passed", folder.name)
+    for file in sorted(folder.glob("pytest*.xml")):
+        count.merge(count_cases(file))
     if not (folder / "ctest.xml").exists():
         if (folder / "cases").exists():
             count.add("failed", "ctest left no results")
