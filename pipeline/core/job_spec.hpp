@@ -20,6 +20,7 @@ struct StudentSpec {
     StudentInit init = StudentInit::pretrained;
     std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
     Dtype dtype = Dtype::auto_select;
+    std::string device = "auto";
 };
 
 /// `"auto"`: the scheduler looks for the smallest number that hides the teacher, below `limit`. A number: that many.

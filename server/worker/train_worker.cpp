@@ -25,7 +25,7 @@
 #include "base/sha256.hpp"
 #include "base/time.hpp"
 #include "models/checkpoint/store.hpp"
-#include "models/training/llama_student.hpp"
+#include "models/training/causal_lm_student.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
 #include "pipeline/data/dataset.hpp"
@@ -370,12 +370,12 @@ class TrainWorker {
     }
 
     Result<void> load_student() {
-        models::LlamaStudentOptions options;
+        models::CausalLmStudentOptions options;
         options.student = spec_.student;
         options.training = spec_.training;
         options.with_teacher = spec_.teacher.has_value();
         options.sequence_length = spec_.dataset.sequence_length;
-        Result<std::unique_ptr<Student>> made = models::make_llama_student(options);
+        Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(options);
         if (!made) {
             return made.error();
         }
