@@ -468,7 +468,11 @@ class TrainWorker {
             options.top_k = spec_.teacher->top_k;
             options.window_bytes = spec_.teacher->window_bytes;
         }
-        Result<BatchAdvice> advice = advise_batch_size(*student_, options);
+        const Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory(spec_.student.device);
+        if (!memory) {
+            return memory.error();
+        }
+        Result<BatchAdvice> advice = advise_batch_size(*student_, **memory, options);
         if (!advice) {
             return advice.error();
         }
