@@ -10,7 +10,7 @@
 #include "bench/pipeline_run.hpp"
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
-#include "models/training/llama_student.hpp"
+#include "models/training/causal_lm_student.hpp"
 #include "server/worker/compute_threads.hpp"
 
 namespace distilld::bench {
@@ -20,7 +20,7 @@ namespace asio = boost::asio;
 namespace {
 
 std::unique_ptr<Student> make_student(const PipelineOptions& options) {
-    models::LlamaStudentOptions student;
+    models::CausalLmStudentOptions student;
     if (options.student.starts_with("{")) {
         student.student.init = StudentInit::random;
         student.student.config_json = options.student;
@@ -31,7 +31,7 @@ std::unique_ptr<Student> make_student(const PipelineOptions& options) {
     student.training.threads = options.threads;
     student.with_teacher = true;
     student.sequence_length = options.sequence_length;
-    Result<std::unique_ptr<Student>> made = models::make_llama_student(student);
+    Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(student);
     if (!made) {
         throw UsageError("--student: " + made.error().message);
     }

@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 
 #include "base/files.hpp"
+#include "base/json_members.hpp"
 #include "base/sha256.hpp"
 
 namespace distilld::models {
@@ -10,110 +11,60 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::uint64_t kManifestLimit = 64U << 20;
+constexpr std::uint64_t kMaxManifestBytes = 64U << 20;
+constexpr std::size_t kMaxDepth = 8;
 
-/// Reads fields of one object; the first failure is kept and named.
-class FieldReader {
-  public:
-    FieldReader(const json::object& object, std::string where) : object_(object), where_(std::move(where)) {}
-
-    std::uint64_t number(const char* name) {
-        const json::value* value = find(name);
-        boost::system::error_code bad;
-        const std::uint64_t result = value != nullptr ? value->to_number<std::uint64_t>(bad) : 0;
-        if (bad) {
-            fail(name, "is not a whole number");
-        }
-        return result;
+/// File name -> hash.
+void read_files(JsonMembers& members, std::map<std::string, std::string>& files) {
+    const json::object* object = members.object("files");
+    if (object == nullptr) {
+        return;
     }
-
-    std::string text(const char* name) {
-        const json::value* value = find(name);
-        if (value == nullptr) {
-            return {};
-        }
-        if (!value->is_string()) {
-            fail(name, "is not a string");
-            return {};
-        }
-        return std::string(value->get_string());
-    }
-
-    std::map<std::string, std::string> texts(const char* name) {
-        std::map<std::string, std::string> result;
-        const json::value* value = find(name);
-        if (value == nullptr) {
-            return result;
-        }
-        if (!value->is_object()) {
-            fail(name, "is not an object");
-            return result;
-        }
-        for (const auto& [key, entry] : value->get_object()) {
-            if (!entry.is_string()) {
-                fail(name, "holds something that is not a string");
-                return result;
-            }
-            result.emplace(std::string(key), std::string(entry.get_string()));
-        }
-        return result;
-    }
-
-    [[nodiscard]] const std::string& error() const { return error_; }
-
-  private:
-    const json::value* find(const char* name) {
-        const json::value* value = object_.if_contains(name);
-        if (value == nullptr) {
-            fail(name, "is missing");
-        }
-        return value;
-    }
-    void fail(const char* name, const char* what) {
-        if (error_.empty()) {
-            error_ = where_ + ": " + name + " " + what;
+    JsonMembers hashes(*object, members.place().at("files"));
+    for (const auto& [name, hash] : *object) {
+        hashes.require(name);
+        hashes.text(name, files[name]);
+        if (name.empty() || std::filesystem::path(std::string(name)).filename() != std::string(name)) {
+            members.fail("files", "names \"" + std::string(name) + "\", which is not a file of the folder");
         }
     }
-
-    const json::object& object_;
-    std::string where_;
-    std::string error_;
-};
+    if (hashes.failed()) {
+        members.fail(hashes.error());
+    }
+}
 
 }  // namespace
 
 Result<CheckpointManifest> read_checkpoint_manifest(const std::filesystem::path& folder) {
     const std::filesystem::path path = folder / kManifestFile;
-    const Result<std::string> content = read_text_file(path, kManifestLimit);
+    const Result<std::string> content = read_text_file(path, kMaxManifestBytes);
     if (!content) {
         return content.error();
     }
-    boost::system::error_code bad;
-    const json::value parsed = json::parse(*content, bad);
-    if (bad || !parsed.is_object()) {
+    const auto parsed = parse_json_text(*content, kMaxDepth);
+    if (!parsed || !parsed->is_object()) {
         return io_error(path.string() + " is not a JSON object: the checkpoint is damaged");
     }
-    FieldReader fields(parsed.get_object(), path.string());
-    const std::uint64_t version = fields.number("format_version");
-    if (fields.error().empty() && version != static_cast<std::uint64_t>(kCheckpointFormatVersion)) {
+    JsonMembers members(parsed->get_object(), {path.string(), ""});
+    std::int64_t version = 0;
+    members.require("format_version").integer("format_version", version);
+    if (!members.failed() && version != kCheckpointFormatVersion) {
         return invalid_input(path.string() + ": format_version is " + std::to_string(version) +
                              ", this program reads " + std::to_string(kCheckpointFormatVersion));
     }
     CheckpointManifest manifest;
-    manifest.run.step = fields.number("step");
-    manifest.run.next_micro_batch = fields.number("next_micro_batch");
-    manifest.run.tokens_seen = fields.number("tokens_seen");
-    manifest.run.spec_json = fields.text("spec");
-    manifest.adam_steps = fields.number("adam_steps");
-    manifest.config_json = fields.text("config");
-    manifest.files = fields.texts("files");
-    if (!fields.error().empty()) {
-        return io_error(fields.error());
+    for (const char* name : {"step", "next_micro_batch", "tokens_seen", "spec", "adam_steps", "config", "files"}) {
+        members.require(name);
     }
-    for (const auto& [name, hash] : manifest.files) {
-        if (name.empty() || std::filesystem::path(name).filename() != name) {
-            return io_error(path.string() + ": files names \"" + name + "\", which is not a file of the folder");
-        }
+    members.integer("step", manifest.run.step);
+    members.integer("next_micro_batch", manifest.run.next_micro_batch);
+    members.integer("tokens_seen", manifest.run.tokens_seen);
+    members.text("spec", manifest.run.spec_json);
+    members.integer("adam_steps", manifest.adam_steps);
+    members.text("config", manifest.config_json);
+    read_files(members, manifest.files);
+    if (members.failed()) {
+        return io_error(members.error().message);
     }
     return manifest;
 }
@@ -133,7 +84,7 @@ Result<void> write_checkpoint_manifest(const std::filesystem::path& folder, cons
         {"spec", manifest.run.spec_json},
         {"files", std::move(files)},
     };
-    return write_file_atomically(folder / kManifestFile, json::serialize(state) + "\n");
+    return write_file_atomically(folder / kManifestFile, to_text(state) + "\n");
 }
 
 Result<void> verify_checkpoint_files(const std::filesystem::path& folder, const CheckpointManifest& manifest) {

@@ -22,7 +22,7 @@ struct Weights {
 };
 
 /// Log of what exp gave, with a floor that keeps it finite.
-double smallest_mass(torch::ScalarType type) {
+double min_mass(torch::ScalarType type) {
     return type == torch::kDouble ? 1e-290 : 1e-30;
 }
 
@@ -52,7 +52,7 @@ std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& 
     scaled.exp_();
     const Tensor top = scaled.gather(1, ids);
     scaled.scatter_(1, ids, 0.0);
-    const Tensor rest = scaled.sum(1, true).clamp_min_(smallest_mass(type));
+    const Tensor rest = scaled.sum(1, true).clamp_min_(min_mass(type));
     const Tensor total = rest + top.sum(1, true);
     const Tensor log_total = total.log();
 

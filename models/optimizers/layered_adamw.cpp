@@ -1,44 +1,11 @@
 #include "models/optimizers/layered_adamw.hpp"
 
-#include <ATen/Parallel.h>
-
-#include <algorithm>
-#include <cmath>
+#include "models/optimizers/gradient_norm.hpp"
 
 namespace distilld::models {
 namespace {
 
 using torch::Tensor;
-
-constexpr std::int64_t kBlock = 1 << 15;  ///< elements whose squares are added by one thread
-constexpr std::int64_t kRun = 1 << 10;    ///< of these, added in fp32 lanes before they go to fp64
-constexpr std::size_t kLanes = 16;
-
-/// Sixteen fp32 partial sums of at most 64 squares each, then fp64: as exact as needed and as fast as memory.
-double block_sum(const float* data, std::int64_t count) {
-    double total = 0;
-    std::int64_t at = 0;
-    while (at < count) {
-        const std::int64_t run = std::min(kRun, count - at);
-        float lanes[kLanes] = {};
-        std::int64_t i = 0;
-        for (; i + static_cast<std::int64_t>(kLanes) <= run; i += static_cast<std::int64_t>(kLanes)) {
-            for (std::size_t lane = 0; lane < kLanes; ++lane) {
-                const float x = data[at + i + static_cast<std::int64_t>(lane)];
-                lanes[lane] += x * x;
-            }
-        }
-        for (; i < run; ++i) {
-            const float x = data[at + i];
-            lanes[0] += x * x;
-        }
-        for (const float lane : lanes) {
-            total += lane;
-        }
-        at += run;
-    }
-    return total;
-}
 
 /// Moments alone, for a step of learning rate 0: p −= 0·… would turn −0.0 into +0.0.
 void move_moments(const Tensor& gradient, Tensor exp_avg, Tensor exp_avg_sq, const AdamWOptions& options, double clip) {
@@ -49,52 +16,33 @@ void move_moments(const Tensor& gradient, Tensor exp_avg, Tensor exp_avg_sq, con
 
 }  // namespace
 
-double sum_of_squares(const Tensor& tensor) {
-    if (!tensor.device().is_cpu()) {
-        return tensor.to(torch::kDouble).square().sum().item<double>();
-    }
-    const Tensor flat = tensor.contiguous();
-    const float* data = flat.const_data_ptr<float>();
-    const std::int64_t count = flat.numel();
-    const std::int64_t blocks = (count + kBlock - 1) / kBlock;
-    std::vector<double> sums(static_cast<std::size_t>(blocks));
-    at::parallel_for(0, blocks, 4, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t block = begin; block < end; ++block) {
-            const std::int64_t first = block * kBlock;
-            sums[static_cast<std::size_t>(block)] = block_sum(data + first, std::min(kBlock, count - first));
-        }
-    });
-    double total = 0;
-    for (const double sum : sums) {
-        total += sum;
-    }
-    return total;
-}
-
-LayeredAdamW::LayeredAdamW(std::vector<ParameterGroup> groups, AdamWOptions options, UpdateMode mode)
+LayeredAdamW::LayeredAdamW(std::span<const ParameterGroup> groups, AdamWOptions options, UpdateMode mode)
     : pending_(groups.size()), options_(options), mode_(mode) {
     const torch::NoGradGuard no_grad;
     groups_.reserve(groups.size());
     for (const ParameterGroup& group : groups) {
         std::vector<Slot>& slots = groups_.emplace_back();
-        for (const auto& [name, parameter] : group.parameters) {
-            slots.push_back(Slot{name, parameter, torch::zeros_like(parameter), torch::zeros_like(parameter),
-                                 options_.weight_decay != 0 && parameter.dim() >= 2});
+        for (const Parameter& parameter : group.parameters) {
+            if (parameter.trainable) {
+                slots.push_back(Slot{parameter.name, parameter.master, torch::zeros_like(parameter.master),
+                                     torch::zeros_like(parameter.master),
+                                     options_.weight_decay != 0 && parameter.decays});
+            }
         }
     }
 }
 
 double LayeredAdamW::gradient_norm() const {
     TORCH_CHECK(pending_count_ == 0, "the gradients of a pending update are not those of the step under way");
-    double total = 0;
+    std::vector<Tensor> gradients;
     for (const auto& group : groups_) {
         for (const Slot& slot : group) {
             if (slot.parameter.grad().defined()) {
-                total += sum_of_squares(slot.parameter.grad());
+                gradients.push_back(slot.parameter.grad());
             }
         }
     }
-    return std::sqrt(total);
+    return l2_norm(gradients);
 }
 
 void LayeredAdamW::finish_step(double learning_rate, double clip_coefficient) {
@@ -192,12 +140,12 @@ void LayeredAdamW::update(const std::vector<Slot>& group, const Update& update) 
     }
 }
 
-std::vector<std::pair<std::string, Tensor>> LayeredAdamW::state() const {
-    std::vector<std::pair<std::string, Tensor>> tensors;
+NamedTensors LayeredAdamW::state() const {
+    NamedTensors tensors;
     for (const auto& group : groups_) {
         for (const Slot& slot : group) {
-            tensors.emplace_back("exp_avg." + slot.name, slot.exp_avg);
-            tensors.emplace_back("exp_avg_sq." + slot.name, slot.exp_avg_sq);
+            tensors.push_back({"exp_avg." + slot.name, slot.exp_avg});
+            tensors.push_back({"exp_avg_sq." + slot.name, slot.exp_avg_sq});
         }
     }
     return tensors;

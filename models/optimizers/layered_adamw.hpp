@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/error.hpp"
-#include "models/network/llama_network.hpp"
+#include "models/network/parameter.hpp"
+#include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
 
@@ -18,7 +18,7 @@ struct AdamWOptions {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    double weight_decay = 0.0;  ///< on matrices only: none on norms and biases, as transformers' Trainer
+    double weight_decay = 0.0;  ///< on parameters that decay
 };
 
 /// When the updates of a step run. The bits are the same: each tensor's update is one call with the same inputs.
@@ -27,17 +27,16 @@ enum class UpdateMode {
     lazy,    ///< each group's by apply(), called just before that group's next use
 };
 
-/// AdamW (Loshchilov & Hutter, arXiv 1711.05101) over the groups of a network, by PyTorch's fused kernel: p −= lr·wd·p;
-/// m, v; p −= lr/(1−β1^t) · m / (√v/√(1−β2^t) + ε). State m, v in fp32 on the parameter's device. Gradients are the
-/// parameters' .grad, dropped as soon as used. A parameter without a gradient is left alone, moments included.
-/// Everything on the compute thread.
+/// AdamW (Loshchilov & Hutter, arXiv 1711.05101) over the trainable parameters of some groups, by PyTorch's fused
+/// kernel: p −= lr·wd·p; m, v; p −= lr/(1−β1^t) · m / (√v/√(1−β2^t) + ε). State m, v in the master's dtype and on its
+/// device. Gradients are the masters' .grad, dropped as soon as used. A parameter without a gradient is left alone,
+/// moments included. Everything on the compute thread.
 class LayeredAdamW {
   public:
     /// Shares the tensors of `groups`.
-    LayeredAdamW(std::vector<ParameterGroup> groups, AdamWOptions options, UpdateMode mode);
+    LayeredAdamW(std::span<const ParameterGroup> groups, AdamWOptions options, UpdateMode mode);
 
-    /// L2 norm over all gradients: squares are added in blocks of fixed size and order, so the value does not depend
-    /// on the number of threads. Not finite when a gradient is not. Only when no update is pending.
+    /// l2_norm() of all gradients. Only when no update is pending.
     [[nodiscard]] double gradient_norm() const;
 
     /// Closes a step: gradients × `clip_coefficient` (1 = none) go into an update with `learning_rate`, at once or left
@@ -59,14 +58,14 @@ class LayeredAdamW {
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
     /// Moments by name: "exp_avg.<parameter>", "exp_avg_sq.<parameter>". Shares memory.
-    [[nodiscard]] std::vector<std::pair<std::string, torch::Tensor>> state() const;
+    [[nodiscard]] NamedTensors state() const;
     /// After the tensors of state() were overwritten: sets the step count, forgets gradients and pending updates.
     void reset(std::uint64_t steps);
 
   private:
     struct Slot {
         std::string name;
-        torch::Tensor parameter;
+        torch::Tensor parameter;  ///< the master
         torch::Tensor exp_avg;
         torch::Tensor exp_avg_sq;
         bool decays = false;
@@ -85,8 +84,5 @@ class LayeredAdamW {
     UpdateMode mode_;
     std::uint64_t steps_ = 0;
 };
-
-/// Σ x² of an fp32 tensor in fp64, by fixed blocks.
-[[nodiscard]] double sum_of_squares(const torch::Tensor& tensor);
 
 }  // namespace distilld::models

@@ -10,8 +10,8 @@
 #include <span>
 #include <utility>
 
-#include "models/families/llama_config.hpp"
-#include "models/network/llama_network.hpp"
+#include "models/network/causal_lm.hpp"
+#include "models/network/device.hpp"
 #include "models/serving/top_k.hpp"
 
 namespace distilld::models {
@@ -22,15 +22,15 @@ namespace {
 constexpr std::int64_t kChunkElements = std::int64_t{4} << 20;
 
 /// Least mass that the complement of a sum in fp32 can tell from 0.
-constexpr double kLeastTail = 1e-7;
+constexpr double kMinTail = 1e-7;
 
 Error not_finite() {
     return {ErrorKind::internal, "the model's logits are not finite; are its weights damaged?"};
 }
 
-class LlamaTeacherEngine final : public TeacherScorer {
+class TeacherEngine final : public TeacherScorer {
   public:
-    LlamaTeacherEngine(LlamaNetwork network, ServedModel model)
+    TeacherEngine(std::unique_ptr<CausalLm> network, ServedModel model)
         : network_(std::move(network)), model_(std::move(model)) {}
 
     [[nodiscard]] const ServedModel& model() const override { return model_; }
@@ -46,8 +46,8 @@ class LlamaTeacherEngine final : public TeacherScorer {
         const std::int64_t positions = rows * columns;
         const torch::Tensor input = torch::from_blob(const_cast<std::int64_t*>(ids.data()), {rows, columns},
                                                      torch::kInt64)  // NOLINT: read only
-                                        .to(network_.device());
-        const torch::Tensor hidden = network_.forward(input).reshape({positions, -1});
+                                        .to(network_->device());
+        const torch::Tensor hidden = network_->forward(input).reshape({positions, -1});
 
         ScoreResult result;
         allocate(request, result);
@@ -55,7 +55,7 @@ class LlamaTeacherEngine final : public TeacherScorer {
         const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / vocabulary);
         for (std::int64_t first = 0; first < positions; first += step) {
             const std::int64_t count = std::min(step, positions - first);
-            const torch::Tensor logits = network_.project(hidden.narrow(0, first, count));
+            const torch::Tensor logits = network_->project(hidden.narrow(0, first, count));
             if (auto added = add_chunk(request, ids, first, logits, result); !added) {
                 return added.error();
             }
@@ -133,8 +133,8 @@ class LlamaTeacherEngine final : public TeacherScorer {
             std::memcpy(result.logits_f32.data() + offset, wide.const_data_ptr(), count * sizeof(float));
             return {};
         }
-        constexpr double kLargestHalf = 65504.0;
-        const torch::Tensor half = wide.clamp(-kLargestHalf, kLargestHalf).to(torch::kHalf);
+        constexpr double kMaxHalf = 65504.0;
+        const torch::Tensor half = wide.clamp(-kMaxHalf, kMaxHalf).to(torch::kHalf);
         std::memcpy(result.logits_f16.data() + offset, half.const_data_ptr(), count * sizeof(std::uint16_t));
         return {};
     }
@@ -151,7 +151,7 @@ class LlamaTeacherEngine final : public TeacherScorer {
         }
         const double rest = 1.0 - mass;
         result.tail_logprob[position] =
-            k == logprobs.size() || rest < kLeastTail ? kTailFloor : static_cast<float>(std::log(rest));
+            k == logprobs.size() || rest < kMinTail ? kTailFloor : static_cast<float>(std::log(rest));
     }
 
     static float token_logprob(const ScoreRequest& request, const std::vector<std::int64_t>& ids, std::size_t position,
@@ -163,7 +163,7 @@ class LlamaTeacherEngine final : public TeacherScorer {
         return column + 1 < length ? logprobs[static_cast<std::size_t>(ids[position + 1])] : 0.0F;
     }
 
-    LlamaNetwork network_;
+    std::unique_ptr<CausalLm> network_;
     ServedModel model_;
     std::vector<TopEntry> best_;  ///< scratch of select_top_k
 };
@@ -175,25 +175,21 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
     if (threads != 0) {
         at::set_num_threads(static_cast<int>(threads));
     }
-    auto config = read_llama_config(folder);
-    if (!config) {
-        return config.error();
+    const torch::Device device = default_device();
+    Result<std::unique_ptr<CausalLm>> network = open_causal_lm(folder, resolve_dtype(dtype, device), device);
+    if (!network) {
+        return network.error();
     }
-    const torch::Device device(torch::cuda::is_available() ? torch::kCUDA : torch::kCPU);
     ServedModel model;
-    model.vocabulary_size = static_cast<std::uint32_t>(config->vocab_size);
+    model.vocabulary_size = static_cast<std::uint32_t>((*network)->vocabulary_size());
     model.max_positions = static_cast<std::uint32_t>(
-        std::min<std::int64_t>(config->max_position_embeddings, std::numeric_limits<std::int32_t>::max()));
-    LlamaNetwork network(*config, resolve_dtype(dtype, device), device);
-    if (auto loaded = network.load(folder); !loaded) {
-        return loaded.error();
-    }
-    model.parameters = network.parameter_count();
-    network.freeze_for_inference();
-    model.dtype = to_string(network.dtype());
+        std::min<std::int64_t>((*network)->max_positions(), std::numeric_limits<std::int32_t>::max()));
+    model.parameters = parameter_count((*network)->groups());
+    freeze_parameters((*network)->groups(), to_scalar_type((*network)->dtype()));
+    model.dtype = to_string((*network)->dtype());
     model.device = device.is_cuda() ? "cuda" : "cpu";
     model.threads = static_cast<std::uint32_t>(at::get_num_threads());
-    return std::make_unique<LlamaTeacherEngine>(std::move(network), std::move(model));
+    return std::make_unique<TeacherEngine>(std::move(*network), std::move(model));
 }
 
 }  // namespace distilld::models

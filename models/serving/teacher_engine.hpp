@@ -10,7 +10,7 @@
 
 namespace distilld::models {
 
-/// Loads the Llama folder and sets libtorch's number of threads (0 = as many as it finds), so call it on the thread
+/// Loads a model folder and sets libtorch's number of threads (0 = as many as it finds), so call it on the thread
 /// that will call score(), before any other tensor operation of the process. Runs on the first CUDA device when
 /// libtorch finds one, else on the CPU. Errors name the file.
 ///

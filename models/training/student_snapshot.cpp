@@ -3,10 +3,8 @@
 #include <boost/json.hpp>
 #include <set>
 
-#include "base/files.hpp"
+#include "base/json_text.hpp"
 #include "base/sha256.hpp"
-#include "models/network/llama_network.hpp"
-#include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
 namespace {
@@ -21,6 +19,15 @@ Error folder_error(const fs::path& folder, const std::error_code& code) {
     return io_error("cannot create folder " + folder.string() + ": " + code.message());
 }
 
+NamedTensors masters(const std::vector<Parameter>& parameters) {
+    NamedTensors tensors;
+    tensors.reserve(parameters.size());
+    for (const Parameter& parameter : parameters) {
+        tensors.push_back({parameter.name, parameter.master.detach()});
+    }
+    return tensors;
+}
+
 class HostSnapshot final : public StudentSnapshot {
   public:
     explicit HostSnapshot(SnapshotContent content) : content_(std::move(content)) {}
@@ -30,9 +37,10 @@ class HostSnapshot final : public StudentSnapshot {
         if (!fs::create_directory(folder, code)) {
             return folder_error(folder, code ? code : std::make_error_code(std::errc::file_exists));
         }
-        CheckpointManifest manifest{content_.run, content_.adam_steps, content_.shape_json, {}};
+        CheckpointManifest manifest{content_.run, content_.adam_steps, content_.canonical_config, {}};
+        const NamedTensors weights = masters(content_.model.parameters);
         for (const auto& [name, tensors] :
-             {std::pair{kWeightsFile, &content_.weights}, std::pair{kOptimizerFile, &content_.optimizer}}) {
+             {std::pair{kWeightsFile, &weights}, std::pair{kOptimizerFile, &content_.optimizer}}) {
             if (const Result<void> written = write_safetensors(folder / name, *tensors, {{"format", "pt"}}); !written) {
                 return written.error();
             }
@@ -46,28 +54,7 @@ class HostSnapshot final : public StudentSnapshot {
     }
 
     Result<void> write_model(const fs::path& folder) const override {
-        std::error_code code;
-        fs::create_directories(folder, code);
-        if (code) {
-            return folder_error(folder, code);
-        }
-        NamedTensors saved;
-        saved.reserve(content_.weights.size());
-        for (std::size_t i = 0; i < content_.weights.size(); ++i) {
-            saved.emplace_back(content_.weights[i].first, content_.weights[i].second.to(content_.saved_dtypes[i]));
-        }
-        Result<void> done = write_safetensors(folder / kWeightsFile, saved, {{"format", "pt"}});
-        if (done) {
-            done = write_file_atomically(folder / "generation_config.json", content_.generation_config_json);
-        }
-        if (done && !content_.tokenizer_folder.empty()) {
-            done = copy_tokenizer_files(content_.tokenizer_folder, folder);
-        }
-        // Last: a folder without config.json is not taken for a model.
-        if (done) {
-            done = write_file_atomically(folder / "config.json", content_.config_json);
-        }
-        return done;
+        return write_model_folder(folder, content_.model);
     }
 
   private:
@@ -88,8 +75,8 @@ std::string difference(const std::string& checkpoint, const std::string& network
     std::string text;
     const auto add = [&](std::string_view name, const json::value* their, const json::value* our) {
         text += (text.empty() ? "" : "; ") + std::string(name) + " is " +
-                (their == nullptr ? "absent" : json::serialize(*their)) + ", the student's is " +
-                (our == nullptr ? "absent" : json::serialize(*our));
+                (their == nullptr ? "absent" : to_text(*their)) + ", the student's is " +
+                (our == nullptr ? "absent" : to_text(*our));
     };
     for (const auto& [name, value] : ours.get_object()) {
         const json::value* other = theirs.get_object().if_contains(name);
@@ -123,9 +110,9 @@ Result<void> check_tensors(const SafetensorsFile& file, const NamedTensors& want
         if (entry == nullptr) {
             return invalid_input(where + ": tensor " + name + " is missing");
         }
-        if (entry->dtype != torch::kFloat || entry->shape != tensor.sizes().vec()) {
-            return invalid_input(where + ": tensor " + name + " is not F32 " + shape_text(tensor.sizes().vec()) +
-                                 ", its shape is " + shape_text(entry->shape));
+        if (entry->dtype != tensor.scalar_type() || entry->shape != tensor.sizes().vec()) {
+            return invalid_input(where + ": tensor " + name + " is not " + c10::toString(tensor.scalar_type()) + " " +
+                                 shape_text(tensor.sizes().vec()) + ", its shape is " + shape_text(entry->shape));
         }
     }
     for (const std::string& name : file.names()) {
@@ -155,13 +142,14 @@ std::shared_ptr<const StudentSnapshot> make_student_snapshot(SnapshotContent con
     return std::make_shared<const HostSnapshot>(std::move(content));
 }
 
-Result<CheckpointManifest> load_student_checkpoint(const fs::path& folder, const std::string& shape_json,
-                                                   const NamedTensors& weights, const NamedTensors& optimizer) {
+Result<CheckpointManifest> load_student_checkpoint(const fs::path& folder, const std::string& canonical_config,
+                                                   const std::vector<Parameter>& parameters,
+                                                   const NamedTensors& optimizer) {
     Result<CheckpointManifest> manifest = read_checkpoint_manifest(folder);
     if (!manifest) {
         return manifest;
     }
-    const std::string mismatch = difference(manifest->config_json, shape_json);
+    const std::string mismatch = difference(manifest->config_json, canonical_config);
     if (!mismatch.empty()) {
         return invalid_input("checkpoint " + folder.string() + " is of another network: " + mismatch);
     }
@@ -181,6 +169,7 @@ Result<CheckpointManifest> load_student_checkpoint(const fs::path& folder, const
     if (!optimizer_file) {
         return optimizer_file.error();
     }
+    const NamedTensors weights = masters(parameters);
     Result<void> done = check_tensors(*weights_file, weights);
     if (done) {
         done = check_tensors(*optimizer_file, optimizer);

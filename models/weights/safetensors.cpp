@@ -20,9 +20,9 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::uint64_t kLargestHeader = 100'000'000;  // the Python library's limit
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the Python library's limit
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::size_t kMostDimensions = 16;
+constexpr std::size_t kMaxDimensions = 16;
 
 struct DtypeName {
     const char* name;
@@ -57,9 +57,9 @@ Error damaged(const std::filesystem::path& path, std::string what) {
 /// Fills `size` bytes from `offset`; false at the end of the file or on an error (errno is 0 at the end).
 bool read_exactly(int descriptor, void* target, std::uint64_t size, std::uint64_t offset) {
     auto* bytes = static_cast<char*>(target);
-    constexpr std::uint64_t kLargestRead = std::uint64_t{1} << 30;  // Linux transfers less than 2 GiB a call
+    constexpr std::uint64_t kMaxReadBytes = std::uint64_t{1} << 30;  // Linux transfers less than 2 GiB a call
     while (size > 0) {
-        const auto count = ::pread(descriptor, bytes, std::min(size, kLargestRead), static_cast<off_t>(offset));
+        const auto count = ::pread(descriptor, bytes, std::min(size, kMaxReadBytes), static_cast<off_t>(offset));
         if (count < 0 && errno == EINTR) {
             continue;
         }
@@ -103,7 +103,7 @@ boost::system::result<SafetensorsFile::Entry, std::string> parse_entry(const jso
     SafetensorsFile::Entry entry;
     entry.dtype = dtype->type;
     const auto* shape = object->if_contains("shape");
-    if (shape == nullptr || !shape->is_array() || shape->get_array().size() > kMostDimensions) {
+    if (shape == nullptr || !shape->is_array() || shape->get_array().size() > kMaxDimensions) {
         return std::string("has no valid shape");
     }
     std::uint64_t bytes = c10::elementSize(dtype->type);
@@ -192,9 +192,9 @@ Result<void> SafetensorsFile::read_header() {
     for (std::size_t i = 0; i < kLengthBytes; ++i) {
         length |= static_cast<std::uint64_t>(length_bytes[i]) << (8 * i);
     }
-    if (length > kLargestHeader) {
+    if (length > kMaxHeaderBytes) {
         return damaged(path_, "claims a header of " + std::to_string(length) + " bytes; at most " +
-                                  std::to_string(kLargestHeader) + " are allowed");
+                                  std::to_string(kMaxHeaderBytes) + " are allowed");
     }
     if (length > file_size - kLengthBytes) {
         return damaged(path_, "truncated in the header: " + std::to_string(length) + " bytes claimed, " +
@@ -305,8 +305,7 @@ Result<torch::Tensor> SafetensorsFile::tensor(const std::string& name) const {
     return result;
 }
 
-Result<void> write_safetensors(const std::filesystem::path& path,
-                               const std::vector<std::pair<std::string, torch::Tensor>>& tensors,
+Result<void> write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                                const std::map<std::string, std::string>& metadata) {
     struct Item {
         const std::string* name;
@@ -354,8 +353,8 @@ Result<void> write_safetensors(const std::filesystem::path& path,
     }
     auto text = json::serialize(header);
     text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
-    if (text.size() > kLargestHeader) {
-        return invalid_input(path.string() + ": the header would exceed " + std::to_string(kLargestHeader) + " bytes");
+    if (text.size() > kMaxHeaderBytes) {
+        return invalid_input(path.string() + ": the header would exceed " + std::to_string(kMaxHeaderBytes) + " bytes");
     }
     std::string length(kLengthBytes, '\0');
     for (std::size_t i = 0; i < kLengthBytes; ++i) {

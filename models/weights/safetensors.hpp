@@ -6,12 +6,17 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 
 namespace distilld::models {
+
+struct NamedTensor {
+    std::string name;
+    torch::Tensor tensor;
+};
+using NamedTensors = std::vector<NamedTensor>;
 
 /// One safetensors file, open for reading (https://huggingface.co/docs/safetensors): u64 little-endian header length,
 /// JSON header, data. Everything the header claims is checked against the file when it is opened: header of at most
@@ -60,8 +65,7 @@ class SafetensorsFile {
 /// Writes a safetensors file atomically (atomic_file.hpp). Layout as the Python library's: tensors by descending dtype
 /// rank, then name; header padded with spaces so that data starts 8-byte aligned. The same tensors give the same
 /// bytes. Tensors may lie on any device and need not be contiguous. Duplicate names and other dtypes are refused.
-Result<void> write_safetensors(const std::filesystem::path& path,
-                               const std::vector<std::pair<std::string, torch::Tensor>>& tensors,
+Result<void> write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace distilld::models

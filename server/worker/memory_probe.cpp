@@ -1,9 +1,8 @@
 #include "server/worker/memory_probe.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,30 +13,6 @@ namespace {
 constexpr double kShareOfAvailable = 0.6;
 constexpr std::uint32_t kSmallProbe = 1;
 constexpr std::uint32_t kLargeProbe = 4;
-
-/// "VmHWM:   1234 kB" of a /proc file, in bytes; 0 when it is not there.
-std::uint64_t proc_field(const char* file, const std::string& name) {
-    std::ifstream in(file);
-    std::string word;
-    while (in >> word) {
-        if (word == name) {
-            std::uint64_t kilobytes = 0;
-            in >> kilobytes;
-            return kilobytes * 1024U;
-        }
-    }
-    return 0;
-}
-
-std::uint64_t number_in(const char* file) {
-    std::ifstream in(file);
-    std::uint64_t value = 0;
-    return in >> value ? value : std::numeric_limits<std::uint64_t>::max();
-}
-
-void reset_peak() {
-    std::ofstream("/proc/self/clear_refs") << "5";
-}
 
 MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, std::uint32_t vocabulary) {
     const std::uint32_t columns = options.sequence_length;
@@ -76,11 +51,12 @@ MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, 
     return batch;
 }
 
-std::uint64_t peak_of(Student& student, std::uint32_t rows, const MemoryProbeOptions& options) {
+std::uint64_t peak_of(Student& student, models::DeviceMemory& memory, std::uint32_t rows,
+                      const MemoryProbeOptions& options) {
     const std::unique_ptr<StagedBatch> staged = student.stage(made_up_batch(rows, options, student.vocabulary_size()));
-    reset_peak();
+    memory.reset_peak();
     student.train(*staged);
-    const std::uint64_t peak = proc_field("/proc/self/status", "VmHWM:");
+    const std::uint64_t peak = memory.peak_bytes();
     student.discard_gradients();
     return peak;
 }
@@ -91,35 +67,26 @@ std::string megabytes(std::uint64_t bytes) {
 
 }  // namespace
 
-std::uint64_t available_memory_bytes() {
-    std::uint64_t available = proc_field("/proc/meminfo", "MemAvailable:");
-    // Control groups, version 2; no file means no limit ("max" is no number either).
-    const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
-    const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
-    if (limit != std::numeric_limits<std::uint64_t>::max() && used <= limit) {
-        available = std::min(available, limit - used);
-    }
-    return available;
-}
-
-Result<BatchAdvice> advise_batch_size(Student& student, const MemoryProbeOptions& options) {
+Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& memory,
+                                      const MemoryProbeOptions& options) {
     BatchAdvice advice;
-    peak_of(student, kSmallProbe, options);  // allocates what stays: gradients, thread pools
-    const std::uint64_t small = peak_of(student, kSmallProbe, options);
-    const std::uint64_t large = peak_of(student, kLargeProbe, options);
+    peak_of(student, memory, kSmallProbe, options);  // allocates what stays: gradients, thread pools
+    const std::uint64_t small = peak_of(student, memory, kSmallProbe, options);
+    const std::uint64_t large = peak_of(student, memory, kLargeProbe, options);
     if (small == 0 || large == 0) {
-        return io_error("/proc/self/status: VmHWM cannot be read, so batch_size cannot be auto");
+        return io_error(
+            "/training/batch_size: cannot be auto, because the system does not say how much memory is used");
     }
     advice.bytes_per_sequence =
         std::max<std::uint64_t>(1, (large - std::min(large, small)) / (kLargeProbe - kSmallProbe));
     advice.base_bytes = small - std::min(small, advice.bytes_per_sequence);
-    advice.available_bytes = available_memory_bytes();
+    advice.available_bytes = memory.available_bytes();
     const auto share = static_cast<std::uint64_t>(kShareOfAvailable * static_cast<double>(advice.available_bytes));
     const std::uint64_t budget = share - std::min(share, options.window_bytes);
     const std::uint64_t fits = std::max<std::uint64_t>(1, budget / advice.bytes_per_sequence);
-    const std::uint64_t by_positions = std::max<std::uint64_t>(1, options.largest_positions / options.sequence_length);
-    const std::uint64_t most = std::min({fits, by_positions, static_cast<std::uint64_t>(options.largest_batch)});
-    while (2ULL * advice.batch_size <= most) {
+    const std::uint64_t by_positions = std::max<std::uint64_t>(1, options.max_positions / options.sequence_length);
+    const std::uint64_t max = std::min({fits, by_positions, static_cast<std::uint64_t>(options.max_batch_size)});
+    while (2ULL * advice.batch_size <= max) {
         advice.batch_size *= 2;
     }
     advice.description = "batch_size auto: " + std::to_string(advice.batch_size) + " (" +

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "models/training/device_memory.hpp"
 #include "pipeline/graph/student.hpp"
 
 namespace distilld {
@@ -13,26 +14,24 @@ struct MemoryProbeOptions {
     std::uint32_t top_k = 0;  ///< of the teacher's answers; ignored without a teacher
     bool with_teacher = false;
     std::uint64_t window_bytes = 0;  ///< set aside for prefetched answers
-    std::uint32_t largest_batch = 64;
-    std::uint64_t largest_positions = 1U << 14U;  ///< batch_size × sequence_length is not raised beyond it: on a CPU
-                                                  ///< larger micro-batches bring no more tokens a second
+    std::uint32_t max_batch_size = 64;
+    std::uint64_t max_positions = 1U << 14U;  ///< batch_size × sequence_length is not raised beyond it: on a CPU
+                                              ///< larger micro-batches bring no more tokens a second
 };
 
 /// What `batch_size: "auto"` comes to.
 struct BatchAdvice {
     std::uint32_t batch_size = 1;
-    std::uint64_t base_bytes = 0;          ///< of the process without activations
+    std::uint64_t base_bytes = 0;          ///< without activations
     std::uint64_t bytes_per_sequence = 0;  ///< slope between the two probes
-    std::uint64_t available_bytes = 0;     ///< what the machine, or the control group, has left
+    std::uint64_t available_bytes = 0;     ///< what the device has left
     std::string description;               ///< one line for the log
 };
 
-/// Trains on made-up micro-batches of 1 and 4 sequences, reads the peak of the resident memory after each and takes the
-/// largest power of two that fits into 60% of what is left; the gradients are dropped. Weights stay. The result depends
-/// on the machine, never on time, and a resumed run takes that of its checkpoint. Compute thread.
-Result<BatchAdvice> advise_batch_size(Student& student, const MemoryProbeOptions& options);
-
-/// Bytes that can still be taken: MemAvailable, or what is left of the control group's limit when that is less.
-std::uint64_t available_memory_bytes();
+/// Trains on made-up micro-batches of 1 and 4 sequences, reads the peak of `memory` after each and takes the largest
+/// power of two that fits into 60% of what is left; the gradients are dropped. Weights stay. The result depends on the
+/// machine, never on time, and a resumed run takes that of its checkpoint. Compute thread.
+Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& memory,
+                                      const MemoryProbeOptions& options);
 
 }  // namespace distilld

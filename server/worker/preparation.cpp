@@ -12,7 +12,8 @@
 
 #include "base/files.hpp"
 #include "base/time.hpp"
-#include "models/training/llama_student.hpp"
+#include "models/training/causal_lm_student.hpp"
+#include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
@@ -109,12 +110,12 @@ class Preparation {
     }
 
     Result<void> load_student() {
-        models::LlamaStudentOptions options;
+        models::CausalLmStudentOptions options;
         options.student = run_.spec.student;
         options.training = run_.spec.training;
         options.with_teacher = run_.spec.teacher.has_value();
         options.sequence_length = run_.spec.dataset.sequence_length;
-        Result<std::unique_ptr<Student>> made = models::make_llama_student(options);
+        Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(options);
         if (!made) {
             return made.error();
         }
@@ -260,7 +261,12 @@ class Preparation {
             options.top_k = run_.spec.teacher->top_k;
             options.window_bytes = run_.spec.teacher->window_bytes;
         }
-        const Result<BatchAdvice> advice = advise_batch_size(*run_.student, options);
+        const Result<std::unique_ptr<models::DeviceMemory>> memory =
+            models::make_device_memory(run_.spec.student.device);
+        if (!memory) {
+            return memory.error();
+        }
+        const Result<BatchAdvice> advice = advise_batch_size(*run_.student, **memory, options);
         if (!advice) {
             return advice.error();
         }

@@ -1,4 +1,4 @@
-"""The Llama network agrees with Hugging Face transformers, in both directions.
+"""Our networks agree with Hugging Face transformers: logits in both directions, the gradient of every parameter.
 
 Run with the Python environment that scripts/setup.sh makes. DISTILLD_BIN_DIR names the folder of the built programs.
 """
@@ -12,10 +12,11 @@ import subprocess
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = pathlib.Path(os.environ.get("DISTILLD_BIN_DIR", SOURCE / "build/release/bin")) / "network_logits"
+PROGRAM = pathlib.Path(os.environ.get("DISTILLD_BIN_DIR", SOURCE / "build/release/bin")) / "network_probe"
 LLAMA3_ROPE = {
     "rope_type": "llama3",
     "rope_theta": 500000.0,
@@ -24,6 +25,7 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+BF16_BOUND = 0.2  # measured: up to 0.16, by their own bf16 too; each rounding costs up to 0.4%, and there are dozens
 SHAPES = {
     "untied": dict(num_attention_heads=4, num_key_value_heads=4),
     "tied": dict(num_attention_heads=4, num_key_value_heads=4, tie_word_embeddings=True),
@@ -43,7 +45,7 @@ def run_program(*arguments, stdin=""):
 
 
 def our_logits(folder, ids, *arguments):
-    raw = run_program(folder, *arguments, stdin=json.dumps({"input_ids": ids.tolist()}))
+    raw = run_program("logits", folder, *arguments, stdin=json.dumps({"input_ids": ids.tolist()}))
     return torch.from_numpy(np.frombuffer(raw, dtype="<f4").copy()).reshape(*ids.shape, -1)
 
 
@@ -51,6 +53,28 @@ def their_logits(folder, ids, dtype=torch.float32):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
     with torch.no_grad():
         return model(ids).logits.float()
+
+
+def our_gradients(folder, ids, out, *arguments):
+    run_program("gradients", folder, out, *arguments, stdin=json.dumps({"input_ids": ids.tolist()}))
+    return load_file(out)
+
+
+def their_gradients(folder, ids, dtype=torch.float32):
+    """Of the mean cross entropy of the next tokens, by their own loss."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    model(ids, labels=ids).loss.backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def relative_errors(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    errors = {}
+    for name, wanted in theirs.items():
+        wanted = wanted.double()
+        assert ours[name].shape == wanted.shape and wanted.norm() > 0, name
+        errors[name] = ((ours[name].double() - wanted).norm() / wanted.norm()).item()
+    return errors
 
 
 def make_config(shape):
@@ -104,11 +128,35 @@ def test_folder_of_transformers_gives_their_logits_and_comes_back_unchanged(shap
 @pytest.mark.parametrize("shape", SHAPES)
 def test_random_network_of_ours_loads_in_transformers(shape, ids, tmp_path):
     make_config(shape).save_pretrained(tmp_path)
-    run_program("--random", tmp_path / "config.json", 11, tmp_path / "ours")
+    run_program("random", tmp_path / "config.json", 11, tmp_path / "ours")
     model, report = AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     assert model.dtype == torch.float32
     assert_close(our_logits(tmp_path / "ours", ids), their_logits(tmp_path / "ours", ids))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradient_of_every_parameter_is_theirs(shape, ids, tmp_path):
+    """Each within 1e-4 of its norm in fp32."""
+    make_model(shape).save_pretrained(tmp_path)
+    ours = our_gradients(tmp_path, ids, tmp_path / "gradients")
+    errors = relative_errors(ours, their_gradients(tmp_path, ids))
+    print(f"{shape}: largest relative error {max(errors.values()):.1e} of {len(errors)} parameters")
+    assert all(gradient.dtype == torch.float32 for gradient in ours.values())
+    assert not {name: error for name, error in errors.items() if error > 1e-4}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bf16_gradients_are_as_close_to_fp32_as_theirs(shape, ids, tmp_path):
+    """Each within BF16_BOUND of its fp32 norm, and all together no further off than transformers' own bf16."""
+    make_model(shape).save_pretrained(tmp_path)
+    exact = their_gradients(tmp_path, ids)
+    ours = relative_errors(our_gradients(tmp_path, ids, tmp_path / "gradients", "--dtype", "bf16"), exact)
+    theirs = relative_errors(their_gradients(tmp_path, ids, torch.bfloat16), exact)
+    mean = {"ours": sum(ours.values()) / len(ours), "theirs": sum(theirs.values()) / len(theirs)}
+    print(f"{shape}: largest {max(ours.values()):.3f} (theirs {max(theirs.values()):.3f}), mean {mean}")
+    assert not {name: error for name, error in ours.items() if error > BF16_BOUND}
+    assert 0 < mean["ours"] < 1.1 * mean["theirs"]
 
 
 def test_shards_of_transformers(ids, tmp_path):
@@ -145,6 +193,6 @@ def test_prints_one_error_for_a_damaged_folder(tmp_path):
     make_model("untied").save_pretrained(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    result = subprocess.run([str(PROGRAM), str(tmp_path)], input=b"{}", capture_output=True, timeout=120)
+    result = subprocess.run([str(PROGRAM), "logits", str(tmp_path)], input=b"{}", capture_output=True, timeout=120)
     assert result.returncode == 1
     assert b"model.safetensors: not a valid safetensors file: truncated" in result.stderr

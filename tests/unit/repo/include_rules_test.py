@@ -27,7 +27,8 @@ LAYERS = {
     "server/protocol/": [*BELOW_SERVER, "server/support/", "server/protocol/"],
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
     "server/jobs/": [*BELOW_JOBS, "server/jobs/"],
-    "server/cli/": [*BELOW_JOBS, "server/jobs/", "server/cli/"],
+    # What a teacher is served with is said on the command lines of both programs.
+    "server/cli/": [*BELOW_JOBS, "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
     "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
     "server/worker/": [
         *["base/", "pipeline/", "models/", "api/"],
@@ -40,7 +41,7 @@ LAYERS = {
 GENERATED = {"distilld_version.hpp"}
 
 # (file, what it includes) that the table does not allow and that is to be mended.
-EXCEPTIONS = {("server/protocol/worker_protocol.hpp", "server/supervisor/worker_process.hpp")}
+EXCEPTIONS = set()
 
 # What core must do without: it is given the time and everything else it needs.
 IMPURE = re.compile(

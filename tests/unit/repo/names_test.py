@@ -1,7 +1,7 @@
 """Names that belong to one room stand in their name table and there, nowhere else: whoever writes `if protocol is …`
 elsewhere has made a second place to edit for the next one.
 
-The rules are functions over {path: text} as in include_rules_test.py, with tests that show that they can fail.
+The rules are functions over {path: text} as in rules.py, with tests that show that they can fail.
 """
 
 import re
@@ -9,7 +9,7 @@ import sys
 import unittest
 
 import tree
-from include_rules_test import cpp_files, line_of, without_comments
+from rules import cpp_files, line_of, without_comments
 
 PROTOCOL_TABLE = "pipeline/core/teacher_protocol.hpp"
 PROTOCOLS = "pipeline/teacher/protocols/"
@@ -26,7 +26,7 @@ AMBIGUOUS = {"seed"}
 
 
 def protocol_names(files):
-    return re.findall(r'TeacherProtocolName\{"(\w+)"', files.get(PROTOCOL_TABLE, ""))
+    return re.findall(r'EnumName<TeacherProtocol>\{"(\w+)"', files.get(PROTOCOL_TABLE, ""))
 
 
 def protocol_pattern(name):
@@ -51,11 +51,33 @@ def protocol_names_rule(files):
                 yield f"{path}:{line_of(clean, match.start())}: names the teacher protocol {name}: {match.group(0)}"
 
 
-RULES = [protocol_names_rule]
+FAMILY_TABLE = "models/families/model_family.cpp"
+FAMILY_ROW = re.compile(r'^    \{"(\w+)", parse_\w+, write_\w+, k\w+\},$', re.MULTILINE)
+FAMILY_FOLDER = "models/families/"
+# Not tests: they show real files.
+PROGRAM_FOLDERS = ("api/", "base/", "bench/", "models/", "pipeline/", "server/")
+
+
+def family_names(files):
+    """The model_types of the table."""
+    return FAMILY_ROW.findall(files.get(FAMILY_TABLE, ""))
+
+
+def family_names_rule(files):
+    pattern = re.compile('"(' + "|".join(family_names(files)) + ')"')
+    for path, text in cpp_files(files).items():
+        if not path.startswith(PROGRAM_FOLDERS) or path.startswith(FAMILY_FOLDER):
+            continue
+        clean = without_comments(text)
+        for match in pattern.finditer(clean):
+            yield f"{path}:{line_of(clean, match.start())}: names the model_type {match.group(1)}"
+
+
+RULES = [protocol_names_rule, family_names_rule]
 
 
 class RulesCanFail(unittest.TestCase):
-    TABLE = {PROTOCOL_TABLE: 'TeacherProtocolName{"kserve", 0},\nTeacherProtocolName{"seed", 1},\n'}
+    TABLE = {PROTOCOL_TABLE: 'EnumName<TeacherProtocol>{"kserve", 0},\nEnumName<TeacherProtocol>{"seed", 1},\n'}
 
     def refuse(self, path, text, line=1):
         found = list(protocol_names_rule({**self.TABLE, path: text}))
@@ -107,11 +129,31 @@ class RulesCanFail(unittest.TestCase):
         self.accept("docs/teacher-protocols.md", "kserve\n")
 
 
+class FamilyRuleCanFail(unittest.TestCase):
+    TABLE = {
+        FAMILY_TABLE: """
+    {"llama", parse_llama, write_llama, kLlamaNames},
+    {"tower", parse_tower, write_tower, kTowerNames},
+"""
+    }
+
+    def test_the_table_is_found(self):
+        self.assertEqual(family_names(self.TABLE), ["llama", "tower"])
+
+    def test_a_name_elsewhere_is_found(self):
+        found = list(family_names_rule({**self.TABLE, "models/network/a.cpp": '\nif (type == "tower") {\n'}))
+        self.assertEqual(found, ["models/network/a.cpp:2: names the model_type tower"])
+        for path in ["models/families/tower.cpp", "tests/unit/a.cpp", "README.md"]:
+            self.assertEqual(list(family_names_rule({**self.TABLE, path: '"tower"'})), [], path)
+        self.assertEqual(list(family_names_rule({**self.TABLE, "api/a.cpp": '"llama3"'})), [])
+
+
 class Repository(unittest.TestCase):
     def test_keeps_the_rules(self):
         cpp = [path for path in tree.files() if path.endswith((".hpp", ".cpp"))]
         files = {path: (tree.ROOT / path).read_text(encoding="utf-8") for path in cpp}
         self.assertGreaterEqual(len(protocol_names(files)), 2, "the table of protocol names was not found")
+        self.assertIn("llama", family_names(files), "the table of families was not found")
         broken = [message for rule in RULES for message in rule(files)]
         self.assertEqual(broken, [], "\n" + "\n".join(broken))
 

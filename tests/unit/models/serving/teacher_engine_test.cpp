@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "models/families/llama_config.hpp"
-#include "models/network/llama_network.hpp"
+#include "models/network/causal_lm.hpp"
+#include "models/weights/export.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::models {
@@ -20,8 +20,10 @@ namespace {
 
 constexpr std::uint32_t kVocabulary = 203;
 
-LlamaConfig small_config() {
-    LlamaConfig config;
+ModelConfig small_config() {
+    ModelConfig model;
+    model.family = &model_families().front();
+    DecoderConfig& config = model.decoder;
     config.vocab_size = kVocabulary;
     config.hidden_size = 64;
     config.intermediate_size = 112;
@@ -31,7 +33,7 @@ LlamaConfig small_config() {
     config.head_dim = 16;
     config.max_position_embeddings = 128;
     config.initializer_range = 0.3;
-    return config;
+    return model;
 }
 
 ScoreRequest request_of(std::uint32_t rows, std::uint32_t columns, std::uint32_t seed) {
@@ -73,9 +75,8 @@ class TeacherEngine : public testing::Test {
   protected:
     static void SetUpTestSuite() {
         folder_ = new test::TemporaryFolder();
-        LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
-        network.initialize_random(11);
-        const auto saved = network.save(folder_->path());
+        const auto network = make_causal_lm(small_config(), ComputeDtype::fp32, torch::kCPU, 11);
+        const auto saved = write_model_folder(folder_->path(), network->model_export());
         ASSERT_TRUE(saved) << saved.error().message;
     }
     static void TearDownTestSuite() {
@@ -96,7 +97,8 @@ TEST_F(TeacherEngine, SaysWhatItServes) {
     EXPECT_EQ(engine->model().max_positions, 128U);
     EXPECT_EQ(engine->model().dtype, "bf16");
     EXPECT_EQ(engine->model().threads, 2U);
-    EXPECT_EQ(engine->model().parameters, parameter_count(small_config()));
+    constexpr std::uint64_t kLayer = 2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 112;
+    EXPECT_EQ(engine->model().parameters, 2 * kVocabulary * 64 + 2 * kLayer + 64);
 }
 
 TEST_F(TeacherEngine, LogitsAreTheNetworksOwn) {
@@ -107,11 +109,10 @@ TEST_F(TeacherEngine, LogitsAreTheNetworksOwn) {
     const auto wide = engine->score(request);
     ASSERT_TRUE(wide);
 
-    LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
-    ASSERT_TRUE(network.load(folder_->path()));
+    const auto network = open_causal_lm(folder_->path(), ComputeDtype::fp32, torch::kCPU).value();
     const torch::NoGradGuard no_grad;
     const auto ids = torch::tensor(request.input_ids, torch::kInt64).reshape({3, 7});
-    const auto expected = network.project(network.forward(ids).reshape({21, -1})).reshape({3, 7, kVocabulary});
+    const auto expected = network->project(network->forward(ids).reshape({21, -1})).reshape({3, 7, kVocabulary});
     const auto ours = torch::tensor(wide->logits_f32).reshape({3, 7, kVocabulary});
     EXPECT_TRUE(torch::allclose(ours, expected, 1e-5, 1e-5));
 
@@ -232,11 +233,10 @@ TEST_F(TeacherEngine, PaddingDoesNotReachTheAnswer) {
 TEST_F(TeacherEngine, BrokenWeightsAreAnErrorNotAnAnswer) {
     const auto folder = *folder_ / "broken";
     {
-        LlamaNetwork network(small_config(), ComputeDtype::fp32, torch::kCPU);
-        network.initialize_random(12);
+        const auto network = make_causal_lm(small_config(), ComputeDtype::fp32, torch::kCPU, 12);
         const torch::NoGradGuard no_grad;
-        network.groups().back().parameters[0].second.fill_(std::numeric_limits<float>::quiet_NaN());
-        ASSERT_TRUE(network.save(folder));
+        network->groups().back().parameters[0].master.fill_(std::numeric_limits<float>::quiet_NaN());
+        ASSERT_TRUE(write_model_folder(folder, network->model_export()));
     }
     const auto engine = load_teacher_engine(folder, Dtype::fp32, 1);
     ASSERT_TRUE(engine);

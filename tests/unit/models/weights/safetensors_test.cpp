@@ -44,14 +44,14 @@ std::string open_error(const std::string& bytes) {
 TEST(Safetensors, RoundTripsEveryDtype) {
     const TemporaryFolder folder;
     const auto path = folder / "all.safetensors";
-    std::vector<std::pair<std::string, torch::Tensor>> tensors;
+    NamedTensors tensors;
     for (const auto type : {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16, torch::kInt64, torch::kInt32,
                             torch::kInt16, torch::kInt8, torch::kUInt8, torch::kBool}) {
-        tensors.emplace_back(c10::toString(type), (torch::arange(15).reshape({3, 5}) * 37 % 11).to(type));
+        tensors.push_back({c10::toString(type), (torch::arange(15).reshape({3, 5}) * 37 % 11).to(type)});
     }
-    tensors.emplace_back("scalar", torch::tensor(2.5F));
-    tensors.emplace_back("empty", torch::zeros({0, 7}));
-    tensors.emplace_back("transposed", torch::arange(6.0F).reshape({2, 3}).t());
+    tensors.push_back({"scalar", torch::tensor(2.5F)});
+    tensors.push_back({"empty", torch::zeros({0, 7})});
+    tensors.push_back({"transposed", torch::arange(6.0F).reshape({2, 3}).t()});
     ASSERT_TRUE(write_safetensors(path, tensors, {{"format", "pt"}, {"note", "a \"quoted\" ü"}}));
 
     const auto file = SafetensorsFile::open(path);

@@ -3,31 +3,33 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <string>
+#include <span>
 
 #include "base/error.hpp"
+#include "models/families/model_family.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/graph/student.hpp"
 
 namespace distilld::models {
 
-struct LlamaStudentOptions {
+struct CausalLmStudentOptions {
     StudentSpec student;
     TrainingSpec training;
     bool with_teacher = false;               ///< micro-batches carry targets and the loss uses them
     std::uint32_t sequence_length = 0;       ///< longest row; checked against max_position_embeddings. 0 = no check
-    std::string device = "cpu";              ///< as torch writes it
     std::filesystem::path tokenizer_folder;  ///< tokenizer files of the export; empty = student.model
+    std::span<const ModelFamily> families = model_families();
 };
 
-/// A Llama student with AdamW on one device. The libtorch thread count is the caller's to set first. Errors name the
-/// spec's field or the file: no such folder, a config that cannot be, missing weights, sequence_length beyond
-/// max_position_embeddings, a network that does not fit in memory. Torch-free header.
+/// A student with AdamW on the device that student.device names. The libtorch thread count is the caller's to set
+/// first. Errors name the spec's field or the file: no such folder, a config that cannot be, missing weights,
+/// sequence_length beyond max_position_embeddings, a device that is not there, a network that does not fit in memory.
+/// Torch-free header.
 ///
 /// Gradients: the loss of a micro-batch is its sum over target tokens divided by the target tokens of the whole step,
 /// so the gradients of a step's micro-batches add up to that of the mean over the step; they are added in the order of
 /// the train() calls, in fp32. A step whose gradient norm is not finite is skipped: weights, moments and the
 /// optimizer's step count stay.
-Result<std::unique_ptr<Student>> make_llama_student(const LlamaStudentOptions& options);
+Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOptions& options);
 
 }  // namespace distilld::models

@@ -1,30 +1,14 @@
-#include "models/optimizers/gradients.hpp"
+#include "models/training/train_step.hpp"
 
 #include <algorithm>
-#include <string>
-
-#include "base/error.hpp"
 
 namespace distilld::models {
 namespace {
 
 using torch::Tensor;
 
-/// The parameter that turns hidden states into logits.
-Tensor head_parameter(const LlamaNetwork& network) {
-    const char* name = network.config().tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
-    for (const ParameterGroup& group : network.groups()) {
-        for (const auto& [parameter_name, parameter] : group.parameters) {
-            if (parameter_name == name) {
-                return parameter;
-            }
-        }
-    }
-    throw ErrorException(Error{ErrorKind::internal, std::string("the network has no parameter ") + name});
-}
-
 /// Loss over the rows that carry it; `flat` is [B·T, H].
-DistillLossSums loss_of_rows(const LlamaNetwork& network, const Tensor& flat, const TensorBatch& batch,
+DistillLossSums loss_of_rows(const CausalLm& network, const Tensor& flat, const TensorBatch& batch,
                              const DistillLossOptions& options, DistillLossGradients* gradients) {
     const torch::NoGradGuard no_grad;
     const Tensor all = flat.detach();
@@ -43,8 +27,8 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
 
 }  // namespace
 
-DistillLossSums accumulate_gradients(LlamaNetwork& network, const TensorBatch& batch, DistillLossOptions options,
-                                     const LlamaNetwork::BeforeGroup& before) {
+DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
+                                     const CausalLm::BeforeGroup& before) {
     const Tensor hidden = network.forward(batch.input_ids, before);
     if (before) {
         for (std::size_t group = 0; group < network.groups().size(); ++group) {
@@ -53,7 +37,7 @@ DistillLossSums accumulate_gradients(LlamaNetwork& network, const TensorBatch& b
     }
     const Tensor flat = hidden.reshape({-1, hidden.size(-1)});
     options.gradient_scale = 1.0 / static_cast<double>(std::max<std::uint64_t>(batch.step_target_tokens, 1));
-    Tensor head = head_parameter(network);
+    Tensor head = network.head().master;
     DistillLossGradients gradients;
     gradients.head = head.grad();
     const DistillLossSums sums = loss_of_rows(network, flat, batch, options, &gradients);
@@ -62,7 +46,7 @@ DistillLossSums accumulate_gradients(LlamaNetwork& network, const TensorBatch& b
     return sums;
 }
 
-double cross_entropy_sum(LlamaNetwork& network, const TensorBatch& batch) {
+double cross_entropy_sum(CausalLm& network, const TensorBatch& batch) {
     const torch::NoGradGuard no_grad;
     const Tensor hidden = network.forward(batch.input_ids);
     return loss_of_rows(network, hidden.reshape({-1, hidden.size(-1)}), batch, DistillLossOptions{}, nullptr).ce;

@@ -3,7 +3,7 @@
 #include <torch/torch.h>
 
 #include "models/losses/distill_loss.hpp"
-#include "models/network/llama_network.hpp"
+#include "models/network/causal_lm.hpp"
 #include "models/training/staging.hpp"
 
 namespace distilld::models {
@@ -12,10 +12,10 @@ namespace distilld::models {
 /// gradient of loss sum / batch.step_target_tokens. `before(g)` is called just before the first use of group g, and
 /// once more for every group when forward is done, so that nothing older is left in .grad when this step's gradients
 /// arrive. `options.gradient_scale` is set here.
-DistillLossSums accumulate_gradients(LlamaNetwork& network, const TensorBatch& batch, DistillLossOptions options,
-                                     const LlamaNetwork::BeforeGroup& before);
+DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
+                                     const CausalLm::BeforeGroup& before);
 
 /// Cross entropy of the batch's targets, no gradients.
-double cross_entropy_sum(LlamaNetwork& network, const TensorBatch& batch);
+double cross_entropy_sum(CausalLm& network, const TensorBatch& batch);
 
 }  // namespace distilld::models

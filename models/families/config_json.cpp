@@ -1,0 +1,138 @@
+#include "models/families/config_json.hpp"
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <map>
+
+#include "base/json_text.hpp"
+#include "models/families/config_fields.hpp"
+#include "models/families/decoder_fields.hpp"
+
+namespace distilld::models {
+namespace {
+
+namespace json = boost::json;
+
+/// Also a whole one stays a double for whoever reads it: 500000.0.
+std::string double_text(double number) {
+    std::string text = number_text(number);
+    if (text.find_first_of(".e") == std::string::npos) {
+        text += ".0";
+    }
+    return text;
+}
+
+/// Two-space indented JSON with sorted keys, as transformers writes it.
+void write_pretty(const json::value& value, std::string& out, std::size_t depth) {
+    const std::string inner((depth + 1) * 2, ' ');
+    const std::string outer(depth * 2, ' ');
+    if (const auto* object = value.if_object(); object != nullptr && !object->empty()) {
+        std::map<std::string_view, const json::value*> sorted;
+        for (const auto& [key, item] : *object) {
+            sorted.emplace(key, &item);
+        }
+        out += "{\n";
+        bool first = true;
+        for (const auto& [key, item] : sorted) {
+            out += first ? "" : ",\n";
+            first = false;
+            out += inner + to_text(json::value(key)) + ": ";
+            write_pretty(*item, out, depth + 1);
+        }
+        out += "\n" + outer + "}";
+    } else if (const auto* array = value.if_array(); array != nullptr && !array->empty()) {
+        out += "[\n";
+        bool first = true;
+        for (const auto& item : *array) {
+            out += first ? "" : ",\n";
+            first = false;
+            out += inner;
+            write_pretty(item, out, depth + 1);
+        }
+        out += "\n" + outer + "]";
+    } else if (value.is_double() && std::isfinite(value.get_double())) {
+        out += double_text(value.get_double());
+    } else {
+        out += to_text(value);
+    }
+}
+
+std::string pretty(const json::object& object) {
+    std::string out;
+    write_pretty(object, out, 0);
+    out += "\n";
+    return out;
+}
+
+}  // namespace
+
+Result<std::string> merge_config_json(std::string_view base_json, const JsonPlace& base_place,
+                                      std::string_view override_json, const JsonPlace& override_place) {
+    auto base = parse_config_object(base_json, base_place);
+    if (!base) {
+        return base.error();
+    }
+    auto over = parse_config_object(override_json, override_place);
+    if (!over) {
+        return over.error();
+    }
+    const auto changes = [&](std::string_view field) {
+        const auto* now = over->if_contains(field);
+        const auto* before = base->if_contains(field);
+        return now != nullptr && (before == nullptr || *before != *now);
+    };
+    if (changes("num_attention_heads") && !over->contains("num_key_value_heads")) {
+        base->erase("num_key_value_heads");
+    }
+    if ((changes("num_attention_heads") || changes("hidden_size")) && !over->contains("head_dim")) {
+        base->erase("head_dim");
+    }
+    if (over->contains("rope_parameters") || over->contains("rope_scaling")) {
+        base->erase("rope_parameters");
+        base->erase("rope_scaling");
+    } else if (const auto* theta = over->if_contains("rope_theta")) {
+        // The theta inside rope_parameters would win over the one beside it.
+        auto* rope = base->if_contains("rope_parameters");
+        if (rope != nullptr && rope->is_object()) {
+            rope->get_object()["rope_theta"] = *theta;
+        }
+    }
+    for (auto& [key, value] : *over) {
+        (*base)[key] = value;
+    }
+    return to_text(*base);
+}
+
+std::string to_config_json(const ModelConfig& config, std::string_view dtype) {
+    auto source = parse_config_object(config.source_json, {});
+    json::object object = source ? std::move(*source) : json::object();
+    config.family->write(config.decoder, object);
+    object["model_type"] = config.family->model_type;
+    object["torch_dtype"] = dtype;
+    object["dtype"] = dtype;
+    if (!object.contains("use_cache")) {
+        object["use_cache"] = true;
+    }
+    return pretty(object);
+}
+
+std::string to_generation_config_json(const ModelConfig& config) {
+    if (!config.source_generation_json.empty()) {
+        return config.source_generation_json;
+    }
+    const DecoderConfig& decoder = config.decoder;
+    json::object object;
+    object["_from_model_config"] = true;
+    if (decoder.bos_token_id) {
+        object["bos_token_id"] = *decoder.bos_token_id;
+    }
+    if (!decoder.eos_token_ids.empty()) {
+        object["eos_token_id"] = eos_value(decoder);
+    }
+    if (decoder.pad_token_id) {
+        object["pad_token_id"] = *decoder.pad_token_id;
+    }
+    return pretty(object);
+}
+
+}  // namespace distilld::models

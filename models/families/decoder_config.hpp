@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace distilld::models {
+
+/// Llama 3.1's frequency scaling (transformers: rope_type "llama3").
+struct Llama3RopeScaling {
+    double factor = 8.0;
+    double low_freq_factor = 1.0;
+    double high_freq_factor = 4.0;
+    std::int64_t original_max_position_embeddings = 8192;
+};
+
+/// What a decoder is made of, whichever family it is of. Names and meaning are those of transformers' LlamaConfig where
+/// that has the field; so are the defaults, from which a family departs in its own file.
+struct DecoderConfig {
+    std::int64_t vocab_size = 32000;
+    std::int64_t hidden_size = 4096;
+    std::int64_t intermediate_size = 11008;
+    std::int64_t num_hidden_layers = 32;
+    std::int64_t num_attention_heads = 32;
+    std::int64_t num_key_value_heads = 32;  ///< absent in JSON: num_attention_heads
+    std::int64_t head_dim = 128;            ///< absent in JSON: hidden_size / num_attention_heads
+    std::int64_t max_position_embeddings = 2048;
+    double norm_epsilon = 1e-6;
+    double rope_theta = 10000.0;
+    std::optional<Llama3RopeScaling> rope_scaling;  ///< absent: rope_type "default"
+    bool tie_word_embeddings = false;
+    bool query_key_value_bias = false;
+    bool attention_output_bias = false;
+    bool mlp_bias = false;
+    double initializer_range = 0.02;
+    std::optional<std::int64_t> bos_token_id = 1;
+    std::vector<std::int64_t> eos_token_ids = {2};  ///< JSON: one id, a list, or null
+    std::optional<std::int64_t> pad_token_id;
+};
+
+}  // namespace distilld::models

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+
+#include "models/families/decoder_config.hpp"
+#include "models/families/model_family.hpp"
+#include "models/network/linear.hpp"
+#include "models/network/rotary.hpp"
+
+namespace distilld::models {
+
+/// Causal self-attention with rotary positions and grouped keys and values (arXiv 2305.13245).
+class Attention {
+  public:
+    /// Declares query, key, value and output projection in `group`, their names after `prefix`.
+    Attention(ParameterGroup& group, const DecoderConfig& config, const DecoderNames& names, const std::string& prefix);
+
+    /// `input` [B, T, H] -> [B, T, H].
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, const RotaryPositions::Angles& angles) const;
+
+  private:
+    std::int64_t heads_;
+    std::int64_t key_heads_;
+    std::int64_t head_dim_;
+    Linear query_;
+    Linear key_;
+    Linear value_;
+    Linear output_;
+};
+
+}  // namespace distilld::models

@@ -1,0 +1,134 @@
+#include "models/network/causal_lm.hpp"
+
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "models/families/config_json.hpp"
+#include "models/network/decoder.hpp"
+#include "models/weights/weight_folder.hpp"
+
+namespace distilld::models {
+namespace {
+
+std::string text_of(at::IntArrayRef sizes) {
+    std::ostringstream out;
+    out << sizes;
+    return out.str();
+}
+
+bool is_readable(torch::ScalarType type) {
+    return type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16;
+}
+
+/// Tensors that a folder may hold although the network has no parameter for them.
+bool is_ignorable(const std::string& name, const ModelConfig& config) {
+    const DecoderNames& names = config.family->names;
+    return name.ends_with(names.ignored_suffix) ||
+           (config.decoder.tie_word_embeddings && name == std::string(names.head) + ".weight");
+}
+
+/// Everything about the tensors but their values.
+Result<void> check_tensors(const WeightFolder& weights, const CausalLm& network) {
+    std::set<std::string> expected;
+    for (const Parameter& parameter : all_parameters(network.groups())) {
+        expected.insert(parameter.name);
+        const SafetensorsFile* file = weights.file_of(parameter.name);
+        if (file == nullptr) {
+            return invalid_input(weights.folder().string() + ": tensor " + parameter.name + " is missing");
+        }
+        const auto* entry = file->find(parameter.name);
+        if (at::IntArrayRef(entry->shape) != parameter.held().sizes()) {
+            return invalid_input(file->path().string() + ": tensor " + parameter.name + " has shape " +
+                                 text_of(entry->shape) + ", the configuration asks for " +
+                                 text_of(parameter.held().sizes()));
+        }
+        if (!is_readable(entry->dtype)) {
+            return invalid_input(file->path().string() + ": tensor " + parameter.name + " has dtype " +
+                                 std::string(c10::toString(entry->dtype)) + "; F32, F16 or BF16 is expected");
+        }
+    }
+    constexpr std::size_t kMaxNamed = 5;
+    std::string unexpected;
+    std::size_t count = 0;
+    for (const std::string& name : weights.names()) {
+        if (!expected.contains(name) && !is_ignorable(name, network.config())) {
+            unexpected += count < kMaxNamed ? (count == 0 ? "" : ", ") + name : "";
+            ++count;
+        }
+    }
+    if (count > 0) {
+        return invalid_input(weights.folder().string() + ": " + std::to_string(count) +
+                             " tensors do not belong to this network: " + unexpected +
+                             (count > kMaxNamed ? ", …" : ""));
+    }
+    return {};
+}
+
+Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGroup>& groups) {
+    const torch::NoGradGuard no_grad;
+    for (ParameterGroup& group : groups) {
+        for (Parameter& parameter : group.parameters) {
+            const Result<torch::Tensor> value = weights.file_of(parameter.name)->tensor(parameter.name);
+            if (!value) {
+                return value.error();
+            }
+            parameter.saved = value->scalar_type();
+            parameter.master.copy_(*value);
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+ModelExport CausalLm::model_export() const {
+    ModelExport model;
+    model.parameters = all_parameters(groups());
+    model.config_json = to_config_json(config(), dtype_name(model.parameters.front().saved));
+    model.generation_config_json = to_generation_config_json(config());
+    return model;
+}
+
+std::string CausalLm::canonical_config() const {
+    ModelConfig canonical = config();
+    canonical.source_json.clear();
+    return to_config_json(canonical, dtype_name(torch::kFloat));
+}
+
+std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype, const torch::Device& device,
+                                         std::uint64_t seed) {
+    const double deviation = config.decoder.initializer_range;
+    std::unique_ptr<CausalLm> network = make_decoder(std::move(config), dtype, device);
+    allocate_parameters(network->groups(), master_type(dtype), device);
+    initialize_parameters(network->groups(), seed, deviation);
+    return network;
+}
+
+Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
+                                                 ComputeDtype dtype, const torch::Device& device) {
+    const Result<WeightFolder> weights = WeightFolder::open(folder);
+    if (!weights) {
+        return weights.error();
+    }
+    std::unique_ptr<CausalLm> network = make_decoder(std::move(config), dtype, device);
+    if (const Result<void> checked = check_tensors(*weights, *network); !checked) {
+        return checked.error();
+    }
+    allocate_parameters(network->groups(), master_type(dtype), device);
+    if (const Result<void> read = read_tensors(*weights, network->groups()); !read) {
+        return read.error();
+    }
+    return network;
+}
+
+Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
+                                                 const torch::Device& device, std::span<const ModelFamily> families) {
+    Result<ModelConfig> config = read_model_config(folder, families);
+    if (!config) {
+        return config.error();
+    }
+    return load_causal_lm(std::move(*config), folder, dtype, device);
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "models/families/model_family.hpp"
+#include "models/network/compute_dtype.hpp"
+#include "models/network/parameter.hpp"
+#include "models/weights/export.hpp"
+
+namespace distilld::models {
+
+/// A network that predicts the next token, on one device. One thread at a time. Deterministic on a CPU for a fixed
+/// number of threads. Training, serving and the benchmarks know networks by this interface only.
+class CausalLm {
+  public:
+    /// Called with the index of a group just before that group's first use in a forward pass.
+    using BeforeGroup = std::function<void(std::size_t group)>;
+
+    CausalLm() = default;
+    virtual ~CausalLm() = default;
+    CausalLm(const CausalLm&) = delete;
+    CausalLm& operator=(const CausalLm&) = delete;
+
+    /// `input_ids` [B, T] int64 on the device, ids in [0, vocabulary_size()) -> hidden states after the last norm
+    /// [B, T, H] in the compute dtype. Rows padded on the right need no mask: a position sees only those before it.
+    virtual torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before) = 0;
+    torch::Tensor forward(const torch::Tensor& input_ids) { return forward(input_ids, {}); }
+
+    /// The parameter that turns hidden states into logits, [V, H]; with a tied head that of the embedding.
+    [[nodiscard]] virtual Parameter& head() = 0;
+    /// Its weight in the compute dtype, recorded by autograd: for callers that project in chunks and should not convert
+    /// it once a chunk.
+    [[nodiscard]] virtual torch::Tensor head_weight() const = 0;
+    /// `hidden` [N, H] (or [B, T, H]) -> logits [N, V] in the compute dtype.
+    [[nodiscard]] virtual torch::Tensor project(const torch::Tensor& hidden) const = 0;
+
+    /// In the order of forward, the head last; each parameter exactly once (a tied head belongs to the embedding).
+    [[nodiscard]] virtual std::vector<ParameterGroup>& groups() = 0;
+    [[nodiscard]] virtual const std::vector<ParameterGroup>& groups() const = 0;
+
+    [[nodiscard]] virtual const ModelConfig& config() const = 0;
+    [[nodiscard]] virtual ComputeDtype dtype() const = 0;
+    [[nodiscard]] virtual torch::Device device() const = 0;
+
+    [[nodiscard]] std::int64_t vocabulary_size() const { return config().decoder.vocab_size; }
+    [[nodiscard]] std::int64_t max_positions() const { return config().decoder.max_position_embeddings; }
+
+    /// The network as an export writes it: masters (shared, on the device) with the dtypes they were read in, config
+    /// files that keep the unknown fields of those they came from. Not of a frozen network.
+    [[nodiscard]] ModelExport model_export() const;
+    /// The config without what does not decide the shape of the weights or what they mean: checkpoints compare it.
+    [[nodiscard]] std::string canonical_config() const;
+};
+
+/// A network of this shape with random weights: normal(0, initializer_range), biases 0, norms 1, of `seed` alone.
+std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype, const torch::Device& device,
+                                         std::uint64_t seed);
+
+/// A network of this shape with the weights of `folder`: model.safetensors, or the shards that
+/// model.safetensors.index.json names. Every parameter must be there with its shape, in F32, F16 or BF16; tensors that
+/// do not belong are an error naming them (but those the family ignores, and a head beside a tied one). All of that is
+/// checked before memory for the parameters is allocated. Errors name the file and the tensor.
+Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
+                                                 ComputeDtype dtype, const torch::Device& device);
+
+/// load_causal_lm with the folder's own config.json.
+Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
+                                                 const torch::Device& device,
+                                                 std::span<const ModelFamily> families = model_families());
+
+}  // namespace distilld::models

@@ -1,0 +1,124 @@
+#include "models/network/decoder.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/network/attention.hpp"
+#include "models/network/mlp.hpp"
+#include "models/network/norm.hpp"
+#include "models/network/rotary.hpp"
+
+namespace distilld::models {
+namespace {
+
+/// h + attention(norm(h)), then h + mlp(norm(h)).
+class DecoderLayer {
+  public:
+    DecoderLayer(ParameterGroup& group, const DecoderConfig& config, const DecoderNames& names,
+                 const std::string& prefix)
+        : input_norm_(group, prefix + names.input_norm, config.hidden_size, config.norm_epsilon),
+          attention_(group, config, names, prefix),
+          middle_norm_(group, prefix + names.post_attention_norm, config.hidden_size, config.norm_epsilon),
+          mlp_(group, config, names, prefix) {}
+
+    [[nodiscard]] torch::Tensor forward(torch::Tensor hidden, const RotaryPositions::Angles& angles) const {
+        hidden = hidden + attention_.forward(input_norm_.forward(hidden), angles);
+        return hidden + mlp_.forward(middle_norm_.forward(hidden));
+    }
+
+  private:
+    // In the order of their parameters: initial values are drawn in it.
+    RmsNorm input_norm_;
+    Attention attention_;
+    RmsNorm middle_norm_;
+    Mlp mlp_;
+};
+
+class Decoder final : public CausalLm {
+  public:
+    Decoder(ModelConfig config, ComputeDtype dtype, const torch::Device& device)
+        : config_(std::move(config)),
+          dtype_(dtype),
+          device_(device),
+          groups_(static_cast<std::size_t>(config_.decoder.num_hidden_layers) + 2),
+          embedding_(declare_table(groups_.front(), config_.family->names.embedding)),
+          layers_(declare_layers()),
+          final_norm_(groups_.back(), config_.family->names.final_norm, config_.decoder.hidden_size,
+                      config_.decoder.norm_epsilon),
+          head_(config_.decoder.tie_word_embeddings ? embedding_
+                                                    : declare_table(groups_.back(), config_.family->names.head)),
+          rotary_(config_.decoder, to_scalar_type(dtype), device) {
+        groups_.front().name = "embedding";
+        groups_.back().name = "head";
+    }
+
+    using CausalLm::forward;
+    torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before) override {
+        TORCH_CHECK(input_ids.dim() == 2 && input_ids.scalar_type() == torch::kInt64,
+                    "input_ids must be [B, T] int64, got ", input_ids.sizes(), " ", input_ids.scalar_type());
+        const auto announce = [&](std::size_t group) {
+            if (before) {
+                before(group);
+            }
+        };
+        const auto angles = rotary_.angles(input_ids.size(1));
+        announce(0);
+        // Looking up first and converting after gives the same bits as the other order, and converts fewer numbers.
+        auto hidden = at::embedding(embedding_.held(), input_ids).to(to_scalar_type(dtype_));
+        for (std::size_t index = 0; index < layers_.size(); ++index) {
+            announce(index + 1);
+            hidden = layers_[index].forward(hidden, angles);
+        }
+        announce(groups_.size() - 1);
+        return final_norm_.forward(hidden);
+    }
+
+    [[nodiscard]] Parameter& head() override { return head_; }
+    [[nodiscard]] torch::Tensor head_weight() const override { return weight_of(head_, to_scalar_type(dtype_)); }
+    [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const override {
+        return at::linear(hidden, head_weight());
+    }
+    [[nodiscard]] std::vector<ParameterGroup>& groups() override { return groups_; }
+    [[nodiscard]] const std::vector<ParameterGroup>& groups() const override { return groups_; }
+    [[nodiscard]] const ModelConfig& config() const override { return config_; }
+    [[nodiscard]] ComputeDtype dtype() const override { return dtype_; }
+    [[nodiscard]] torch::Device device() const override { return device_; }
+
+  private:
+    /// A matrix with one row a token.
+    [[nodiscard]] Parameter& declare_table(ParameterGroup& group, const char* name) const {
+        return declare_parameter(group, std::string(name) + ".weight",
+                                 {config_.decoder.vocab_size, config_.decoder.hidden_size}, InitialValues::normal);
+    }
+
+    [[nodiscard]] std::vector<DecoderLayer> declare_layers() {
+        std::vector<DecoderLayer> layers;
+        for (std::int64_t layer = 0; layer < config_.decoder.num_hidden_layers; ++layer) {
+            ParameterGroup& group = groups_[layers.size() + 1];
+            group.name = "layers." + std::to_string(layer);
+            const DecoderNames& names = config_.family->names;
+            layers.emplace_back(group, config_.decoder, names,
+                                std::string(names.layers) + "." + std::to_string(layer) + ".");
+        }
+        return layers;
+    }
+
+    ModelConfig config_;
+    ComputeDtype dtype_;
+    torch::Device device_;
+    std::vector<ParameterGroup> groups_;  // keeps its size: what follows refers into it
+    Parameter& embedding_;
+    std::vector<DecoderLayer> layers_;
+    RmsNorm final_norm_;
+    Parameter& head_;
+    RotaryPositions rotary_;
+};
+
+}  // namespace
+
+std::unique_ptr<CausalLm> make_decoder(ModelConfig config, ComputeDtype dtype, const torch::Device& device) {
+    return std::make_unique<Decoder>(std::move(config), dtype, device);
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,74 @@
+#include "models/network/device.hpp"
+
+#include <charconv>
+#include <string>
+
+namespace distilld::models {
+namespace {
+
+constexpr std::string_view kCuda = "cuda";
+
+torch::Device automatic(const CudaDevices& cuda) {
+    return cuda.count > 0 ? torch::Device(torch::kCUDA, 0) : torch::Device(torch::kCPU);
+}
+
+Error refused(std::string_view text, const std::string& why) {
+    return invalid_input("/student/device: is \"" + std::string(text) + "\"" + why);
+}
+
+/// The N of "cuda:N", 0 of "cuda"; -1: it is neither.
+int cuda_index(std::string_view text) {
+    if (!text.starts_with(kCuda)) {
+        return -1;
+    }
+    text.remove_prefix(kCuda.size());
+    if (text.empty()) {
+        return 0;
+    }
+    if (!text.starts_with(':') || text.size() < 2) {
+        return -1;
+    }
+    text.remove_prefix(1);
+    int index = -1;
+    const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), index);
+    return bad == std::errc() && end == text.data() + text.size() ? index : -1;
+}
+
+}  // namespace
+
+CudaDevices cuda_devices() {
+    CudaDevices found;
+    found.built = at::globalContext().hasCUDART();
+    found.count = torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0;
+    return found;
+}
+
+Result<torch::Device> resolve_device(std::string_view text, const CudaDevices& cuda) {
+    if (text == "auto") {
+        return automatic(cuda);
+    }
+    if (text == "cpu") {
+        return torch::Device(torch::kCPU);
+    }
+    const int index = cuda_index(text);
+    if (index < 0) {
+        return refused(text, "; auto, cpu, cuda or cuda:N is expected");
+    }
+    if (!cuda.built) {
+        return refused(text, ", but this build has no CUDA");
+    }
+    if (index >= cuda.count) {
+        return refused(text, ", but libtorch finds " + std::to_string(cuda.count) + " CUDA devices");
+    }
+    return torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+Result<torch::Device> resolve_device(std::string_view text) {
+    return resolve_device(text, cuda_devices());
+}
+
+torch::Device default_device() {
+    return automatic(cuda_devices());
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+
+#include "models/network/parameter.hpp"
+
+namespace distilld::models {
+
+/// Root mean square norm (arXiv 1910.07467): w · x / √(mean(x²) + ε). Computed in fp32 (fp64 for fp64) and rounded to
+/// the dtype of x before the multiplication with w, as transformers does.
+class RmsNorm {
+  public:
+    /// Declares `name`.weight [size] in `group`.
+    RmsNorm(ParameterGroup& group, const std::string& name, std::int64_t size, double epsilon);
+
+    /// `input` [.., size] -> the same shape and dtype.
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+
+  private:
+    const Parameter* weight_;
+    double epsilon_;
+};
+
+}  // namespace distilld::models

@@ -1,0 +1,78 @@
+#include "models/network/parameter.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+namespace distilld::models {
+
+Parameter& declare_parameter(ParameterGroup& group, std::string name, std::vector<std::int64_t> shape,
+                             InitialValues initial) {
+    Parameter& parameter = group.parameters.emplace_back();
+    parameter.name = std::move(name);
+    parameter.master = torch::empty(shape, torch::TensorOptions().dtype(torch::kFloat).device(torch::kMeta));
+    parameter.decays = shape.size() >= 2;
+    parameter.initial = initial;
+    return parameter;
+}
+
+void allocate_parameters(std::span<ParameterGroup> groups, torch::ScalarType type, const torch::Device& device) {
+    for (ParameterGroup& group : groups) {
+        for (Parameter& parameter : group.parameters) {
+            const auto options = torch::TensorOptions().dtype(type).device(device);
+            parameter.master = torch::empty(parameter.master.sizes(), options).requires_grad_(parameter.trainable);
+        }
+    }
+}
+
+void initialize_parameters(std::span<ParameterGroup> groups, std::uint64_t seed, double deviation) {
+    const torch::NoGradGuard no_grad;
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    for (ParameterGroup& group : groups) {
+        for (Parameter& parameter : group.parameters) {
+            switch (parameter.initial) {
+                case InitialValues::ones:
+                    parameter.master.fill_(1.0);
+                    break;
+                case InitialValues::zeros:
+                    parameter.master.zero_();
+                    break;
+                case InitialValues::normal: {
+                    auto values = torch::empty(parameter.master.sizes(), torch::kFloat);
+                    values.normal_(0.0, deviation, generator);
+                    parameter.master.copy_(values);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+void freeze_parameters(std::span<ParameterGroup> groups, torch::ScalarType type) {
+    const torch::NoGradGuard no_grad;
+    for (ParameterGroup& group : groups) {
+        for (Parameter& parameter : group.parameters) {
+            parameter.compute = weight_of(parameter, type).detach();
+            parameter.master = torch::Tensor();
+            parameter.trainable = false;
+        }
+    }
+}
+
+std::uint64_t parameter_count(std::span<const ParameterGroup> groups) {
+    std::uint64_t count = 0;
+    for (const ParameterGroup& group : groups) {
+        for (const Parameter& parameter : group.parameters) {
+            count += static_cast<std::uint64_t>(parameter.held().numel());
+        }
+    }
+    return count;
+}
+
+std::vector<Parameter> all_parameters(std::span<const ParameterGroup> groups) {
+    std::vector<Parameter> all;
+    for (const ParameterGroup& group : groups) {
+        all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+    }
+    return all;
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "models/families/decoder_config.hpp"
+
+namespace distilld::models {
+
+/// Rotary positions (arXiv 2104.09864): the angles of each position and pair of dimensions. Computed in fp32 whatever
+/// the compute dtype, as transformers does, and kept for the longest row seen.
+class RotaryPositions {
+  public:
+    RotaryPositions(const DecoderConfig& config, torch::ScalarType type, const torch::Device& device);
+
+    struct Angles {
+        torch::Tensor cos;  ///< [T, head_dim / 2], compute dtype
+        torch::Tensor sin;
+    };
+    /// Of positions 0 … columns − 1.
+    [[nodiscard]] Angles angles(std::int64_t columns);
+
+    /// Rotates the pairs (i, i + D/2) of `input` [B, heads, T, D].
+    [[nodiscard]] static torch::Tensor rotate(const torch::Tensor& input, const Angles& angles);
+
+  private:
+    torch::Tensor inverse_frequencies_;  ///< [head_dim / 2] fp32 on the CPU
+    torch::ScalarType type_;
+    torch::Device device_;
+    Angles kept_;
+};
+
+}  // namespace distilld::models

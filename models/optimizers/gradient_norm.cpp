@@ -1,0 +1,125 @@
+#include "models/optimizers/gradient_norm.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+namespace distilld::models {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::int64_t kBlock = 1 << 15;  ///< elements whose squares are added by one thread
+constexpr std::int64_t kRun = 1 << 10;    ///< of these, added in lanes before they go to fp64
+constexpr std::size_t kLanes = 16;
+constexpr std::int64_t kMinPart = 64;  ///< blocks: for less than 2 million elements no thread is started
+
+/// Sixteen partial sums of at most 64 squares each, then fp64: as exact as needed and as fast as memory.
+template <class T>
+double block_sum(const T* data, std::int64_t count) {
+    double total = 0;
+    std::int64_t at = 0;
+    while (at < count) {
+        const std::int64_t run = std::min(kRun, count - at);
+        T lanes[kLanes] = {};
+        std::int64_t i = 0;
+        for (; i + static_cast<std::int64_t>(kLanes) <= run; i += static_cast<std::int64_t>(kLanes)) {
+            for (std::size_t lane = 0; lane < kLanes; ++lane) {
+                const T x = data[at + i + static_cast<std::int64_t>(lane)];
+                lanes[lane] += x * x;
+            }
+        }
+        for (; i < run; ++i) {
+            const T x = data[at + i];
+            lanes[0] += x * x;
+        }
+        for (const T lane : lanes) {
+            total += lane;
+        }
+        at += run;
+    }
+    return total;
+}
+
+double block_sum(const Tensor& flat, std::int64_t block) {
+    const std::int64_t first = block * kBlock;
+    const std::int64_t count = std::min(kBlock, flat.numel() - first);
+    return flat.scalar_type() == torch::kDouble ? block_sum(flat.const_data_ptr<double>() + first, count)
+                                                : block_sum(flat.const_data_ptr<float>() + first, count);
+}
+
+std::int64_t block_count(const Tensor& tensor) {
+    return (tensor.numel() + kBlock - 1) / kBlock;
+}
+
+double norm_on_cpu(std::span<const Tensor> tensors, int max_threads) {
+    struct Block {
+        std::size_t tensor = 0;
+        std::int64_t number = 0;
+    };
+    std::vector<Tensor> flat;
+    std::vector<Block> blocks;
+    for (const Tensor& tensor : tensors) {
+        for (std::int64_t number = 0; number < block_count(tensor); ++number) {
+            blocks.push_back({flat.size(), number});
+        }
+        flat.push_back(tensor.contiguous());
+    }
+    std::vector<double> sums(blocks.size());
+    run_in_parts(static_cast<std::int64_t>(blocks.size()), kMinPart, max_threads,
+                 [&](std::int64_t begin, std::int64_t end) {
+                     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+                         sums[i] = block_sum(flat[blocks[i].tensor], blocks[i].number);
+                     }
+                 });
+    double total = 0;
+    std::size_t next = 0;
+    for (const Tensor& tensor : flat) {
+        double of_tensor = 0;
+        for (std::int64_t number = 0; number < block_count(tensor); ++number) {
+            of_tensor += sums[next++];
+        }
+        total += of_tensor;
+    }
+    return std::sqrt(total);
+}
+
+/// One number is copied to the host, not one a tensor: each copy would wait for the device.
+double norm_on_device(std::span<const Tensor> tensors) {
+    std::vector<Tensor> norms;
+    norms.reserve(tensors.size());
+    for (const Tensor& tensor : tensors) {
+        norms.push_back(at::linalg_vector_norm(tensor, 2, std::nullopt, false, torch::kDouble));
+    }
+    return torch::stack(norms).square().sum().sqrt().item<double>();
+}
+
+}  // namespace
+
+double l2_norm(std::span<const Tensor> tensors, int max_threads) {
+    if (tensors.empty()) {
+        return 0;
+    }
+    const torch::NoGradGuard no_grad;
+    if (!tensors.front().device().is_cpu()) {
+        return norm_on_device(tensors);
+    }
+    return norm_on_cpu(tensors, max_threads > 0 ? max_threads : at::get_num_threads());
+}
+
+void run_in_parts(std::int64_t count, std::int64_t min_part, int max_threads,
+                  const std::function<void(std::int64_t, std::int64_t)>& run) {
+    const std::int64_t parts = std::clamp<std::int64_t>(count / min_part, 1, std::max(max_threads, 1));
+    const auto begin_of = [&](std::int64_t part) { return count * part / parts; };
+    std::vector<std::jthread> helpers;
+    helpers.reserve(static_cast<std::size_t>(parts - 1));
+    for (std::int64_t part = 1; part < parts; ++part) {
+        helpers.emplace_back([&run, begin = begin_of(part), end = begin_of(part + 1)] { run(begin, end); });
+    }
+    run(0, begin_of(1));
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,176 @@
+#include "models/training/causal_lm_student.hpp"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "models/losses/distill_loss.hpp"
+#include "models/network/causal_lm.hpp"
+#include "models/network/device.hpp"
+#include "models/optimizers/layered_adamw.hpp"
+#include "models/training/staging.hpp"
+#include "models/training/student_network.hpp"
+#include "models/training/student_snapshot.hpp"
+#include "models/training/train_step.hpp"
+
+namespace distilld::models {
+namespace {
+
+namespace fs = std::filesystem;
+using torch::Tensor;
+
+class CausalLmStudent final : public Student {
+  public:
+    CausalLmStudent(std::unique_ptr<CausalLm> network, const CausalLmStudentOptions& options)
+        : network_(std::move(network)),
+          training_(options.training),
+          with_teacher_(options.with_teacher),
+          tokenizer_folder_(options.tokenizer_folder.empty() ? fs::path(options.student.model)
+                                                             : options.tokenizer_folder),
+          optimizer_(
+              network_->groups(),
+              AdamWOptions{training_.adam_beta1, training_.adam_beta2, training_.adam_epsilon, training_.weight_decay},
+              training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {}
+
+    std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
+        return stage_micro_batch(batch, staging_options(with_teacher_));
+    }
+
+    MicroBatchStats train(StagedBatch& batch) override {
+        const auto& staged = dynamic_cast<const TensorBatch&>(batch);
+        MicroBatchStats stats;
+        stats.target_tokens = staged.target_tokens;
+        if (staged.target_tokens == 0) {
+            return stats;
+        }
+        DistillLossOptions options;
+        options.kd_ratio = training_.kd_ratio;
+        options.temperature = training_.temperature;
+        const DistillLossSums sums =
+            accumulate_gradients(*network_, staged, options, [this](std::size_t group) { optimizer_.apply(group); });
+        stats.loss_sum = sums.loss;
+        stats.kd_sum = sums.kd;
+        stats.ce_sum = sums.ce;
+        return stats;
+    }
+
+    void discard_gradients() override {
+        optimizer_.apply_all();
+        optimizer_.drop_gradients();
+    }
+
+    StepStats finish_step(double learning_rate) override {
+        // Only a step without a single target token leaves something to do here.
+        optimizer_.apply_all();
+        StepStats stats;
+        stats.grad_norm = optimizer_.gradient_norm();
+        stats.finite = std::isfinite(stats.grad_norm);
+        if (!stats.finite) {
+            optimizer_.drop_gradients();
+            return stats;
+        }
+        // torch.nn.utils.clip_grad_norm_
+        const double limit = training_.max_grad_norm;
+        const double clip = limit > 0 ? std::min(1.0, limit / (stats.grad_norm + 1e-6)) : 1.0;
+        optimizer_.finish_step(learning_rate, clip);
+        return stats;
+    }
+
+    bool apply_one_pending_update() override { return optimizer_.apply_next(); }
+
+    EvalStats evaluate(const TokenBatch& batch) override {
+        optimizer_.apply_all();
+        MicroBatch micro_batch;
+        // Not owned: `batch` outlives the staging.
+        micro_batch.tokens = std::shared_ptr<const TokenBatch>(std::shared_ptr<void>(), &batch);
+        const std::unique_ptr<TensorBatch> staged = stage_micro_batch(micro_batch, staging_options(false));
+        EvalStats stats;
+        stats.target_tokens = staged->target_tokens;
+        if (staged->target_tokens > 0) {
+            stats.ce_sum = cross_entropy_sum(*network_, *staged);
+        }
+        return stats;
+    }
+
+    std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) override {
+        optimizer_.apply_all();
+        SnapshotContent content;
+        content.run = state;
+        content.adam_steps = optimizer_.steps();
+        content.canonical_config = network_->canonical_config();
+        content.model = network_->model_export();
+        for (Parameter& parameter : content.model.parameters) {
+            parameter.master = host_copy(parameter.master);
+        }
+        content.model.tokenizer_folder = tokenizer_folder_;
+        content.optimizer = optimizer_.state();
+        for (NamedTensor& named : content.optimizer) {
+            named.tensor = host_copy(named.tensor);
+        }
+        return make_student_snapshot(std::move(content));
+    }
+
+    Result<RunState> restore(const fs::path& checkpoint_folder) override {
+        // Pending updates must not run over what is read; when nothing is read they may run as they would have.
+        optimizer_.apply_all();
+        Result<CheckpointManifest> manifest = load_student_checkpoint(
+            checkpoint_folder, network_->canonical_config(), all_parameters(network_->groups()), optimizer_.state());
+        if (!manifest) {
+            return manifest.error();
+        }
+        optimizer_.reset(manifest->adam_steps);
+        return std::move(manifest->run);
+    }
+
+    [[nodiscard]] std::uint64_t parameter_count() const override { return models::parameter_count(network_->groups()); }
+    [[nodiscard]] std::uint32_t vocabulary_size() const override {
+        return static_cast<std::uint32_t>(network_->vocabulary_size());
+    }
+    [[nodiscard]] std::uint32_t max_positions() const override {
+        return static_cast<std::uint32_t>(network_->max_positions());
+    }
+
+  private:
+    [[nodiscard]] StagingOptions staging_options(bool with_teacher) const {
+        return StagingOptions{network_->vocabulary_size(), with_teacher, training_.temperature, network_->device()};
+    }
+
+    static Tensor host_copy(const Tensor& tensor) {
+        return tensor.detach().to(torch::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    }
+
+    std::unique_ptr<CausalLm> network_;
+    TrainingSpec training_;
+    bool with_teacher_;
+    fs::path tokenizer_folder_;
+    LayeredAdamW optimizer_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOptions& options) {
+    try {
+        const Result<torch::Device> device = resolve_device(options.student.device);
+        if (!device) {
+            return device.error();
+        }
+        Result<std::unique_ptr<CausalLm>> network =
+            make_student_network(options.student, options.training.seed, *device, options.families);
+        if (!network) {
+            return network.error();
+        }
+        const std::int64_t positions = (*network)->max_positions();
+        if (static_cast<std::int64_t>(options.sequence_length) > positions) {
+            return invalid_input("/dataset/sequence_length: " + std::to_string(options.sequence_length) +
+                                 " exceeds the student's max_position_embeddings of " + std::to_string(positions));
+        }
+        return std::unique_ptr<Student>(std::make_unique<CausalLmStudent>(std::move(*network), options));
+    } catch (const c10::Error& error) {
+        // Allocation, for one: torch says what.
+        return invalid_input("/student: " + std::string(error.what_without_backtrace()));
+    }
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,89 @@
+#include "models/training/device_memory.hpp"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "models/network/device.hpp"
+
+namespace distilld::models {
+namespace {
+
+/// "VmHWM:   1234 kB" of a /proc file, in bytes; 0 when it is not there.
+std::uint64_t proc_field(const char* file, const std::string& name) {
+    std::ifstream in(file);
+    std::string word;
+    while (in >> word) {
+        if (word == name) {
+            std::uint64_t kilobytes = 0;
+            in >> kilobytes;
+            return kilobytes * 1024U;
+        }
+    }
+    return 0;
+}
+
+std::uint64_t number_in(const char* file) {
+    std::ifstream in(file);
+    std::uint64_t value = 0;
+    return in >> value ? value : std::numeric_limits<std::uint64_t>::max();
+}
+
+class HostMemory final : public DeviceMemory {
+  public:
+    void reset_peak() override { std::ofstream("/proc/self/clear_refs") << "5"; }
+    std::uint64_t peak_bytes() override { return proc_field("/proc/self/status", "VmHWM:"); }
+    std::uint64_t available_bytes() override {
+        const std::uint64_t available = proc_field("/proc/meminfo", "MemAvailable:");
+        // Control groups, version 2; no file means no limit ("max" is no number either).
+        const std::uint64_t limit = number_in("/sys/fs/cgroup/memory.max");
+        const std::uint64_t used = number_in("/sys/fs/cgroup/memory.current");
+        const bool limited = limit != std::numeric_limits<std::uint64_t>::max() && used <= limit;
+        return limited ? std::min(available, limit - used) : available;
+    }
+};
+
+/// By libtorch's interface for all allocators, so that a build without CUDA compiles it too.
+class AcceleratorMemory final : public DeviceMemory {
+  public:
+    explicit AcceleratorMemory(const torch::Device& device)
+        : allocator_(*c10::getDeviceAllocator(device.type())), index_(device.index()) {}
+
+    void reset_peak() override { allocator_.resetPeakStats(index_); }
+    std::uint64_t peak_bytes() override { return unsigned_of(stats().allocated_bytes[kAll].peak); }
+    std::uint64_t available_bytes() override {
+        const auto all = stats();
+        const std::uint64_t reserved = unsigned_of(all.reserved_bytes[kAll].current);
+        const std::uint64_t allocated = unsigned_of(all.allocated_bytes[kAll].current);
+        return allocator_.getMemoryInfo(index_).first + (reserved - std::min(reserved, allocated));
+    }
+
+  private:
+    static constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+    [[nodiscard]] c10::CachingDeviceAllocator::DeviceStats stats() { return allocator_.getDeviceStats(index_); }
+    static std::uint64_t unsigned_of(std::int64_t bytes) {
+        return static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0));
+    }
+
+    c10::DeviceAllocator& allocator_;
+    c10::DeviceIndex index_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceMemory>> make_device_memory(const std::string& device) {
+    const Result<torch::Device> resolved = resolve_device(device);
+    if (!resolved) {
+        return resolved.error();
+    }
+    if (resolved->is_cpu()) {
+        return std::unique_ptr<DeviceMemory>(std::make_unique<HostMemory>());
+    }
+    return std::unique_ptr<DeviceMemory>(std::make_unique<AcceleratorMemory>(*resolved));
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/error.hpp"
+#include "models/network/causal_lm.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+namespace distilld::models {
+
+/// The network that a spec's `student` describes: random weights of `seed`, or those of the folder; in either case
+/// student.config is laid over the folder's config.json. Errors name the spec's field or the file.
+Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, std::uint64_t seed,
+                                                       const torch::Device& device,
+                                                       std::span<const ModelFamily> families = model_families());
+
+}  // namespace distilld::models

@@ -1,0 +1,59 @@
+#include "models/weights/export.hpp"
+
+#include "base/files.hpp"
+#include "models/weights/safetensors.hpp"
+
+namespace distilld::models {
+
+namespace fs = std::filesystem;
+
+Result<void> write_model_folder(const fs::path& folder, const ModelExport& model) {
+    std::error_code code;
+    fs::create_directories(folder, code);
+    if (code) {
+        return io_error("cannot create folder " + folder.string() + ": " + code.message());
+    }
+    NamedTensors tensors;
+    tensors.reserve(model.parameters.size());
+    for (const Parameter& parameter : model.parameters) {
+        tensors.push_back({parameter.name, parameter.master.detach().to(parameter.saved)});
+    }
+    Result<void> done = write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
+    if (done) {
+        done = write_file_atomically(folder / "generation_config.json", model.generation_config_json);
+    }
+    if (done && !model.tokenizer_folder.empty()) {
+        done = copy_tokenizer_files(model.tokenizer_folder, folder);
+    }
+    if (done) {
+        done = write_file_atomically(folder / "config.json", model.config_json);
+    }
+    return done;
+}
+
+Result<void> copy_tokenizer_files(const fs::path& from_folder, const fs::path& to_folder) {
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+                             "merges.txt", "tokenizer.model", "chat_template.jinja", "added_tokens.json"}) {
+        std::error_code code;
+        if (!fs::exists(from_folder / name, code) || fs::equivalent(from_folder / name, to_folder / name, code)) {
+            continue;
+        }
+        if (const Result<void> copied = copy_file_atomically(from_folder / name, to_folder / name); !copied) {
+            return copied.error();
+        }
+    }
+    return {};
+}
+
+const char* dtype_name(torch::ScalarType type) noexcept {
+    switch (type) {
+        case torch::kBFloat16:
+            return "bfloat16";
+        case torch::kHalf:
+            return "float16";
+        default:
+            return "float32";
+    }
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "models/weights/safetensors.hpp"
+
+namespace distilld::models {
+
+/// The tensors of a Hugging Face folder: in model.safetensors, or in the shards that model.safetensors.index.json
+/// names. Errors name the file. Any thread.
+class WeightFolder {
+  public:
+    /// Opens the files and checks their headers, and the index against them; reads no tensor.
+    static Result<WeightFolder> open(const std::filesystem::path& folder);
+
+    [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+    /// By name.
+    [[nodiscard]] std::vector<std::string> names() const;
+    /// The file that holds the tensor; nullptr: none does.
+    [[nodiscard]] const SafetensorsFile* file_of(const std::string& name) const;
+
+  private:
+    explicit WeightFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+    Result<void> open_single(const std::filesystem::path& path);
+    Result<void> open_shards(const std::filesystem::path& index);
+
+    std::filesystem::path folder_;
+    std::vector<SafetensorsFile> files_;
+    std::map<std::string, std::size_t> file_of_;  ///< tensor name -> index in files_
+};
+
+}  // namespace distilld::models

@@ -1,0 +1,198 @@
+#include "models/training/causal_lm_student.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/unit/models/training/small_student.hpp"
+
+namespace distilld::models {
+namespace {
+
+using test::kVocabulary;
+using test::make;
+using test::micro_batch;
+using test::random_options;
+using test::Teacher;
+using test::teacher_targets;
+using test::token_batch;
+using test::train_step;
+using test::weights_hash;
+using testing::HasSubstr;
+
+TEST(CausalLmStudent, TheOverlappedOptimizerGivesTheBitsOfTheSerialOne) {
+    for (const bool tied : {true, false}) {
+        CausalLmStudentOptions options = random_options(tied);
+        options.training.overlap_optimizer = false;
+        const auto serial = make(options);
+        options.training.overlap_optimizer = true;
+        const auto lazy = make(options);
+        bool clipped = false;
+        int pending = 0;
+        for (std::uint64_t step = 0; step < 8; ++step) {
+            const StepStats a = train_step(*serial, step);
+            const StepStats b = train_step(*lazy, step);
+            EXPECT_EQ(a.grad_norm, b.grad_norm);
+            clipped = clipped || a.grad_norm > options.training.max_grad_norm;
+            EXPECT_FALSE(serial->apply_one_pending_update());
+            for (std::uint64_t i = 0; i < step % 5; ++i) {
+                pending += lazy->apply_one_pending_update() ? 1 : 0;
+            }
+        }
+        EXPECT_TRUE(clipped);
+        EXPECT_GT(pending, 0);
+        EXPECT_EQ(weights_hash(*serial), weights_hash(*lazy));
+    }
+}
+
+TEST(CausalLmStudent, ParallelFalseMeansNoPendingUpdates) {
+    CausalLmStudentOptions options = random_options();
+    options.training.parallel = false;
+    const auto student = make(options);
+    train_step(*student, 0);
+    EXPECT_FALSE(student->apply_one_pending_update());
+}
+
+TEST(CausalLmStudent, TheLossFalls) {
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+        for (const Teacher kind : {Teacher::none, Teacher::topk, Teacher::logits}) {
+            CausalLmStudentOptions options = random_options();
+            options.student.dtype = dtype;
+            options.with_teacher = kind != Teacher::none;
+            options.training.temperature = 2.0;
+            const auto student = make(options);
+            double first = 0;
+            double last = 0;
+            for (int step = 0; step < 40; ++step) {
+                const auto staged = student->stage(micro_batch(0, 4, kind));
+                const MicroBatchStats stats = student->train(*staged);
+                const double mean = stats.loss_sum / static_cast<double>(stats.target_tokens);
+                EXPECT_EQ(stats.kd_sum > 0, kind != Teacher::none);
+                EXPECT_GT(stats.ce_sum, 0);
+                first = step == 0 ? mean : first;
+                last = mean;
+                EXPECT_TRUE(student->finish_step(1e-2).finite);
+            }
+            EXPECT_LT(last, 0.6 * first) << "dtype " << static_cast<int>(dtype) << " teacher "
+                                         << static_cast<int>(kind);
+        }
+    }
+}
+
+TEST(CausalLmStudent, MaskedPositionsCarryNoLoss) {
+    for (const Teacher kind : {Teacher::topk, Teacher::logits}) {
+        std::vector<std::string> hashes;
+        std::vector<double> losses;
+        for (const float noise : {0.0F, 3.0F}) {
+            const auto student = make(random_options());
+            const auto tokens = token_batch(0, 4);
+            MicroBatch batch{tokens, teacher_targets(*tokens, 0, kind, noise), tokens->target_tokens};
+            const auto staged = student->stage(std::move(batch));
+            losses.push_back(student->train(*staged).loss_sum);
+            student->finish_step(1e-2);
+            hashes.push_back(weights_hash(*student));
+        }
+        EXPECT_EQ(losses[0], losses[1]);
+        EXPECT_EQ(hashes[0], hashes[1]);
+    }
+}
+
+TEST(CausalLmStudent, AMicroBatchWithoutTargetsChangesNothing) {
+    const auto student = make(random_options());
+    const auto reference = make(random_options());
+    const auto empty = [] {
+        auto tokens = token_batch(0, 2);
+        std::fill(tokens->labels.begin(), tokens->labels.end(), kIgnoredLabel);
+        tokens->target_tokens = 0;
+        MicroBatch batch{tokens, teacher_targets(*tokens, 0, Teacher::topk), 0};
+        return batch;
+    };
+    for (std::uint64_t step = 0; step < 2; ++step) {
+        const auto staged = student->stage(empty());
+        EXPECT_EQ(student->train(*staged).target_tokens, 0U);
+        train_step(*student, step);
+        train_step(*reference, step);
+    }
+    EXPECT_EQ(weights_hash(*student), weights_hash(*reference));
+}
+
+TEST(CausalLmStudent, ANonFiniteStepIsSkipped) {
+    for (const bool overlap : {false, true}) {
+        CausalLmStudentOptions options = random_options();
+        options.training.overlap_optimizer = overlap;
+        const auto student = make(options);
+        const auto reference = make(options);
+        train_step(*student, 0);
+        train_step(*reference, 0);
+
+        const auto tokens = token_batch(0, 2);
+        MicroBatch bad{tokens, teacher_targets(*tokens, 0, Teacher::logits), tokens->target_tokens};
+        std::vector<float> values(tokens->labels.size() * kVocabulary, std::numeric_limits<float>::quiet_NaN());
+        bad.targets->values.bytes = std::as_bytes(std::span(values));
+        const auto staged = student->stage(std::move(bad));
+        student->train(*staged);
+        const StepStats stats = student->finish_step(1e-2);
+        EXPECT_FALSE(stats.finite);
+        EXPECT_FALSE(std::isfinite(stats.grad_norm));
+
+        // As if it had never been: weights, moments and step count.
+        EXPECT_TRUE(train_step(*student, 1).finite);
+        train_step(*reference, 1);
+        EXPECT_EQ(weights_hash(*student), weights_hash(*reference));
+    }
+}
+
+TEST(CausalLmStudent, EvaluationIsTheMeanCrossEntropyAndAppliesWhatIsPending) {
+    const auto student = make(random_options());
+    const auto batch = token_batch(40, 4);
+    const EvalStats before = student->evaluate(*batch);
+    EXPECT_EQ(before.target_tokens, batch->target_tokens);
+    EXPECT_NEAR(before.ce_sum / static_cast<double>(before.target_tokens), std::log(61.0), 1.0);
+    CausalLmStudentOptions options = random_options();
+    options.with_teacher = false;
+    const auto plain = make(options);
+    const auto staged = plain->stage(micro_batch(40, 4, Teacher::none));
+    EXPECT_EQ(plain->train(*staged).ce_sum, before.ce_sum);
+
+    train_step(*student, 0);
+    const EvalStats after = student->evaluate(*batch);
+    EXPECT_NE(after.ce_sum, before.ce_sum);
+    EXPECT_FALSE(student->apply_one_pending_update());
+}
+
+TEST(CausalLmStudent, BadOptionsAreNamed) {
+    const auto message = [](const CausalLmStudentOptions& options) {
+        const auto student = make_causal_lm_student(options);
+        return student ? std::string("no error") : student.error().message;
+    };
+    CausalLmStudentOptions options = random_options();
+    options.sequence_length = 33;
+    EXPECT_THAT(message(options),
+                HasSubstr("/dataset/sequence_length: 33 exceeds the student's max_position_embeddings of 32"));
+    options = random_options();
+    options.student.config_json.reset();
+    EXPECT_THAT(message(options), HasSubstr("/student: config or model is required"));
+    options.student.init = StudentInit::pretrained;
+    EXPECT_THAT(message(options), HasSubstr("/student/model: is required"));
+    options.student.model = "/no/such/folder";
+    EXPECT_THAT(message(options), HasSubstr("/no/such/folder"));
+    options.student.init = StudentInit::random;
+    EXPECT_THAT(message(options), HasSubstr("/no/such/folder"));
+    options = random_options();
+    options.student.config_json = R"({"hidden_size": 33, "num_attention_heads": 4})";
+    EXPECT_THAT(message(options), HasSubstr("/student/config/hidden_size: is 33"));
+    options = random_options();
+    options.student.device = "toaster";
+    EXPECT_THAT(message(options), HasSubstr("/student/device: is \"toaster\""));
+    options.student.device = "cuda:999";
+    EXPECT_THAT(message(options), HasSubstr("/student/device: is \"cuda:999\""));
+    options.student.device = "cpu";
+    EXPECT_EQ(message(options), "no error");
+}
+
+}  // namespace
+}  // namespace distilld::models
