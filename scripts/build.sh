@@ -37,8 +37,8 @@ export CXX
 # A file that includes libtorch takes up to 1.5 GB to compile.
 jobs=$(nproc)
 memory_gb=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
-most=$((memory_gb * 2 / 3))
-if [ "$jobs" -gt "$most" ]; then jobs=$most; fi
+max_jobs=$((memory_gb * 2 / 3))
+if [ "$jobs" -gt "$max_jobs" ]; then jobs=$max_jobs; fi
 if [ "$jobs" -lt 1 ]; then jobs=1; fi
 
 # ccache finds what another checkout has compiled, with the precompiled header too (cmake/DistilldTargets.cmake).

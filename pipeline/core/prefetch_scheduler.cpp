@@ -7,7 +7,7 @@
 namespace distilld {
 
 PrefetchScheduler::PrefetchScheduler(SchedulerOptions options)
-    : options_(std::move(options)),
+    : options_(options),
       controller_(options_.limit),
       endpoints_(options_.endpoints, options_.breaker),
       next_issue_(options_.first),
@@ -266,6 +266,7 @@ void PrefetchScheduler::deliver(std::vector<SchedulerAction>& out) {
 
 std::vector<SchedulerAction> PrefetchScheduler::poll(Instant now) {
     std::vector<SchedulerAction> out;
+    out.reserve(to_cancel_.size() + given_up_.size());
     for (const RequestId request : to_cancel_) {
         out.emplace_back(CancelAction{request});
     }
