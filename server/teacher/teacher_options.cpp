@@ -5,7 +5,6 @@
 #include <map>
 #include <type_traits>
 
-
 namespace distilld {
 namespace {
 

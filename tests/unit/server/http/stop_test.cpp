@@ -94,7 +94,8 @@ TEST_F(HttpServer, StopEndsRefusalsUnderWay) {
     EXPECT_EQ(silent.read_all(), "");
 }
 
-// Nothing of a session may touch what is gone when server and context end without a stop; the address sanitizer sees it.
+// Nothing of a session may touch what is gone when server and context end without a stop; the address sanitizer would
+// see it.
 TEST_F(HttpServer, TheContextMayBeDestroyedUnderItsSessions) {
     auto context = std::make_unique<asio::io_context>();
     ServerOptions options;
