@@ -21,7 +21,7 @@ endfunction()
 # from there. What is compiled with it is: ccache reads the .sum beside the header in place of the header
 # (CCACHE_PCH_EXTSUM in scripts/build.sh), and that is the same in every checkout with the libraries that STAMP names.
 #
-# CMake gives Clang the header's path behind -Xclang, too, where ccache (4.7) does not make it relative: no two
+# CMake also gives Clang the header's path behind -Xclang, where ccache (4.7) does not make it relative: no two
 # checkouts would share an object. The one option that is needed does without.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)

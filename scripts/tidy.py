@@ -85,7 +85,8 @@ def main():
         chosen = {unit for unit in chosen if arguments.only_with.search((ROOT / unit).read_text())}
 
     version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
-    settings = [version, (ROOT / ".clang-tidy").read_text(), arguments.checks]
+    configs = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy"))]
+    settings = [version, *(config.read_text() for config in configs), arguments.checks]
     passed = build / "tidy"
     passed.mkdir(exist_ok=True)
     command = [PROGRAM, "-p", build, "--quiet", *([f"--checks={arguments.checks}"] if arguments.checks else [])]
