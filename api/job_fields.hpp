@@ -20,11 +20,9 @@ struct WithPercent {
     Event event;
 };
 
-namespace job_fields {
-
 /// Written and not read: it follows from other fields.
 template <class T, class Visitor, class Value>
-void derived(Visitor& v, const char* name, const Value& value) {
+void derived_field(Visitor& v, const char* name, const Value& value) {
     if constexpr (std::is_const_v<T>) {
         v(name, value);
     }
@@ -32,7 +30,7 @@ void derived(Visitor& v, const char* name, const Value& value) {
 
 /// A text that is null in JSON when it is empty.
 template <class Visitor, class T>
-void text_or_null(Visitor& v, const char* name, T& text) {
+void text_or_null_field(Visitor& v, const char* name, T& text) {
     std::optional<std::string> stated;
     if (!text.empty()) {
         stated = text;
@@ -44,7 +42,7 @@ void text_or_null(Visitor& v, const char* name, T& text) {
 }
 
 template <class Visitor, class T>
-void progress(Visitor& v, const char* name, T& progress) {
+void progress_field(Visitor& v, const char* name, T& progress) {
     std::optional<WithPercent<ProgressEvent>> shown;
     if (progress) {
         shown.emplace(*progress);
@@ -58,13 +56,11 @@ void progress(Visitor& v, const char* name, T& progress) {
     }
 }
 
-[[nodiscard]] inline double percent(std::uint64_t step, std::uint64_t total_steps) {
+[[nodiscard]] inline double percent_of(std::uint64_t step, std::uint64_t total_steps) {
     const double percent =
         total_steps == 0 ? 0.0 : 100.0 * static_cast<double>(step) / static_cast<double>(total_steps);
     return std::round(percent * 100.0) / 100.0;
 }
-
-}  // namespace job_fields
 
 template <class Visitor, class Event>
 void describe(Visitor& v, WithPercent<Event>& progress) {
@@ -72,7 +68,7 @@ void describe(Visitor& v, WithPercent<Event>& progress) {
 }
 template <class Visitor, class Event>
 void describe(Visitor& v, const WithPercent<Event>& progress) {
-    v("percent", job_fields::percent(progress.event.step, progress.event.total_steps));
+    v("percent", percent_of(progress.event.step, progress.event.total_steps));
     describe(v, progress.event);
 }
 
@@ -87,39 +83,37 @@ void describe(Visitor& v, T& checkpoint) {
     v("step", checkpoint.step);
     v("folder", checkpoint.folder);
     v("seconds", checkpoint.seconds);
-    job_fields::text_or_null(v, "created_at", checkpoint.created_at);
+    text_or_null_field(v, "created_at", checkpoint.created_at);
 }
 
 /// Without the specs, which are JSON texts and not part of a job in a list.
 template <class Visitor, Describes<Job> T>
 void describe(Visitor& v, T& job) {
-    using job_fields::derived;
-    using job_fields::text_or_null;
     v("id", job.id);
-    derived<T>(v, "object", std::string("job"));
+    derived_field<T>(v, "object", std::string("job"));
     v("kind", job.kind);
     v("name", job.name);
-    text_or_null(v, "owner", job.owner);
+    text_or_null_field(v, "owner", job.owner);
     v("metadata", job.metadata);
     v("state", job.state);
-    derived<T>(v, "terminal", is_terminal(job.state));
+    derived_field<T>(v, "terminal", is_terminal(job.state));
     v("cancel_requested", job.cancel_requested);
-    text_or_null(v, "created_at", job.created_at);
-    text_or_null(v, "started_at", job.started_at);
-    text_or_null(v, "finished_at", job.finished_at);
+    text_or_null_field(v, "created_at", job.created_at);
+    text_or_null_field(v, "started_at", job.started_at);
+    text_or_null_field(v, "finished_at", job.finished_at);
     v("status_reason", job.status_reason);
     v("queue_position", job.queue_position);
-    job_fields::progress(v, "progress", job.progress);
+    progress_field(v, "progress", job.progress);
     v("eval_loss", job.eval_loss);
     v("output", job.output);
-    text_or_null(v, "weights_sha256", job.weights_sha256);
+    text_or_null_field(v, "weights_sha256", job.weights_sha256);
     v("checkpoints", job.checkpoints);
 }
 
 template <class Visitor, Describes<JobEvent> T>
 void describe(Visitor& v, T& event) {
     v("sequence", event.sequence);
-    job_fields::derived<T>(v, "object", std::string("job.event"));
+    derived_field<T>(v, "object", std::string("job.event"));
     v("created_at", event.created_at);
     v("level", event.level);
     v("type", event.type);

@@ -39,6 +39,6 @@ int main(int argc, char** argv) {
         return std::visit([](const auto& command) { return dispatch(command); }, *line.command);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "distilld: %s\n", error.what());
-        return kFailed;
+        return distilld::kFailed;
     }
 }

@@ -46,7 +46,7 @@ Headline headline(const LogEvent& event) {
     return {event.message, api::EventType::message, known ? event.level : "info"};
 }
 
-void event_records::shorten_progress(boost::json::object& progress) {
+void shorten_progress(boost::json::object& progress) {
     progress.erase("stages");
     boost::json::object kept;
     const boost::json::object& fetch = progress.at("fetch").get_object();

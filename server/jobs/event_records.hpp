@@ -28,14 +28,13 @@ Headline headline(const EvaluationEvent& event);
 Headline headline(const CheckpointEvent& event);
 Headline headline(const LogEvent& event);
 
-namespace event_records {
-
 /// Progress as the REST API shows it, without what would be too much in the thousands of records that are kept: the
 /// times of the stages, most counters of the teacher's side.
 void shorten_progress(boost::json::object& progress);
 
+/// The fields of an event that a record keeps.
 template <class Event>
-boost::json::object data_of(const Event& event) {
+boost::json::object history_data(const Event& event) {
     boost::json::object data;
     if constexpr (std::derived_from<Event, ProgressEvent>) {
         data = write_fields(api::WithPercent<Event>{event});
@@ -45,8 +44,6 @@ boost::json::object data_of(const Event& event) {
     }
     return data;
 }
-
-}  // namespace event_records
 
 /// The record of an event of `kTable` (base/type_table.hpp), with its fields as data.
 template <const auto& kTable = kWorkerEvents, class Event>
@@ -61,7 +58,7 @@ template <const auto& kTable = kWorkerEvents, class Event>
     record.level = std::move(line.level);
     record.type = line.type;
     record.message = std::move(line.message);
-    record.data = event_records::data_of(event);
+    record.data = history_data(event);
     return record;
 }
 

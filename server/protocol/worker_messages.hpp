@@ -38,8 +38,6 @@ struct WorkerStart {
 boost::json::object spec_object(const std::string& spec_json);
 std::string spec_text(const boost::json::object& spec);
 
-namespace worker_messages {
-
 /// A version that a message does not state reads as 0, which is none.
 template <class Visitor, class T>
 void describe_version(Visitor& v, T& version) {
@@ -53,17 +51,15 @@ void describe_version(Visitor& v, T& version) {
     }
 }
 
-}  // namespace worker_messages
-
 template <class Visitor, Describes<HelloMessage> T>
 void describe(Visitor& v, T& hello) {
-    worker_messages::describe_version(v, hello.version);
+    describe_version(v, hello.version);
     v("pid", hello.pid);
 }
 
 template <class Visitor, Describes<WorkerStart> T>
 void describe(Visitor& v, T& start) {
-    worker_messages::describe_version(v, start.version);
+    describe_version(v, start.version);
     std::optional<boost::json::object> spec;
     if constexpr (std::is_const_v<T>) {
         spec = spec_object(start.spec_json);

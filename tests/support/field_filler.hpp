@@ -89,8 +89,6 @@ template <class T>
     return counter.count;
 }
 
-namespace members {
-
 template <class T>
 inline constexpr bool kIsOptional = false;
 template <class T>
@@ -104,20 +102,18 @@ struct Anything {
 };
 
 template <class T, class... Some>
-consteval std::size_t count() {
+consteval std::size_t count_members() {
     if constexpr (requires { T{Some{}..., Anything{}}; }) {
-        return count<T, Some..., Anything>();
+        return count_members<T, Some..., Anything>();
     } else {
         return sizeof...(Some);
     }
 }
 
-}  // namespace members
-
 /// Members of an aggregate (whose members are not C arrays or aggregates that braces could be left away of).
 template <class T>
 [[nodiscard]] consteval std::size_t member_count() {
-    return members::count<T>();
+    return count_members<T>();
 }
 
 }  // namespace distilld::test
