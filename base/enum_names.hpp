@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace distilld {
@@ -39,13 +40,29 @@ template <class Names>
 /// Nothing for a text that no row has.
 template <class Names>
 [[nodiscard]] constexpr auto value_of(const Names& names, std::string_view text) noexcept {
-    std::optional<decltype(names[0].value)> found;
+    std::optional<std::remove_cvref_t<decltype(names[0].value)>> found;
     for (const auto& name : names) {
         if (text == name.text) {
             found = name.value;
         }
     }
     return found;
+}
+
+/// An enumeration whose table is found by a function beside it (argument-dependent lookup):
+///
+///     constexpr const auto& enum_names(Colour) { return kColourNames; }
+template <class Enum>
+concept NamedEnum = std::is_enum_v<Enum> && requires(Enum value) { enum_names(value); };
+
+template <NamedEnum Enum>
+[[nodiscard]] constexpr const char* to_string(Enum value) noexcept {
+    return name_of(enum_names(value), value);
+}
+
+template <NamedEnum Enum>
+[[nodiscard]] constexpr std::optional<Enum> enum_from_string(std::string_view text) noexcept {
+    return value_of(enum_names(Enum{}), text);
 }
 
 }  // namespace distilld
