@@ -96,7 +96,7 @@ struct SectionOf<CheckpointSpec> {
 template <class Value>
 struct Member {
     std::function<std::optional<Value>(const JobSpec&)> get;  ///< nothing: section or value is absent
-    std::function<void(JobSpec&, Value)> set;                 ///< the section is there
+    std::function<void(JobSpec&, const Value&)> set;          ///< the section is there
     std::optional<Value> initial;                             ///< of a default-constructed section
 };
 
@@ -107,7 +107,7 @@ template <class Value, class Section, class To, class From>
         const auto* section = SectionOf<Section>::in(spec);
         return section == nullptr ? std::nullopt : std::optional<Value>(to(*section));
     };
-    const auto set = [from](JobSpec& spec, Value value) { from(*SectionOf<Section>::in(spec), std::move(value)); };
+    const auto set = [from](JobSpec& spec, const Value& value) { from(*SectionOf<Section>::in(spec), value); };
     return {get, set, to(Section{})};
 }
 
@@ -121,11 +121,11 @@ template <class Value, class Section, class T>
                 return static_cast<Value>(section.*member);
             }
         },
-        [member](Section& section, Value value) {
+        [member](Section& section, const Value& value) {
             if constexpr (requires { (section.*member).has_value(); }) {
-                section.*member = static_cast<typename T::value_type>(std::move(value));
+                section.*member = static_cast<typename T::value_type>(value);
             } else {
-                section.*member = static_cast<T>(std::move(value));
+                section.*member = static_cast<T>(value);
             }
         });
 }
@@ -221,7 +221,7 @@ template <class Section, class T>
 template <class Section, class T>
 [[nodiscard]] FieldKindPtr make_integer_or_auto(T Section::* number, bool Section::* automatic, IntegerRange range) {
     const auto to = [=](const Section& section) { return IntegerOrAuto{section.*automatic, section.*number}; };
-    const auto from = [=](Section& section, IntegerOrAuto value) {
+    const auto from = [=](Section& section, const IntegerOrAuto& value) {
         section.*automatic = value.automatic;
         if (!value.automatic) {
             section.*number = static_cast<T>(value.number);
@@ -236,7 +236,7 @@ template <class Section>
     const auto to = [=](const Section& section) {
         return IntegerOrAuto{(section.*member).automatic, (section.*member).limit};
     };
-    const auto from = [=](Section& section, IntegerOrAuto value) {
+    const auto from = [=](Section& section, const IntegerOrAuto& value) {
         section.*member = {value.automatic, static_cast<std::uint32_t>(value.automatic ? range.max : value.number)};
     };
     return make_integer_or_auto(make_member<IntegerOrAuto, Section>(to, from), range);

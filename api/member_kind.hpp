@@ -18,11 +18,12 @@ class MemberKind : public FieldKind {
     explicit MemberKind(Member<Value> member) : member_(std::move(member)) {}
 
     bool read(const boost::json::value& value, JobSpec& spec, const FieldReport& report) const override {
-        auto good = read_value(value, report);
-        if (good) {
-            member_.set(spec, *std::move(good));
+        const auto good = read_value(value, report);
+        if (!good) {
+            return false;
         }
-        return good.has_value();
+        member_.set(spec, *good);
+        return true;
     }
     std::optional<boost::json::value> write(const JobSpec& spec) const override { return written(member_.get(spec)); }
     std::optional<boost::json::value> initial() const override { return written(member_.initial); }

@@ -168,7 +168,7 @@ Result<void> check_type(const SpecFlag& flag, const api::SpecField& field, const
     std::vector<api::Violation> violations;
     const auto value = api::value_of_override(text);
     field.kind->read(value, scratch, {field.pointer, violations});
-    const bool negative = value.is_int64() && value.get_int64() < 0;  // counts are told apart from numbers by it
+    const bool negative = value.is_int64() && value.get_int64() < 0;  // no field takes one
     for (const auto& violation : violations) {
         if (violation.code == "wrong_type" || negative) {
             return invalid_input(std::string(flag.name) + ": " + violation.pointer + ": " + violation.detail);

@@ -38,6 +38,10 @@ std::string value_in(const json::value& spec, const api::SpecField& field) {
     return initial && find(spec, field.section()) != nullptr ? to_text(*initial) : "nothing";
 }
 
+std::string difference(const api::SpecField& field, const std::string& was, const std::string& is) {
+    return std::string(field.pointer) + ": is " + is + ", but the checkpoint was made with " + was;
+}
+
 }  // namespace
 
 std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash, const api::SpecTable& table) {
@@ -65,8 +69,7 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
         const auto was = value_in(spec_then, field);
         const auto is = value_in(now, field);
         if (field.decides_weights == api::DecidesWeights::yes && was != is) {
-            return invalid_input(std::string(field.pointer) + ": is " + is + ", but the checkpoint was made with " +
-                                 was + "; weights depend on it, so the run cannot be resumed");
+            return invalid_input(difference(field, was, is) + "; weights depend on it, so the run cannot be resumed");
         }
     }
     return {};
@@ -85,7 +88,7 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
         const auto was = value_in(spec_then, field);
         const auto is = value_in(now, field);
         if (field.decides_weights == api::DecidesWeights::last_bits && was != is) {
-            warnings.push_back(std::string(field.pointer) + ": is " + is + ", but the checkpoint was made with " + was +
+            warnings.push_back(difference(field, was, is) +
                                ": weights will not be those of an uninterrupted run bit for bit");
         }
     }

@@ -5,6 +5,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <optional>
+#include <ostream>
 #include <regex>
 #include <stdexcept>
 #include <string>
@@ -63,6 +64,11 @@ struct GrownSpec : JobSpec {
 }  // namespace distilld::test
 
 namespace distilld::api {
+
+/// Names the field in the messages of parametrised tests.
+inline void PrintTo(const SpecField& field, std::ostream* out) {
+    *out << field.pointer;
+}
 
 template <>
 struct SectionOf<test::GrownSpec> {
