@@ -9,7 +9,7 @@ namespace {
 
 TEST(TeacherProtocols, EachNameHasARow) {
     EXPECT_EQ(teacher_protocols().size(), kTeacherProtocolNames.size());
-    for (const TeacherProtocolName& name : kTeacherProtocolNames) {
+    for (const auto& name : kTeacherProtocolNames) {
         const TeacherProtocolRow* row = find_protocol(teacher_protocols(), name.value);
         ASSERT_NE(row, nullptr) << name.text;
         EXPECT_EQ(row->name, name.text);
