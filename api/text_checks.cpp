@@ -32,10 +32,10 @@ std::optional<std::string> closest(std::string_view word, const std::vector<std:
         return std::nullopt;
     }
     std::optional<std::string> best;
-    std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+    std::size_t min_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
     for (const auto& candidate : candidates) {
-        if (const auto distance = edit_distance(word, candidate); distance < least) {
-            least = distance;
+        if (const auto distance = edit_distance(word, candidate); distance < min_distance) {
+            min_distance = distance;
             best = candidate;
         }
     }

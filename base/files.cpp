@@ -91,9 +91,9 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
-    constexpr std::size_t kLargestWrite = std::size_t{1} << 30;  // Linux transfers less than 2 GiB a call
+    constexpr std::size_t kMaxWrite = std::size_t{1} << 30;  // Linux transfers less than 2 GiB a call
     while (!bytes.empty()) {
-        const auto written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kLargestWrite));
+        const auto written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxWrite));
         if (written < 0) {
             if (errno == EINTR) {
                 continue;

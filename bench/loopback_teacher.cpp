@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -21,6 +20,7 @@
 #include "base/half_float.hpp"
 #include "base/json_text.hpp"
 #include "base/random.hpp"
+#include "pipeline/async/tuple.hpp"
 #include "pipeline/teacher/protocols/kserve/message.hpp"
 #include "server/http/http_server.hpp"
 
@@ -128,7 +128,7 @@ class LatencyTeacher final : public LoopbackTeacher {
             const Nanos latency = scaled(latency_of(number, attempt), factor);
             asio::steady_timer timer(co_await asio::this_coro::executor);
             timer.expires_after(latency);
-            auto waiting = timer.async_wait(asio::as_tuple(asio::use_awaitable));
+            auto waiting = timer.async_wait(kTuple);
             co_await std::move(waiting);
             if (fails(arrival)) {
                 co_return error_response(500, "drawn to fail");

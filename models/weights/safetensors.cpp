@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "base/files.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::models {
 namespace {
@@ -351,7 +352,7 @@ Result<void> write_safetensors(const std::filesystem::path& path, const NamedTen
         header[*item.name] = std::move(entry);
         offset = end;
     }
-    auto text = json::serialize(header);
+    auto text = to_text(header);
     text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
     if (text.size() > kMaxHeaderBytes) {
         return invalid_input(path.string() + ": the header would exceed " + std::to_string(kMaxHeaderBytes) + " bytes");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::models {
 namespace {
@@ -76,7 +77,7 @@ Result<void> WeightFolder::open_shards(const fs::path& index) {
         }
         const std::string file_name(value.get_string());
         if (!is_plain_file_name(file_name)) {
-            return invalid_input(index.string() + ": weight_map." + name + " is " + json::serialize(value) +
+            return invalid_input(index.string() + ": weight_map." + name + " is " + to_text(value) +
                                  ", a file name without a folder is expected");
         }
         auto found = opened.find(file_name);

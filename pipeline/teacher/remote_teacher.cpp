@@ -11,6 +11,7 @@
 
 #include "base/time.hpp"
 #include "distilld_version.hpp"
+#include "pipeline/async/abort.hpp"
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
@@ -24,10 +25,6 @@ namespace asio = boost::asio;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-bool is_abort(const boost::system::system_error& failure) {
-    return failure.code() == asio::error::operation_aborted;
-}
 
 /// The error of the endpoint with this number, with its place in the job spec.
 Error at_endpoint(std::size_t index, const Error& error) {
@@ -146,7 +143,7 @@ class RemoteTeacher final : public TeacherSource {
             }
             co_return std::move(answer->targets);
         } catch (const boost::system::system_error& failure) {
-            if (!is_abort(failure)) {
+            if (!is_abort(failure.code())) {
                 throw;
             }
         }
@@ -160,7 +157,7 @@ class RemoteTeacher final : public TeacherSource {
             auto probing = probe_all(probed);
             co_await std::move(probing);
         } catch (const boost::system::system_error& failure) {
-            if (!is_abort(failure)) {
+            if (!is_abort(failure.code())) {
                 throw;
             }
             co_return Error{ErrorKind::cancelled, "the probe of the teacher was cancelled"};
@@ -194,7 +191,7 @@ class RemoteTeacher final : public TeacherSource {
         try {
             probed[index] = co_await std::move(probing);
         } catch (const boost::system::system_error& failure) {
-            if (is_abort(failure)) {
+            if (is_abort(failure.code())) {
                 throw;
             }
             probed[index] = FetchError{FailureKind::bad_response, endpoints_[index].at->name() + ": " + failure.what(),

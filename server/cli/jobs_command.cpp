@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/job_types.hpp"
+#include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/progress_display.hpp"
 #include "server/cli/rest_client.hpp"
@@ -249,7 +250,7 @@ class Watch {
             last_id_ = event.id;
         }
         if (command_.json) {
-            print(json::serialize(data) + "\n");
+            print(to_text(data) + "\n");
             return;
         }
         if (event.type == "gap") {

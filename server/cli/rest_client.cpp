@@ -1,7 +1,6 @@
 #include "server/cli/rest_client.hpp"
 
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
@@ -19,6 +18,7 @@
 #include <optional>
 
 #include "distilld_version.hpp"
+#include "pipeline/async/tuple.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -29,7 +29,6 @@ namespace bhttp = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::seconds kConnectDeadline{10};
 constexpr std::chrono::seconds kAnswerDeadline{120};
 constexpr std::uint64_t kBodyLimit = 64U << 20;

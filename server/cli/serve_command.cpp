@@ -1,4 +1,3 @@
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -11,6 +10,7 @@
 
 #include "base/folder_lock.hpp"
 #include "distilld_version.hpp"
+#include "pipeline/async/tuple.hpp"
 #include "server/cli/commands.hpp"
 #include "server/http/http_server.hpp"
 #include "server/jobs/job_manager.hpp"
@@ -43,7 +43,7 @@ std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
 /// First signal: an orderly end. Second: out, at once; the workers die with this process and their jobs are resumed
 /// from their checkpoints at the next start.
 asio::awaitable<void> wait_for_signal(asio::signal_set& signals) {
-    co_await signals.async_wait(asio::as_tuple(asio::use_awaitable));
+    co_await signals.async_wait(kTuple);
 }
 
 struct Service {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "pipeline/async/deadline.hpp"
+#include "pipeline/async/failure_message.hpp"
 #include "server/http/peer_watch.hpp"
 #include "server/http/reply.hpp"
 #include "server/support/log.hpp"
@@ -35,13 +36,7 @@ asio::awaitable<std::optional<Answer>> invoke_in_time(Connection& connection, co
 }
 
 void log_failure(const std::string& label, const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        log::error("http", label + ": " + error.what());
-    } catch (...) {
-        log::error("http", label + ": the handler threw something that is no exception");
-    }
+    log::error("http", label + ": " + failure_message(failure));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "pipeline/async/abort.hpp"
+#include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "server/http/session.hpp"
@@ -58,13 +59,7 @@ Result<HostPort> split_listen(const std::string& listen) {
 }
 
 void log_failure(const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        log::error("http", std::string("session: ") + error.what());
-    } catch (...) {
-        log::error("http", "session: it threw something that is no exception");
-    }
+    log::error("http", "session: " + failure_message(failure));
 }
 
 /// Outlives the Server while sessions end.

@@ -1,49 +1,48 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <chrono>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
+
+#include "pipeline/async/condition.hpp"
 
 namespace distilld {
 
-/// Readers that wait for an event of a job. One executor. Must outlive the frames of wait(), also those that are
-/// destroyed in mid-wait.
+/// Readers that wait for an event of a job. Everything here is called on the executor.
 class EventWaiters {
   public:
-    /// Returns when the job is woken, or after `limit`.
-    boost::asio::awaitable<void> wait(boost::asio::any_io_executor executor, std::string job_id,
-                                      std::chrono::milliseconds limit) {
-        boost::asio::steady_timer timer(executor, limit);
-        struct Entry {
-            Timers& timers;
-            Timers::iterator place;
-            ~Entry() { timers.erase(place); }
-        };
-        const Entry entry{timers_, timers_.emplace(job_id, &timer)};
-        co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+    explicit EventWaiters(boost::asio::any_io_executor executor) : executor_(std::move(executor)) {}
+
+    /// Returns when the job is woken, or at the deadline. Throws operation_aborted when cancelled.
+    boost::asio::awaitable<void> wait(std::string job_id, Condition::TimePoint deadline) {
+        auto& entry = conditions_[std::move(job_id)];
+        if (!entry) {
+            entry = std::make_shared<Condition>(executor_);
+        }
+        const auto condition = entry;  // wake() drops the one in the map
+        co_await condition->wait(deadline);
     }
 
     void wake(const std::string& job_id) {
-        const auto [first, last] = timers_.equal_range(job_id);
-        for (auto waiter = first; waiter != last; ++waiter) {
-            waiter->second->cancel();
+        if (const auto entry = conditions_.extract(job_id)) {
+            entry.mapped()->notify();
         }
     }
 
     void wake_all() {
-        for (auto& [id, timer] : timers_) {
-            timer->cancel();
+        for (const auto& [id, condition] : std::exchange(conditions_, {})) {
+            condition->notify();
         }
     }
 
   private:
-    using Timers = std::multimap<std::string, boost::asio::steady_timer*>;
-    Timers timers_;  ///< by job
+    boost::asio::any_io_executor executor_;
+    /// By job: of those that had a reader since they were last woken. A job that has ended is woken and never waited
+    /// for again.
+    std::map<std::string, std::shared_ptr<Condition>> conditions_;
 };
 
 }  // namespace distilld

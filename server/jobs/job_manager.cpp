@@ -1,20 +1,21 @@
 #include "server/jobs/job_manager.hpp"
 
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "api/spec_paths.hpp"
+#include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/async/task_group.hpp"
 #include "server/jobs/event_records.hpp"
 #include "server/jobs/event_waiters.hpp"
 #include "server/jobs/job_journal.hpp"
@@ -33,6 +34,10 @@ using std::chrono::steady_clock;
 constexpr const char* kComponent = "jobs";
 constexpr std::chrono::seconds kStoreRetry{5};
 
+void log_failure(const std::exception_ptr& failure) {
+    log::error(kComponent, "unexpected: " + failure_message(failure));
+}
+
 /// A job with a worker.
 struct Active {
     std::unique_ptr<WorkerProcess> worker;
@@ -50,7 +55,8 @@ class ThreadedJobManager final : public JobManager {
           metrics_(std::move(metrics)),
           table_({options_.slots, options_.cancel_grace, kStoreRetry}),
           work_(asio::make_work_guard(io_)),
-          idle_(io_),
+          waiters_(io_.get_executor()),
+          runs_(io_.get_executor(), {.on_failure = log_failure}),
           wakeup_(io_),
           retry_(io_),
           thread_([this] { run_thread(); }) {}
@@ -108,8 +114,8 @@ class ThreadedJobManager final : public JobManager {
             try {
                 io_.run();
                 return;
-            } catch (const std::exception& error) {
-                log::error(kComponent, std::string("unexpected: ") + error.what());
+            } catch (...) {
+                log_failure(std::current_exception());
             }
         }
     }
@@ -168,7 +174,7 @@ class ThreadedJobManager final : public JobManager {
         if (batch.ended || !batch.events.empty()) {
             co_return batch;
         }
-        auto waiting = waiters_.wait(io_.get_executor(), id, options_.heartbeat);
+        auto waiting = waiters_.wait(id, steady_clock::now() + options_.heartbeat);
         co_await std::move(waiting);
         co_return read_events(id, after, limit);
     }
@@ -241,7 +247,7 @@ class ThreadedJobManager final : public JobManager {
         metrics_->run_started(id);
         append(id, state_record(stored.job));
         show_counts();
-        asio::co_spawn(io_, run_job(id, active, std::move(start)), asio::detached);
+        static_cast<void>(runs_.spawn(run_job(id, active, std::move(start))));  // closed only when none is started
     }
 
     void perform(const StopWorkerAction& action) {
@@ -279,8 +285,6 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void perform(const WakeReadersAction&) { waiters_.wake_all(); }
-
-    void perform(const IdleAction&) { idle_.cancel(); }
 
     void append(const std::string& id, api::JobEvent event) {
         journal_.append(id, std::move(event));
@@ -327,10 +331,7 @@ class ThreadedJobManager final : public JobManager {
         ready_ = false;
         table_.stop(steady_clock::now());
         pump();
-        while (table_.running() > 0) {
-            idle_.expires_at(steady_clock::time_point::max());
-            co_await idle_.async_wait(asio::as_tuple(asio::use_awaitable));
-        }
+        co_await runs_.join();
     }
 
     SubmitOutcome submit_now(const SubmitRequest& request) {
@@ -428,11 +429,11 @@ class ThreadedJobManager final : public JobManager {
     JobTable table_;
     std::atomic<bool> ready_{false};
     bool pumping_ = false;
-    EventWaiters waiters_;  ///< outlives the frames in io_
     asio::io_context io_{1};
     asio::executor_work_guard<asio::io_context::executor_type> work_;
     std::map<std::string, std::shared_ptr<Active>> active_;
-    asio::steady_timer idle_;
+    EventWaiters waiters_;
+    TaskGroup runs_;  ///< run_job() of each of active_
     asio::steady_timer wakeup_;
     asio::steady_timer retry_;
     std::thread thread_;

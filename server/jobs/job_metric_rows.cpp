@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 
+#include "pipeline/core/stage.hpp"
+
 namespace distilld {
 namespace {
 
@@ -73,7 +75,7 @@ MetricSamples failures_by_kind(const JobRun& run) {
 /// Seconds of teacher work that the student did not wait for.
 double hidden_seconds(const JobRun& run) {
     for (const auto& stage : run.progress.stages) {
-        if (stage.stage == "teacher") {
+        if (stage.stage == stage_name(Stage::teacher)) {
             const double hidden = stage.busy_seconds * run.progress.teacher_hidden_fraction;
             return std::isfinite(hidden) ? hidden : 0.0;
         }

@@ -115,9 +115,6 @@ void JobTable::stop(Time now) {
         }
     }
     actions_.emplace_back(WakeReadersAction{});
-    if (running_ == 0) {
-        actions_.emplace_back(IdleAction{});
-    }
 }
 
 SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
@@ -185,9 +182,6 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome) {
         requeue(job, *std::move(conclusion.reason));
     } else {
         end(job, conclusion.state, std::move(conclusion.reason));
-    }
-    if (stopping() && running_ == 0) {
-        actions_.emplace_back(IdleAction{});
     }
 }
 

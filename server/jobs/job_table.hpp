@@ -87,11 +87,9 @@ struct StoreCancelRequestAction {
 };
 /// The service stops: wake every reader.
 struct WakeReadersAction {};
-/// The service stops and the last worker has ended.
-struct IdleAction {};
 
 using JobAction = std::variant<StartWorkerAction, StopWorkerAction, KillWorkerAction, StoreStateAction,
-                               StoreCancelRequestAction, WakeReadersAction, IdleAction>;
+                               StoreCancelRequestAction, WakeReadersAction>;
 
 struct JobTableOptions {
     std::uint32_t slots = 1;                  ///< jobs that run at once

@@ -3,8 +3,6 @@
 #include <utility>
 #include <variant>
 
-#include "server/jobs/event_records.hpp"
-
 namespace distilld {
 
 WorkerRun::WorkerRun(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
@@ -42,10 +40,6 @@ void WorkerRun::on(const EvaluationEvent& event, Time) {
 
 void WorkerRun::on(const CheckpointEvent& event, Time) {
     journal_.add_checkpoint(id_, {event.step, event.folder, event.seconds, now_text()});
-    journal_.append(id_, record_of(event));
-}
-
-void WorkerRun::on(const LogEvent& event, Time) {
     journal_.append(id_, record_of(event));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "pipeline/core/worker_events.hpp"
+#include "server/jobs/event_records.hpp"
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_table.hpp"
@@ -26,11 +27,15 @@ class WorkerRun {
 
   private:
     using Time = std::chrono::steady_clock::time_point;
+    /// Events of which nothing is to be done but to record them.
+    template <class Event>
+    void on(const Event& event, Time) {
+        journal_.append(id_, record_of(event));
+    }
     void on(const StartedEvent& event, Time now);
     void on(const ProgressEvent& event, Time now);
     void on(const EvaluationEvent& event, Time now);
     void on(const CheckpointEvent& event, Time now);
-    void on(const LogEvent& event, Time now);
     void on(const FinishedEvent& event, Time now);
     void on(const CancelledEvent& event, Time now);
     void on(const FailedEvent& event, Time now);

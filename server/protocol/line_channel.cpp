@@ -1,7 +1,6 @@
 #include "server/protocol/line_channel.hpp"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
@@ -12,6 +11,9 @@
 #include <deque>
 #include <mutex>
 
+#include "pipeline/async/abort.hpp"
+#include "pipeline/async/tuple.hpp"
+
 namespace distilld {
 
 namespace asio = boost::asio;
@@ -19,7 +21,6 @@ using boost::system::error_code;
 
 namespace {
 
-constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kWriteAtOnce = 64U << 10;
 
 struct Line {
@@ -129,7 +130,7 @@ asio::awaitable<Result<std::optional<std::string>>> LineChannel::receive() {
     auto buffer = asio::dynamic_buffer(state->received, state->line_limit);
     const auto read = co_await asio::async_read_until(state->socket, buffer, '\n', kTuple);
     const error_code ec = std::get<0>(read);
-    if (ec == asio::error::operation_aborted) {
+    if (is_abort(ec)) {
         throw boost::system::system_error(ec);
     }
     if (ec == asio::error::not_found) {

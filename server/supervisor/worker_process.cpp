@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "server/supervisor/child_process.hpp"
 #include "server/supervisor/worker_run.hpp"
@@ -17,16 +18,6 @@ namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
-
-void abort_because(WorkerRun& run, const std::exception_ptr& failure) {
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-        run.abort(error.what());
-    } catch (...) {
-        run.abort("a task of the supervisor threw something that is no exception");
-    }
-}
 
 /// Tells of an end without a last event.
 WorkerExit conclude(WorkerRun& run) {
@@ -85,7 +76,7 @@ class ChildWorker final : public WorkerProcess {
         }
         run->adopt(*child);
         TaskGroupOptions group;
-        group.on_failure = [run](const std::exception_ptr& failure) { abort_because(*run, failure); };
+        group.on_failure = [run](const std::exception_ptr& failure) { run->abort(failure_message(failure)); };
         TaskGroup tasks(run->executor, std::move(group));
         static_cast<void>(tasks.spawn(read_messages(run)));
         static_cast<void>(tasks.spawn(read_output(run)));

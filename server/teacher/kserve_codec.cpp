@@ -66,8 +66,8 @@ Result<std::vector<std::int32_t>> integers(const kserve::InferTensor& tensor) {
 }
 
 Result<void> read_input_ids(const kserve::InferTensor& tensor, const ScoreLimits& limits, ScoreRequest& score) {
-    constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-    if (tensor.shape.size() != 2 || tensor.shape[0] > kLargest || tensor.shape[1] > kLargest) {
+    constexpr std::int64_t kMaxSide = std::numeric_limits<std::int32_t>::max();
+    if (tensor.shape.size() != 2 || tensor.shape[0] > kMaxSide || tensor.shape[1] > kMaxSide) {
         return invalid_input("input_ids has shape " + shape_text(tensor.shape) + ": [rows, columns] is expected");
     }
     const auto positions = static_cast<std::uint64_t>(tensor.shape[0]) * static_cast<std::uint64_t>(tensor.shape[1]);

@@ -1,7 +1,6 @@
 #include "server/teacher/teacher_server.hpp"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -20,6 +19,7 @@
 #include "models/serving/teacher_engine.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "pipeline/async/tuple.hpp"
 #include "server/http/http_server.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/support/log.hpp"
@@ -137,7 +137,7 @@ class TeacherProgram {
 
     /// The first signal stops the server, a second one the process.
     asio::awaitable<void> watch_signals() {
-        const auto first = co_await signals_.async_wait(asio::as_tuple(asio::use_awaitable));
+        const auto first = co_await signals_.async_wait(kTuple);
         if (std::get<0>(first)) {
             co_return;
         }
@@ -147,7 +147,7 @@ class TeacherProgram {
         }
         log::info("teacher", "stopping: requests under way have " + std::to_string(kGrace.count()) + " s");
         server_->stop(kGrace);
-        const auto second = co_await signals_.async_wait(asio::as_tuple(asio::use_awaitable));
+        const auto second = co_await signals_.async_wait(kTuple);
         if (!std::get<0>(second)) {
             std::_Exit(128 + std::get<1>(second));
         }

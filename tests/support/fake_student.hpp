@@ -52,14 +52,14 @@ class FakeStudent final : public Student {
     StepStats finish_step(double learning_rate) override {
         note("step");
         rates.push_back(learning_rate);
-        pending = 3;
+        pending = kUpdatesOfAStep;
         return {1.0, true};
     }
     bool apply_one_pending_update() override {
         if (pending > 0) {
             --pending;
+            ++idle_updates;
         }
-        ++idle_updates;
         return pending > 0;
     }
     EvalStats evaluate(const TokenBatch& batch) override {
@@ -100,8 +100,9 @@ class FakeStudent final : public Student {
     std::function<void(std::uint64_t)> on_snapshot;
     std::vector<std::string> log;
     std::vector<double> rates;
+    static constexpr int kUpdatesOfAStep = 3;  ///< that wait for idle time
     int pending = 0;
-    int idle_updates = 0;
+    int idle_updates = 0;  ///< applied in idle time
 
   private:
     void note(std::string line) { log.push_back(std::move(line)); }

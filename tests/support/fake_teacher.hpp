@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/async/tuple.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 
 namespace distilld::test {
@@ -37,7 +37,7 @@ class FakeTeacher final : public TeacherSource {
         const Fate fate = decide ? decide(tokens->number, asked.size()) : Fate{};
         boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
         timer.expires_after(std::min<std::chrono::nanoseconds>(fate.latency, deadline));
-        auto waiting = timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+        auto waiting = timer.async_wait(kTuple);
         const auto [error] = co_await std::move(waiting);
         --in_flight;
         if (error) {

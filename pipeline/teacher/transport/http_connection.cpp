@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -16,6 +15,8 @@
 #include <ctime>
 #include <utility>
 
+#include "pipeline/async/abort.hpp"
+#include "pipeline/async/tuple.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
@@ -25,8 +26,6 @@ namespace http = boost::beast::http;
 using boost::system::error_code;
 
 namespace {
-
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 
 void read_headers(const http::response_header<>& header, const HttpRequest& request, HttpResponse& response) {
     response.status = header.result_int();
@@ -69,7 +68,7 @@ asio::awaitable<void> read_sized_body(Stream& stream, beast::flat_buffer& buffer
     buffer.consume(present);
     if (present < wanted) {
         const auto read =
-            co_await asio::async_read(stream, asio::buffer(body.data() + present, wanted - present), kAwaitTuple);
+            co_await asio::async_read(stream, asio::buffer(body.data() + present, wanted - present), kTuple);
         if (std::get<0>(read)) {
             exchange.failure = std::get<0>(read);
             throw_if_aborted(exchange.failure);
@@ -101,7 +100,7 @@ asio::awaitable<void> read_parsed_body(Stream& stream, beast::flat_buffer& buffe
         parser.get().body().data = body.data() + filled;
         parser.get().body().size = room;
         parser.get().body().more = true;
-        const auto read = co_await http::async_read(stream, buffer, parser, kAwaitTuple);
+        const auto read = co_await http::async_read(stream, buffer, parser, kTuple);
         filled += room - parser.get().body().size;
         body.resize(filled);
         const error_code failure = std::get<0>(read);
@@ -127,7 +126,7 @@ asio::awaitable<HttpExchange> exchange_on(Stream& stream, beast::flat_buffer& bu
     if (request.body) {
         message[1] = asio::buffer(*request.body);
     }
-    const auto written = co_await asio::async_write(stream, message, kAwaitTuple);
+    const auto written = co_await asio::async_write(stream, message, kTuple);
     traffic.bytes_sent += std::get<1>(written);
     const error_code write_failure = std::get<0>(written);
     throw_if_aborted(write_failure);
@@ -136,7 +135,7 @@ asio::awaitable<HttpExchange> exchange_on(Stream& stream, beast::flat_buffer& bu
     Parser parser;
     parser.header_limit(64U << 10U);
     parser.body_limit(boost::none);
-    const auto header_read = co_await http::async_read_header(stream, buffer, parser, kAwaitTuple);
+    const auto header_read = co_await http::async_read_header(stream, buffer, parser, kTuple);
     exchange.any_byte = parser.got_some() || buffer.size() > 0;
     if (const error_code failure = std::get<0>(header_read)) {
         throw_if_aborted(failure);
@@ -195,7 +194,7 @@ std::unique_ptr<HttpConnection> make_http_connection(asio::ssl::stream<asio::ip:
 }
 
 void throw_if_aborted(error_code failure) {
-    if (failure == asio::error::operation_aborted) {
+    if (is_abort(failure)) {
         throw boost::system::system_error(failure);
     }
 }

@@ -1,6 +1,5 @@
 #include "pipeline/teacher/transport/http_connector.hpp"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/ssl/host_name_verification.hpp>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "pipeline/async/deadline.hpp"
+#include "pipeline/async/tuple.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -15,8 +15,6 @@ using tcp = asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
-
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 
 bool is_address(const std::string& host) {
     error_code failure;
@@ -31,7 +29,7 @@ asio::awaitable<error_code> connect_to(tcp::socket& socket, tcp::endpoint addres
     if (failed) {
         co_return failed;
     }
-    const auto connected = co_await socket.async_connect(address, kAwaitTuple);
+    const auto connected = co_await socket.async_connect(address, kTuple);
     co_return std::get<0>(connected);
 }
 
@@ -60,7 +58,7 @@ asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() 
         co_return addresses_;
     }
     tcp::resolver resolver(executor_);
-    const auto resolved = co_await resolver.async_resolve(url_.host, std::to_string(url_.port), kAwaitTuple);
+    const auto resolved = co_await resolver.async_resolve(url_.host, std::to_string(url_.port), kTuple);
     if (const error_code failed = std::get<0>(resolved)) {
         throw_if_aborted(failed);
         const bool unknown = failed == asio::error::host_not_found || failed == asio::error::no_data;
@@ -114,7 +112,7 @@ asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::sec
         SSL_set_tlsext_host_name(stream.native_handle(), url_.host.c_str());
     }
     stream.set_verify_callback(asio::ssl::host_name_verification(url_.host));
-    const auto shaken = co_await stream.async_handshake(asio::ssl::stream_base::client, kAwaitTuple);
+    const auto shaken = co_await stream.async_handshake(asio::ssl::stream_base::client, kTuple);
     if (const error_code failed = std::get<0>(shaken)) {
         throw_if_aborted(failed);
         // What comes from OpenSSL is a refusal; what comes from the socket is a lost connection.

@@ -8,7 +8,7 @@
 #include <limits>
 
 namespace distilld {
-namespace shapes {
+namespace test {
 
 struct Part {
     std::string name;
@@ -46,11 +46,11 @@ void describe(Visitor& v, T& whole) {
     v("raw", whole.raw);
 }
 
-}  // namespace shapes
+}  // namespace test
 
 namespace {
 
-using shapes::Whole;
+using test::Whole;
 
 TEST(JsonFields, WritesInTheOrderOfTheDescription) {
     Whole whole;

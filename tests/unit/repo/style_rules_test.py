@@ -4,7 +4,7 @@ import re
 import sys
 import unittest
 
-from rules import CPP, RuleTest, broken, header, line_of, repository
+from rules import CPP, RuleTest, broken, cpp_files, header, line_of, repository, without_comments
 
 CODE = (*CPP, ".h", ".cc", ".py", ".sh", ".cmake", "CMakeLists.txt")
 COLUMNS = 120
@@ -32,23 +32,13 @@ MACHINE_PATH = re.compile(r"(?<![\w.}\])*-])/(" + "wo" + r"rk|" + "ro" + r"ot)(/
 # A file has one job, and is read whole.
 LINES = 450
 COUNTED = (*CPP, ".py", ".sh")
-# Longer than that at present, and to be split.
-LONG_FILES = {
-    "api/job_types.cpp",
-    "models/families/llama_config.cpp",
-    "models/network/llama_network.cpp",
-    "pipeline/graph/training_graph.cpp",
-    "pipeline/teacher/protocols/kserve/adapter.cpp",
-    "pipeline/teacher/protocols/kserve/parse.cpp",
-    "pipeline/teacher/transport/http_pool.cpp",
-    "server/http/session.cpp",
-    "server/jobs/job_manager.cpp",
-    "server/worker/train_worker.cpp",
-    "tests/unit/models/network/llama_network_test.cpp",
-    "tests/unit/models/training/llama_student_test.cpp",
-    "tests/unit/pipeline/teacher/remote_teacher_test.cpp",
-    "tests/unit/server/http/server_test.cpp",
-}
+
+# The one place that turns JSON into text.
+JSON_WRITER = "base/json_text.cpp"
+
+# A namespace's beginning (with its name, none when it is anonymous, and what follows on the line) or its end.
+NAMESPACE = re.compile(r"^(?:inline )?namespace(?: ([\w:]+))? \{(.*)$|^\}  // namespace", re.MULTILINE)
+FORWARD_DECLARATIONS = re.compile(r"\s*((class|struct) \w+;\s*)+\}")
 
 
 def pragma_rule(files):
@@ -77,11 +67,62 @@ def places_rule(files):
 def lines_rule(files):
     for path, text in files.items():
         count = text.count("\n")
-        if path.endswith(COUNTED) and count > LINES and path not in LONG_FILES:
+        if path.endswith(COUNTED) and count > LINES:
             yield f"{path}:{LINES}: {count} lines, {LINES} are allowed: split the file"
 
 
-RULES = [pragma_rule, columns_rule, lines_rule, places_rule]
+def json_text_rule(files):
+    for path, text in cpp_files(files).items():
+        if path != JSON_WRITER and not path.startswith("tests/"):
+            for match in re.finditer(r"json::serialize\(", text):
+                yield f"{path}:{line_of(text, match.start())}: JSON is written with to_text() (base/json_text.hpp)"
+
+
+def namespaces(text):
+    """(line number, full name) of each named namespace that is opened for more than to declare foreign classes."""
+    within = []
+    for match in NAMESPACE.finditer(text):
+        if match.group(0).startswith("}"):
+            if within:
+                within.pop()
+            continue
+        name, rest = match.group(1), match.group(2)
+        if FORWARD_DECLARATIONS.match(text, match.start(2)):
+            continue
+        within.append(name)
+        if name:
+            yield line_of(text, match.start()), "::".join(filter(None, within))
+        if rest.endswith("}"):
+            within.pop()
+
+
+def words_of(path):
+    """The names of the folders and of the file on a path."""
+    *folders, name = path.split("/")
+    return {*folders, name.split(".")[0]}
+
+
+def namespace_rule(files):
+    for path, text in cpp_files(files).items():
+        allowed = words_of(path)
+        if path.endswith(".hpp"):
+            allowed.add("detail")
+        if path.startswith("tests/"):
+            allowed.add("test")
+            # The room that is tested.
+            allowed.update(*(words_of(name) for name in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE)))
+        opened = set()
+        for line, name in namespaces(text):
+            opened.add(name)
+            outer, *inner = name.split("::")
+            if outer != "distilld" or len(inner) > 1 or not allowed.issuperset(inner):
+                yield f"{path}:{line}: namespace {name}: distilld, or below it the name of a folder or file on the path"
+        if "distilld::detail" not in opened:
+            for match in re.finditer(r"(?<!::)\bdetail::", without_comments(text)):
+                yield f"{path}:{line_of(text, match.start())}: detail:: is for the header that has it"
+
+
+RULES = [pragma_rule, columns_rule, lines_rule, places_rule, json_text_rule, namespace_rule]
 
 
 class RulesCanFail(RuleTest):
@@ -108,6 +149,36 @@ class RulesCanFail(RuleTest):
         )
         self.accept(lines_rule, {"api/a.cpp": "\n" * 450, "docs/a.md": "\n" * 1000})
 
+    def test_json_text(self):
+        text = "\nauto text = boost::json::serialize(value);"
+        self.refuse(json_text_rule, {"api/a.cpp": text}, "api/a.cpp:2")
+        self.accept(json_text_rule, {"base/json_text.cpp": text, "tests/a_test.cpp": text, "docs/a.md": text})
+
+    def test_namespaces(self):
+        def inside(*names):
+            ends = "".join("}  // namespace" + (" " + name if name else "") + "\n" for name in reversed(names))
+            return "".join(f"namespace {name + ' ' if name else ''}{{\n" for name in names) + ends
+
+        self.refuse(namespace_rule, {"api/a.cpp": inside("dist")}, "api/a.cpp:1")
+        self.refuse(namespace_rule, {"api/a.cpp": inside("distilld::http")}, "api/a.cpp:1")
+        self.refuse(namespace_rule, {"api/a.cpp": inside("distilld", "", "b")}, "api/a.cpp:3")
+        self.refuse(namespace_rule, {"api/b/a.cpp": inside("distilld::api::b")}, "api/b/a.cpp:1")
+        self.refuse(namespace_rule, {"api/a.cpp": inside("distilld::test")}, "api/a.cpp:1")
+        self.refuse(namespace_rule, {"tests/a_test.cpp": inside("distilld::api")}, "tests/a_test.cpp:1")
+        self.refuse(namespace_rule, {"api/a.cpp": inside("distilld::detail")}, "api/a.cpp:1")
+        self.refuse(namespace_rule, {"api/a.cpp": "\ndetail::Shape shape;"}, "api/a.cpp:2")
+        foreign = "namespace CLI {\nclass App;\n}\n"
+        self.refuse(namespace_rule, {"api/a.hpp": foreign + inside("distilld::b")}, "api/a.hpp:4")
+        self.accept(
+            namespace_rule,
+            {
+                "api/a.hpp": foreign + inside("distilld", "detail") + "detail::Shape shape;",
+                "api/b/c.cpp": inside("distilld::b", "") + inside("distilld::c") + inside("distilld", "api", ""),
+                "api/d.cpp": "namespace json = boost::json;\nnamespace distilld {}\nboost::asio::detail::x y;",
+                "tests/a_test.cpp": '#include "api/b.hpp"\n' + inside("distilld::api") + inside("distilld", "test"),
+            },
+        )
+
 
 class Repository(unittest.TestCase):
     def test_keeps_the_rules(self):
@@ -115,9 +186,6 @@ class Repository(unittest.TestCase):
         self.assertIn("base/error.hpp", files, "the tree was not found")
         found = broken(RULES, files)
         self.assertEqual(found, [], "\n" + "\n".join(found))
-        for path in sorted(LONG_FILES):
-            if files.get(path, "").count("\n") <= LINES:
-                print(f"{path} is not too long any more: take it off LONG_FILES")
 
 
 if __name__ == "__main__":

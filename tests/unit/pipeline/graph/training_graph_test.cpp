@@ -407,6 +407,7 @@ TEST_F(TrainingGraphTest, IdleTimeAppliesPendingUpdates) {
     const Outcome run = this->run(&teacher_);
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_GT(student_.idle_updates, 0);
+    EXPECT_LE(student_.idle_updates, 5 * FakeStudent::kUpdatesOfAStep);
 }
 
 }  // namespace

@@ -19,6 +19,15 @@ using test::ScriptedHttpServer;
 using test::ScriptedReply;
 using test::SeenRequest;
 
+/// On the wire: request line, headers, empty line, body.
+std::size_t bytes_of(const SeenRequest& request) {
+    std::size_t bytes = (request.method + " " + request.target + " HTTP/1.1\r\n\r\n" + request.body).size();
+    for (const auto& [name, value] : request.headers) {
+        bytes += (name + ": " + value + "\r\n").size();
+    }
+    return bytes;
+}
+
 TEST(RemoteTeacher, ConcurrentFetchesReuseConnections) {
     ScriptedHttpServer server(own_topk_reply);
     Loop loop;
@@ -39,12 +48,17 @@ TEST(RemoteTeacher, ConcurrentFetchesReuseConnections) {
         loop.io.run();
         EXPECT_EQ(done, 32);
     }
-    EXPECT_EQ(server.requests().size(), 128U);
+    const auto requests = server.requests();
+    ASSERT_EQ(requests.size(), 128U);
     EXPECT_LE(server.connections(), 32U);
     EXPECT_EQ(options.traffic->requests.load(), 128U);
     EXPECT_EQ(options.traffic->connections_opened.load(), server.connections());
-    EXPECT_GT(options.traffic->bytes_received.load(), 0U);
-    EXPECT_GT(options.traffic->bytes_sent.load(), 0U);
+    EXPECT_EQ(options.traffic->bytes_received.load(), 128U * own_topk_reply(requests[0]).body.size());
+    std::size_t bytes_sent = 0;
+    for (const auto& request : requests) {
+        bytes_sent += bytes_of(request);
+    }
+    EXPECT_EQ(options.traffic->bytes_sent.load(), bytes_sent);
     teacher->close();
 }
 

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 #include <chrono>
 #include <condition_variable>
@@ -18,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/async/condition.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -28,9 +26,7 @@ namespace asio = boost::asio;
 /// What a test holds of a fake worker: it says what the worker says, and sees what the worker was told.
 class FakeControl {
   public:
-    explicit FakeControl(asio::any_io_executor executor) : executor_(executor), ended_(executor) {
-        ended_.expires_at(std::chrono::steady_clock::time_point::max());
-    }
+    explicit FakeControl(const asio::any_io_executor& executor) : executor_(executor), ended_(executor) {}
 
     /// From the test's thread: the worker says this.
     void emit(WorkerEvent event, const std::shared_ptr<FakeControl>& self) {
@@ -47,7 +43,7 @@ class FakeControl {
     void end_now(Result<WorkerExit> how) {
         exit = std::move(how);
         over = true;
-        ended_.cancel();
+        ended_.notify();
     }
 
     WorkerStart start;
@@ -58,7 +54,7 @@ class FakeControl {
     int kills = 0;
     Result<WorkerExit> exit = WorkerExit{};
     asio::any_io_executor executor_;
-    asio::steady_timer ended_;
+    Condition ended_;
 };
 
 using Control = std::shared_ptr<FakeControl>;
@@ -108,7 +104,7 @@ class FakeWorker final : public WorkerProcess {
         control->on_event = std::move(on_event);
         fleet_.started(control);
         while (!control->over) {
-            co_await control->ended_.async_wait(asio::as_tuple(asio::use_awaitable));
+            co_await control->ended_.wait();
         }
         co_return control->exit;
     }

@@ -45,7 +45,6 @@ class Checker {
             end_worker(*running_.begin());
             carry_out();
         }
-        EXPECT_TRUE(idle_);
         EXPECT_EQ(table_.running(), 0U);
         EXPECT_FALSE(table_.next_wakeup());
         for (const auto& [id, state] : states_) {
@@ -163,11 +162,6 @@ class Checker {
     }
     void check(const StoreCancelRequestAction& it) { EXPECT_FALSE(is_terminal(it.id)) << it.id << " had ended"; }
     void check(const WakeReadersAction&) { EXPECT_TRUE(stopped_); }
-    void check(const IdleAction&) {
-        EXPECT_TRUE(stopped_);
-        EXPECT_FALSE(idle_) << "idle twice";
-        idle_ = true;
-    }
 
     bool is_terminal(const std::string& id) const {
         const auto found = states_.find(id);
@@ -182,7 +176,6 @@ class Checker {
     JobTable::Time now_{};
     int next_id_ = 0;
     bool stopped_ = false;
-    bool idle_ = false;
     std::map<std::string, api::JobState> states_;
     std::map<std::string, std::string> owners_;  ///< newest job of each folder
     std::set<std::string> running_;

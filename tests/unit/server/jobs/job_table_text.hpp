@@ -22,7 +22,6 @@ struct ActionText {
     }
     std::string operator()(const StoreCancelRequestAction& it) const { return "cancel-request " + it.id; }
     std::string operator()(const WakeReadersAction&) const { return "wake"; }
-    std::string operator()(const IdleAction&) const { return "idle"; }
 };
 
 inline std::vector<std::string> texts_of(const std::vector<JobAction>& actions) {
