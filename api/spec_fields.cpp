@@ -86,7 +86,8 @@ std::vector<SpecField> student_fields() {
          .decides_weights = yes,
          .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it where the device is fast at it"},
         // Another device computes the same sums in another order, as another number of threads does; a run must be
-        // able to go on where there is no GPU, or another one. Where auto picks another dtype there, that is refused.
+        // able to go on where there is no GPU, or another one. The warning stands for dtype auto too, which may come
+        // out otherwise there.
         {.pointer = "/student/device",
          .kind = make_text(&StudentSpec::device, {.max_bytes = 16, .form = &kDeviceForm}),
          .decides_weights = last_bits,

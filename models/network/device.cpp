@@ -3,6 +3,8 @@
 #include <charconv>
 #include <string>
 
+#include "models/network/device_name.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -65,6 +67,11 @@ Result<torch::Device> resolve_device(std::string_view text, const CudaDevices& c
 
 Result<torch::Device> resolve_device(std::string_view text) {
     return resolve_device(text, cuda_devices());
+}
+
+Result<std::string> device_name(std::string_view text) {
+    const Result<torch::Device> device = resolve_device(text);
+    return device ? Result<std::string>(device->str()) : Result<std::string>(device.error());
 }
 
 torch::Device default_device() {

@@ -15,7 +15,7 @@ using torch::Tensor;
 constexpr std::int64_t kBlock = 1 << 15;  ///< elements whose squares are added by one thread
 constexpr std::int64_t kRun = 1 << 10;    ///< of these, added in lanes before they go to fp64
 constexpr std::size_t kLanes = 16;
-constexpr std::int64_t kMinPart = 64;  ///< blocks: for less than 2 million elements no thread is started
+constexpr std::int64_t kMinPart = 64;  ///< blocks, so that a thread has at least 2 million elements
 
 /// Sixteen partial sums of at most 64 squares each, then fp64: as exact as needed and as fast as memory.
 template <class T>

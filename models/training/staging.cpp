@@ -4,6 +4,7 @@
 #include <c10/util/Half.h>
 
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,11 +91,15 @@ class Staging {
         : tokens_(*batch.tokens), batch_(batch), options_(options), staged_(std::make_unique<TensorBatch>()) {}
 
     std::unique_ptr<TensorBatch> run() {
-        stage_tokens();
         if (options_.with_teacher) {
             if (!batch_.targets) {
                 refuse(ErrorKind::internal, tokens_.number, "there are no teacher targets");
             }
+            check_teacher(*batch_.targets);
+            given_ = batch_.targets->loss_mask.bytes;
+        }
+        stage_tokens();
+        if (options_.with_teacher) {
             stage_teacher(*batch_.targets);
         }
         staged_->target_tokens = positions_.size();
@@ -125,7 +130,7 @@ class Staging {
         positions_.reserve(count);
         for (std::size_t i = 0; i < count; ++i) {
             out[i] = checked(tokens_.input_ids[i], "input id");
-            if (tokens_.labels[i] != kIgnoredLabel) {
+            if (tokens_.labels[i] != kIgnoredLabel && is_given(i)) {
                 labels.push_back(checked(tokens_.labels[i], "label"));
                 positions_.push_back(static_cast<std::int64_t>(i));
             }
@@ -135,6 +140,11 @@ class Staging {
         if (positions_.size() != count) {
             staged_->rows = to_device(vector_tensor(positions_));
         }
+    }
+
+    /// The teacher gave this position, or there is no teacher.
+    [[nodiscard]] bool is_given(std::size_t position) const {
+        return given_.empty() || given_[position] != std::byte{0};
     }
 
     std::int64_t checked(std::int64_t id, const char* what) const {
@@ -162,18 +172,31 @@ class Staging {
         }
     }
 
-    void stage_teacher(const TeacherTargets& teacher) {
+    void check_teacher(const TeacherTargets& teacher) const {
         if (teacher.rows != tokens_.rows || teacher.columns != tokens_.columns || teacher.width == 0) {
             refuse(ErrorKind::teacher, tokens_.number,
                    "the teacher answered for [" + std::to_string(teacher.rows) + ", " +
                        std::to_string(teacher.columns) + "] positions, asked were [" + std::to_string(tokens_.rows) +
                        ", " + std::to_string(tokens_.columns) + "]");
         }
-        if (teacher.kind == TeacherTargets::Kind::logits) {
-            stage_logits(teacher);
-        } else {
-            stage_topk(teacher);
+        if (!teacher.loss_mask.bytes.empty()) {
+            require(teacher.loss_mask, teacher.loss_mask.type == ElementType::u8, position_count(), "loss masks");
         }
+    }
+
+    void stage_teacher(const TeacherTargets& teacher) {
+        switch (teacher.kind) {
+            case TeacherTargets::Kind::topk:
+                stage_topk(teacher);
+                return;
+            case TeacherTargets::Kind::logits:
+                stage_logits(teacher);
+                return;
+            case TeacherTargets::Kind::hidden_states:
+                refuse(ErrorKind::teacher, tokens_.number,
+                       "the teacher answered with hidden states; the loss compares top-k log-probabilities or logits");
+        }
+        refuse(ErrorKind::internal, tokens_.number, "the teacher's targets are of no known kind");
     }
 
     void stage_logits(const TeacherTargets& teacher) {
@@ -269,6 +292,7 @@ class Staging {
     const MicroBatch& batch_;
     const StagingOptions& options_;
     std::unique_ptr<TensorBatch> staged_;
+    std::span<const std::byte> given_;  // the loss mask; empty: every position was given
     std::vector<std::int64_t> positions_;
 };
 

@@ -11,13 +11,14 @@
 
 namespace distilld::models {
 
-/// A micro-batch as the loss wants it. Rows without a label are not among `targets`.
+/// A micro-batch as the loss wants it. Rows without a label, and rows that the teacher did not give, are not among
+/// `targets`.
 struct TensorBatch final : StagedBatch {
-    torch::Tensor input_ids;  ///< [B, T] int64
-    torch::Tensor rows;       ///< [n] int64: positions b·T + t that carry loss; undefined when all do
-    DistillTargets targets;   ///< of these n positions
-    std::uint64_t target_tokens = 0;
-    std::uint64_t step_target_tokens = 0;
+    torch::Tensor input_ids;               ///< [B, T] int64
+    torch::Tensor rows;                    ///< [n] int64: positions b·T + t that carry loss; undefined when all do
+    DistillTargets targets;                ///< of these n positions
+    std::uint64_t target_tokens = 0;       ///< n
+    std::uint64_t step_target_tokens = 0;  ///< as MicroBatch says it, with rows that the teacher did not give
 };
 
 struct StagingOptions {

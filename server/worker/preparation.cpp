@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/files.hpp"
 #include "base/time.hpp"
+#include "models/network/device_name.hpp"
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
@@ -110,6 +112,12 @@ class Preparation {
     }
 
     Result<void> load_student() {
+        // Checkpoints are to name the device itself, so that a run which goes on elsewhere is told.
+        Result<std::string> device = models::device_name(run_.spec.student.device);
+        if (!device) {
+            return device.error();
+        }
+        run_.spec.student.device = std::move(*device);
         models::CausalLmStudentOptions options;
         options.student = run_.spec.student;
         options.training = run_.spec.training;

@@ -26,7 +26,7 @@ using EmitEvent = std::function<void(const WorkerEvent&)>;
 
 /// A job that nothing speaks against any more, with all that its graph needs.
 struct PreparedRun {
-    JobSpec spec;  ///< with the numbers in force: threads, and the batch size that the memory probe chose
+    JobSpec spec;  ///< with what is in force: threads, the device, and the batch size that the memory probe chose
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
     std::shared_ptr<const Dataset> eval;     ///< null: none

@@ -303,6 +303,17 @@ def test_run_says_the_same_and_exits_with_1(distilld, good_spec, student_folder,
     assert f"{data}:2: " in ended.err
 
 
+def test_a_device_that_is_not_there_is_one_clear_error(distilld, good_spec, tmp_path):
+    # No machine has so many GPUs; in a build without CUDA, `cuda` alone is refused as well.
+    file = jobs.write_spec(tmp_path / "spec.json", jobs.changed(good_spec, {"/output": str(tmp_path / "out")}))
+    for device in ["cuda:99"] if torch.cuda.is_available() else ["cuda:99", "cuda"]:
+        ended = distilld.run("run", file, "--set", f"/student/device={device}", code=1)
+        assert ended.err.count("/student/device: ") == 1, ended.err
+        assert f'/student/device: is "{device}", but ' in ended.err
+        assert "CUDA" in ended.err
+        assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("field", ["/output", "/checkpoint/dir"])
 def test_a_folder_that_cannot_be_written_to_is_found_before_the_first_step(
     distilld, teacher, good_spec, tmp_path, field

@@ -252,6 +252,25 @@ def test_a_run_from_the_start_says_that_earlier_checkpoints_will_go(distilld, sp
     assert "of an earlier run" not in resumed.out + resumed.err
 
 
+def test_resuming_on_another_device_is_told(distilld, spec, tmp_path):
+    spec = jobs.changed(spec, {"/student/device": "cpu"})
+    file = jobs.write_spec(tmp_path / "spec.json", spec)
+    distilld.run("run", file)
+    # `cpu` and what `auto` comes to are compared as devices, not as words.
+    flags = [] if torch.cuda.is_available() else ["--set", "/student/device=auto"]
+    same = distilld.run("run", file, "--resume", *flags)
+    assert "/student/device" not in same.out + same.err
+
+    (state,) = (tmp_path / "student" / "checkpoints").glob("step-*4/state.json")
+    told = json.loads(state.read_text())
+    run = json.loads(told["spec"])
+    assert run["spec"]["student"]["device"] == "cpu"
+    run["spec"]["student"]["device"] = "cuda:1"
+    state.write_text(json.dumps({**told, "spec": json.dumps(run)}))
+    other = distilld.run("run", file, "--resume")
+    assert '/student/device: is "cpu", but the checkpoint was made with "cuda:1"' in other.out + other.err
+
+
 def test_resuming_with_another_spec_is_refused(distilld, spec, tmp_path):
     file = jobs.write_spec(tmp_path / "spec.json", spec)
     distilld.run("run", file)

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "models/network/device_name.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -37,6 +39,12 @@ TEST(ResolveDevice, TakesWhatIsNamed) {
     EXPECT_EQ(resolve_device("cuda", kTwo).value(), torch::Device("cuda:0"));
     EXPECT_EQ(resolve_device("cuda:0", kTwo).value(), torch::Device("cuda:0"));
     EXPECT_EQ(resolve_device("cuda:1", kTwo).value(), torch::Device("cuda:1"));
+}
+
+TEST(DeviceName, IsThatOfTheDeviceItselfAndNeverAuto) {
+    EXPECT_EQ(device_name("cpu").value(), "cpu");
+    EXPECT_EQ(device_name("auto").value(), default_device().is_cpu() ? "cpu" : "cuda:0");
+    EXPECT_THAT(device_name("gpu").error().message, StartsWith("/student/device: is \"gpu\""));
 }
 
 TEST(ResolveDevice, RefusesWhatIsNotThereOrNotUnderstood) {

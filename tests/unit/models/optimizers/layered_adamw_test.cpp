@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <iterator>
+#include <vector>
 
 namespace distilld::models {
 namespace {
@@ -213,10 +215,20 @@ TEST(LayeredAdamW, AParameterWithoutAGradientIsLeftAlone) {
     EXPECT_FALSE(same_bits(groups[1].parameters[1].master, before[1].parameters[1].master));
 }
 
+struct Trained {
+    std::vector<ParameterGroup> groups;
+    std::vector<double> norms;
+    std::ptrdiff_t started = 0;  ///< threads that the updates brought into being
+};
+
+std::ptrdiff_t thread_count() {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
 TEST(LayeredAdamW, GivesTheSameBitsOnAnyNumberOfThreads) {
     // Large enough for libtorch to split, and of a size that no number of threads divides.
     const auto run = [](int threads) {
-        at::set_num_threads(threads);
+        at::set_num_threads(1);
         auto generator = torch::make_generator<torch::CPUGeneratorImpl>(9);
         std::vector<ParameterGroup> groups(1);
         for (const char* name : {"first", "second"}) {
@@ -226,22 +238,29 @@ TEST(LayeredAdamW, GivesTheSameBitsOnAnyNumberOfThreads) {
             parameter.decays = true;
         }
         LayeredAdamW optimizer(groups, {0.9, 0.95, 1e-8, 0.1}, UpdateMode::serial);
-        std::vector<double> norms;
+        Trained trained;
         for (int step = 0; step < 3; ++step) {
+            at::set_num_threads(1);
             set_gradients(groups, step);
-            norms.push_back(optimizer.gradient_norm());
+            trained.norms.push_back(optimizer.gradient_norm());
+            at::set_num_threads(threads);
+            const std::ptrdiff_t before = thread_count();
             optimizer.finish_step(1e-2, 0.5);
+            trained.started += thread_count() - before;
         }
-        return std::pair(groups, norms);
+        trained.groups = groups;
+        return trained;
     };
-    const int before = at::get_num_threads();
-    const auto alone = run(1);
-    const auto together = run(3);
-    const long tasks = std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
-    at::set_num_threads(before);
-    EXPECT_GE(tasks, 3) << "libtorch did not split the update, so this test shows nothing";
-    expect_same_bits(alone.first, together.first);
-    EXPECT_EQ(alone.second, together.second);
+    // OpenMP has a team for each thread that asks for one. A new thread has none yet, so the update that is split, and
+    // nothing else, starts it.
+    const int usual = at::get_num_threads();
+    const auto alone = std::async(std::launch::async, run, 1).get();
+    const auto together = std::async(std::launch::async, run, 3).get();
+    at::set_num_threads(usual);
+    EXPECT_EQ(alone.started, 0);
+    EXPECT_EQ(together.started, 2) << "libtorch did not split the update, so this test shows nothing";
+    expect_same_bits(alone.groups, together.groups);
+    EXPECT_EQ(alone.norms, together.norms);
 }
 
 }  // namespace

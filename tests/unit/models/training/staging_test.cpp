@@ -126,6 +126,45 @@ TEST(Staging, TakesFullLogitsInTheirOwnType) {
     EXPECT_TRUE(torch::equal(every->targets.teacher_logits.to(torch::kFloat), all));
 }
 
+TEST(Staging, RowsThatTheTeacherDidNotGiveCarryNoLoss) {
+    const Example example;
+    MicroBatch batch = example.topk();
+    // Positions 0 and 4 are not given, so what stands there is not looked at: no token is number 77.
+    const Unaligned<std::uint8_t> mask({0, 1, 1, 1, 0, 1});
+    const Unaligned<std::int32_t> ids({77, 77, 2, 3, 4, 5, 6, 7, 77, 77, 0, 9});
+    batch.targets->loss_mask = {ElementType::u8, mask.view()};
+    batch.targets->ids.bytes = ids.view();
+    const auto topk = stage_micro_batch(batch, example.options);
+    EXPECT_EQ(topk->target_tokens, 2U);
+    EXPECT_EQ(topk->step_target_tokens, 9U);
+    EXPECT_TRUE(torch::equal(topk->rows, torch::tensor({1, 3}, torch::kLong)));
+    EXPECT_TRUE(torch::equal(topk->targets.labels, torch::tensor({3, 5}, torch::kLong)));
+    EXPECT_TRUE(torch::equal(topk->targets.topk_ids, torch::tensor({{2, 3}, {6, 7}}, torch::kLong)));
+
+    std::vector<float> values(60);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(i);
+    }
+    const Unaligned<float> logits(values);
+    batch.targets->kind = TeacherTargets::Kind::logits;
+    batch.targets->width = 10;
+    batch.targets->values = {ElementType::f32, logits.view()};
+    const auto full = stage_micro_batch(batch, example.options);
+    EXPECT_TRUE(torch::equal(full->targets.teacher_logits,
+                             torch::arange(60, torch::kFloat).view({6, 10}).index_select(0, topk->rows)));
+
+    // The mask is the teacher's: without one the labels alone decide.
+    StagingOptions plain = example.options;
+    plain.with_teacher = false;
+    EXPECT_EQ(stage_micro_batch(batch, plain)->target_tokens, 4U);
+
+    const Unaligned<std::uint8_t> none({0, 0, 0, 0, 0, 0});
+    batch.targets->loss_mask.bytes = none.view();
+    const auto empty = stage_micro_batch(batch, example.options);
+    EXPECT_EQ(empty->target_tokens, 0U);
+    EXPECT_EQ(empty->targets.labels.size(0), 0);
+}
+
 TEST(Staging, RefusesWhatDoesNotFitAndSaysWhat) {
     const Example example;
     const auto refused = [&](const auto& change) {
@@ -144,6 +183,11 @@ TEST(Staging, RefusesWhatDoesNotFitAndSaysWhat) {
                 HasSubstr("tail masses"));
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->kind = TeacherTargets::Kind::logits; }),
                 HasSubstr("over 2 tokens, the student has 10"));
+    EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->kind = TeacherTargets::Kind::hidden_states; }),
+                HasSubstr("answered with hidden states"));
+    const Unaligned<std::uint8_t> mask({1, 1, 1, 1, 1});
+    EXPECT_THAT(refused([&](MicroBatch& batch) { batch.targets->loss_mask = {ElementType::u8, mask.view()}; }),
+                HasSubstr("loss masks have the wrong type or 5 bytes for 6 elements"));
     const Unaligned<std::int32_t> outside({0, 1, 2, 10, 4, 5, 6, 7, 8, 9, 0, 9});
     EXPECT_THAT(refused([&](MicroBatch& batch) { batch.targets->ids.bytes = outside.view(); }),
                 HasSubstr("token 10, which is outside"));
