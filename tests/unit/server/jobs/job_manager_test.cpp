@@ -313,14 +313,18 @@ TEST(JobManager, AnswersTheSameKeyWithTheSameJob) {
 TEST(JobManager, WaitsForEventsAndEndsWithTheJob) {
     auto options = thin();
     options.heartbeat = std::chrono::hours(1);  // a reader that is not woken is late
+    boost::asio::thread_pool reader(1);
     World world(options);
     const auto id = world.submit("a");
     const auto worker = world.fleet.next();
     auto batch = await(world.manager->wait_events(id, 0, 100));
     ASSERT_EQ(batch.events.size(), 2U);
     EXPECT_FALSE(batch.ended);
+    auto waiting = boost::asio::co_spawn(reader, world.manager->wait_events(id, 2, 100), boost::asio::use_future);
+    EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
     worker->emit(LogEvent{"info", "hello"}, worker);
-    batch = await(world.manager->wait_events(id, 2, 100));
+    ASSERT_EQ(waiting.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    batch = waiting.get();
     ASSERT_EQ(batch.events.size(), 1U);
     EXPECT_EQ(batch.events[0].message, "hello");
     finish(worker);
