@@ -78,8 +78,15 @@ def relative_errors(ours, theirs):
 
 
 def make_config(shape):
-    fields = dict(vocab_size=203, hidden_size=64, intermediate_size=112, num_hidden_layers=3,
-                  max_position_embeddings=256, initializer_range=0.2, rms_norm_eps=1e-5)
+    fields = dict(
+        vocab_size=203,
+        hidden_size=64,
+        intermediate_size=112,
+        num_hidden_layers=3,
+        max_position_embeddings=256,
+        initializer_range=0.2,
+        rms_norm_eps=1e-5,
+    )
     return LlamaConfig(**{**fields, **SHAPES[shape]})
 
 

@@ -7,6 +7,7 @@ The rules are functions over {path: text} as in rules.py, with tests that show t
 import re
 import sys
 import unittest
+from typing import ClassVar
 
 import tree
 from rules import cpp_files, line_of, without_comments
@@ -77,7 +78,9 @@ RULES = [protocol_names_rule, family_names_rule]
 
 
 class RulesCanFail(unittest.TestCase):
-    TABLE = {PROTOCOL_TABLE: 'EnumName<TeacherProtocol>{"kserve", 0},\nEnumName<TeacherProtocol>{"seed", 1},\n'}
+    TABLE: ClassVar = {
+        PROTOCOL_TABLE: 'EnumName<TeacherProtocol>{"kserve", 0},\nEnumName<TeacherProtocol>{"seed", 1},\n'
+    }
 
     def refuse(self, path, text, line=1):
         found = list(protocol_names_rule({**self.TABLE, path: text}))
@@ -130,7 +133,7 @@ class RulesCanFail(unittest.TestCase):
 
 
 class FamilyRuleCanFail(unittest.TestCase):
-    TABLE = {
+    TABLE: ClassVar = {
         FAMILY_TABLE: """
     {"llama", parse_llama, write_llama, kLlamaNames},
     {"tower", parse_tower, write_tower, kTowerNames},
