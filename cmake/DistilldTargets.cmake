@@ -111,7 +111,7 @@ endfunction()
 
 # distilld_test(NAME SOURCES a_test.cpp… [DEPS lib…] [TORCH] [TIMEOUT seconds])
 # One GoogleTest program, registered with ctest under its own name (one entry: each start of libtorch costs 0.3 s).
-# TORCH: with the precompiled torch header. The target unit_tests builds all of them, and nothing else.
+# TORCH: with the precompiled torch header. The target unit_tests builds all of them and what they run.
 function(distilld_test name)
     cmake_parse_arguments(arg "TORCH" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
     if(NOT arg_TIMEOUT)
