@@ -117,6 +117,49 @@ LoopbackTeacherOptions loopback_options(const PipelineOptions& options, std::uin
     return teacher;
 }
 
+/// One run of the graph; what is pointed to outlives its coroutine.
+struct GraphRun {
+    const PipelineOptions* options;
+    Student* student;
+    TeacherSource* remote;
+    std::shared_ptr<NumberedDataset> dataset;
+    GraphExecutors executors;
+    bool live;
+    bool parallel;
+    std::uint64_t steps;
+    TraceWriter* trace;
+    std::uint32_t threads = 0;  ///< of this process, at the last event
+    std::optional<Result<GraphOutcome>> outcome;
+};
+
+asio::awaitable<void> train(GraphRun* run) {
+    const PipelineOptions& options = *run->options;
+    Result<TeacherInfo> probed = co_await run->remote->probe(run->student->vocabulary_size());
+    if (!probed) {
+        throw std::runtime_error(probed.error().message);
+    }
+    std::unique_ptr<PreloadedTeacher> preloaded;
+    if (!run->live) {
+        auto tokens = std::make_shared<const TokenBatch>(
+            run->dataset->batch(0, std::vector<std::uint64_t>(options.batch_size, 0)));
+        FetchResult<TeacherTargets> targets = co_await run->remote->fetch(0, tokens, std::chrono::seconds(60));
+        if (!targets) {
+            throw std::runtime_error(targets.error().message);
+        }
+        preloaded = std::make_unique<PreloadedTeacher>(std::move(*targets));
+    }
+    TeacherSource* source = run->live ? run->remote : static_cast<TeacherSource*>(preloaded.get());
+    auto batches =
+        std::make_shared<BatchSource>(run->dataset, BatchPlan(1, options.batch_size, 1), options.micro_batches);
+    GraphHooks hooks;
+    hooks.on_event = [run](const WorkerEvent&) { run->threads = thread_count(); };
+    hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) { return Result<std::string>(std::string()); };
+    auto graph = make_training_graph(run->executors, *run->student, source, batches, {},
+                                     graph_options(options, *source, run->parallel, run->steps), hooks, run->trace);
+    run->outcome = co_await graph->run();
+    run->remote->close();
+}
+
 PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::any_io_executor compute,
                       const LoopbackTeacher& teacher, Answers answers, bool parallel, std::uint64_t steps) {
     asio::io_context io(1);
@@ -125,54 +168,28 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     const bool live = answers == Answers::live;
     std::unique_ptr<TeacherSource> remote =
         make_remote_teacher(io.get_executor(), staging.get_executor(), teacher_spec(options, teacher)).value();
-    auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
-    auto batches = std::make_shared<BatchSource>(dataset, BatchPlan(1, options.batch_size, 1), options.micro_batches);
     std::unique_ptr<TraceWriter> trace;
     if (live && parallel && !options.trace_file.empty()) {
         trace = make_trace_writer(options.trace_file).value();
     }
 
     PipelineRun run;
-    std::optional<Result<GraphOutcome>> outcome;
+    const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor()};
+    auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
+    GraphRun graph{&options, &student, remote.get(), dataset, executors, live, parallel, steps, trace.get(), 0, {}};
     std::exception_ptr failed;
-    const auto work = [&]() -> asio::awaitable<void> {
-        Result<TeacherInfo> probed = co_await remote->probe(student.vocabulary_size());
-        if (!probed) {
-            throw std::runtime_error(probed.error().message);
-        }
-        std::unique_ptr<PreloadedTeacher> preloaded;
-        if (!live) {
-            auto tokens = std::make_shared<const TokenBatch>(
-                dataset->batch(0, std::vector<std::uint64_t>(options.batch_size, 0)));
-            FetchResult<TeacherTargets> targets = co_await remote->fetch(0, tokens, std::chrono::seconds(60));
-            if (!targets) {
-                throw std::runtime_error(targets.error().message);
-            }
-            preloaded = std::make_unique<PreloadedTeacher>(std::move(*targets));
-        }
-        TeacherSource* source = live ? remote.get() : static_cast<TeacherSource*>(preloaded.get());
-        const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor()};
-        GraphHooks hooks;
-        hooks.on_event = [&run](const WorkerEvent&) { run.threads = thread_count(); };
-        hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) {
-            return Result<std::string>(std::string());
-        };
-        auto graph = make_training_graph(executors, student, source, batches, {},
-                                         graph_options(options, *source, parallel, steps), hooks, trace.get());
-        outcome = co_await graph->run();
-        remote->close();
-    };
-    asio::co_spawn(io, work(), [&failed](const std::exception_ptr& thrown) { failed = thrown; });
+    asio::co_spawn(io, train(&graph), [&failed](const std::exception_ptr& thrown) { failed = thrown; });
     io.run();
     staging.join();
     disk.join();
     if (failed) {
         std::rethrow_exception(failed);
     }
-    if (!*outcome) {
-        throw std::runtime_error(outcome->error().message);
+    if (!*graph.outcome) {
+        throw std::runtime_error(graph.outcome->error().message);
     }
-    run.outcome = std::move(**outcome);
+    run.threads = graph.threads;
+    run.outcome = std::move(**graph.outcome);
     run.wall = from_seconds(run.outcome.last.seconds_elapsed);
     run.fill = from_seconds(run.outcome.fill_seconds);
     return run;

@@ -56,11 +56,15 @@ api::Response not_loaded() {
     return error_answer(503, "the model is being loaded");
 }
 
+using Answer = std::function<api::Response(const api::Request&)>;
+
+asio::awaitable<api::Response> answer_at_once(Answer answer, api::Request request) {
+    co_return answer(request);
+}
+
 /// A handler that has nothing to wait for.
-http::Handler immediate(std::function<api::Response(const api::Request&)> answer) {
-    return [answer = std::move(answer)](api::Request request) -> asio::awaitable<api::Response> {
-        co_return answer(request);
-    };
+http::Handler immediate(Answer answer) {
+    return [answer = std::move(answer)](api::Request request) { return answer_at_once(answer, std::move(request)); };
 }
 
 /// Counts an answer's memory against the budget for as long as it is under way.
