@@ -11,9 +11,6 @@ namespace {
 using enum MetricType;
 using api::JobState;
 
-constexpr std::array kStates{JobState::queued, JobState::running, JobState::succeeded, JobState::failed,
-                             JobState::cancelled};
-
 template <class Number>
 double number(Number value) {
     return static_cast<double>(value);
@@ -26,17 +23,17 @@ std::uint64_t count_of(const std::map<JobState, std::uint64_t>& counts, JobState
 
 MetricSamples jobs_by_state(const ServiceCounts& counts) {
     std::vector<MetricSample> samples;
-    for (const auto state : kStates) {
-        samples.push_back({{api::to_string(state)}, number(count_of(counts.jobs, state))});
+    for (const auto& [name, state] : api::kJobStateNames) {
+        samples.push_back({{name}, number(count_of(counts.jobs, state))});
     }
     return samples;
 }
 
 MetricSamples finished_by_result(const ServiceCounts& counts) {
     std::vector<MetricSample> samples;
-    for (const auto state : kStates) {
+    for (const auto& [name, state] : api::kJobStateNames) {
         if (api::is_terminal(state)) {
-            samples.push_back({{api::to_string(state)}, number(count_of(counts.finished, state))});
+            samples.push_back({{name}, number(count_of(counts.finished, state))});
         }
     }
     return samples;
