@@ -52,6 +52,7 @@ std::optional<std::string> normalisation_defect(const TeacherTargets& targets) {
                    ": these are not log-probabilities of a softmax";
         }
         std::vector<std::uint32_t> ids;
+        ids.reserve(targets.width);
         for (std::size_t i = 0; i < targets.width; ++i) {
             ids.push_back(element_as_id(targets.ids, position * targets.width + i));
         }

@@ -12,7 +12,7 @@ Result<EndpointUrl> parse_endpoint_url(const std::string& url, const std::string
     if (!parsed) {
         return fail("is not a URL such as http://127.0.0.1:8000");
     }
-    const urls::url_view view = *parsed;
+    const urls::url_view& view = *parsed;
     EndpointUrl endpoint;
     if (view.scheme_id() == urls::scheme::https) {
         endpoint.tls = true;
