@@ -76,6 +76,7 @@ template <class Visitor, Describes<StatusReason> T>
 void describe(Visitor& v, T& reason) {
     v("code", reason.code);
     v("message", reason.message);
+    text_or_null_field(v, "since", reason.since);
 }
 
 template <class Visitor, Describes<JobCheckpoint> T>

@@ -86,6 +86,13 @@ void describe(Visitor& v, T& e) {
     v("message", e.message);
 }
 
+template <class Visitor, Describes<WaitingEvent> T>
+void describe(Visitor& v, T& e) {
+    v("code", e.code);
+    v("message", e.message);
+    v("since", e.since);
+}
+
 template <class Visitor, Describes<FinishedEvent> T>
 void describe(Visitor& v, T& e) {
     v("last", e.last);

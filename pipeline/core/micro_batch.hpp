@@ -70,6 +70,7 @@ struct TeacherTargets {
                                    ///< what stands in the other arrays means nothing. Empty: every row was given
     std::shared_ptr<const void> owner;  ///< keeps the bytes alive
     std::size_t held_bytes = 0;         ///< memory that `owner` holds, counted against the window's byte limit
+    std::uint64_t wire_bytes = 0;       ///< bodies of the answers as they came over the wire; 0 = none did
 };
 
 /// One micro-batch on its way through the graph.

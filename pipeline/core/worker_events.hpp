@@ -88,6 +88,14 @@ struct LogEvent {
     std::string message;
 };
 
+/// The run waits for something outside it (an outage is waited out, it does not end a job). Said when the wait begins
+/// and whenever what is known of it changes; an empty code says that it is over.
+struct WaitingEvent {
+    std::string code;     ///< teacher_unavailable, disk_full; empty = the run goes on
+    std::string message;  ///< what is waited for, and what was last answered
+    double since = 0;     ///< seconds since the Unix epoch at which the wait began
+};
+
 /// Last event of a run that reached its end.
 struct FinishedEvent {
     ProgressEvent last;
@@ -123,6 +131,7 @@ inline constexpr std::tuple kWorkerEvents{
     EventRow<EvaluationEvent>{"evaluation"},
     EventRow<CheckpointEvent>{"checkpoint"},
     EventRow<LogEvent>{"log"},
+    EventRow<WaitingEvent>{"waiting"},
     EventRow<FinishedEvent>{"finished", true},
     EventRow<CancelledEvent>{"cancelled", true},
     EventRow<FailedEvent>{"failed", true},

@@ -167,6 +167,8 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         line("step " + std::to_string(checkpoint->step) + " checkpoint " + checkpoint->folder);
     } else if (const auto* log = std::get_if<LogEvent>(&event)) {
         line(log->level + ": " + log->message);
+    } else if (const auto* waiting = std::get_if<WaitingEvent>(&event)) {
+        line(waiting->code.empty() ? "the wait is over" : "waiting: " + waiting->message);
     } else if (const auto* finished = std::get_if<FinishedEvent>(&event)) {
         finish();
         write_(summary(*finished));

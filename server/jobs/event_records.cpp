@@ -46,6 +46,13 @@ Headline headline(const LogEvent& event) {
     return {event.message, api::EventType::message, known ? event.level : "info"};
 }
 
+Headline headline(const WaitingEvent& event) {
+    if (event.code.empty()) {
+        return {event.message.empty() ? "the wait is over" : event.message};
+    }
+    return {event.message, api::EventType::message, "warn"};
+}
+
 void shorten_progress(boost::json::object& progress) {
     progress.erase("stages");
     boost::json::object kept;

@@ -27,6 +27,7 @@ Headline headline(const ProgressEvent& event);
 Headline headline(const EvaluationEvent& event);
 Headline headline(const CheckpointEvent& event);
 Headline headline(const LogEvent& event);
+Headline headline(const WaitingEvent& event);
 
 /// Progress as the REST API shows it, without what would be too much in the thousands of records that are kept: the
 /// times of the stages, most counters of the teacher's side.

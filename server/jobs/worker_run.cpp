@@ -43,6 +43,17 @@ void WorkerRun::on(const CheckpointEvent& event, Time) {
     journal_.append(id_, record_of(event));
 }
 
+void WorkerRun::on(const WaitingEvent& event, Time) {
+    auto& reason = journal_.edit(id_).job.status_reason;
+    reason.reset();
+    if (!event.code.empty()) {
+        const std::chrono::duration<double> since(event.since);
+        const auto began = std::chrono::duration_cast<std::chrono::system_clock::duration>(since);
+        reason = {event.code, event.message, api::rfc3339(std::chrono::system_clock::time_point(began))};
+    }
+    journal_.append(id_, record_of(event));
+}
+
 void WorkerRun::on(const FinishedEvent& event, Time) {
     journal_.set_progress(id_, event.last);
     if (event.eval_loss) {

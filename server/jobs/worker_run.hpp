@@ -36,6 +36,7 @@ class WorkerRun {
     void on(const ProgressEvent& event, Time now);
     void on(const EvaluationEvent& event, Time now);
     void on(const CheckpointEvent& event, Time now);
+    void on(const WaitingEvent& event, Time now);
     void on(const FinishedEvent& event, Time now);
     void on(const CancelledEvent& event, Time now);
     void on(const FailedEvent& event, Time now);
