@@ -155,13 +155,13 @@ class Preparation {
         options.no_tokenizer_reason = tokenizer_error;
         Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer.get(), options);
         if (!train) {
-            return train.error();
+            return Error{train.error().kind, "/dataset/train: " + train.error().message};
         }
         run_.dataset = std::move(*train);
         if (!spec.dataset.eval.empty()) {
             Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer.get(), options);
             if (!eval) {
-                return eval.error();
+                return Error{eval.error().kind, "/dataset/eval: " + eval.error().message};
             }
             run_.eval = std::move(*eval);
         }
