@@ -28,8 +28,13 @@ namespace asio = boost::asio;
 
 constexpr std::chrono::seconds kConnectionGrace{5};
 
-void print_error(const std::string& message) {
-    std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
+/// A line of the log when the log is for programs: nothing else may stand in it.
+void print_error(const ServeCommand& command, const std::string& message) {
+    if (command.log_json) {
+        log::error("serve", message);
+    } else {
+        std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
+    }
 }
 
 std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
@@ -77,20 +82,20 @@ int serve(const ServeCommand& command) {
     std::error_code ec;
     std::filesystem::create_directories(command.data_dir, ec);
     if (ec) {
-        print_error("cannot make the data folder " + command.data_dir.string() + ": " + ec.message());
+        print_error(command, "cannot make the data folder " + command.data_dir.string() + ": " + ec.message());
         return kFailed;
     }
     const auto data_dir = std::filesystem::absolute(command.data_dir);
     // Two services on one data folder would run one job twice.
     const auto lock = FolderLock::try_lock_file(data_dir);
     if (!lock || !*lock) {
-        print_error(lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
-                         : lock.error().message);
+        print_error(command, lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
+                                  : lock.error().message);
         return kFailed;
     }
     auto store = open_sqlite_job_store(data_dir / "jobs.sqlite");
     if (!store) {
-        print_error(store.error().message);
+        print_error(command, store.error().message);
         return kFailed;
     }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion});
@@ -106,7 +111,7 @@ int serve(const ServeCommand& command) {
     auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics),
                                     make_metrics_observer(metrics));
     if (!server) {
-        print_error(server.error().message);
+        print_error(command, server.error().message);
         return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
     }
 
@@ -128,7 +133,7 @@ int serve(const ServeCommand& command) {
         try {
             std::rethrow_exception(failed);
         } catch (const std::exception& error) {
-            print_error(error.what());
+            print_error(command, error.what());
         }
         return kFailed;
     }
