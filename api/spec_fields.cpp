@@ -15,10 +15,13 @@ constexpr TextForm kNameForm{
     .values = "1–128 letters, digits, spaces and `. _ - :`",
     .complaint = "must begin with a letter or digit and consist of letters, digits, spaces and . _ - :",
 };
-constexpr TextForm kVariableForm{
-    .pattern = "[A-Za-z_][A-Za-z0-9_]*",
-    .values = "name of an environment variable",
-    .complaint = "is not the name of an environment variable",
+// Whoever may submit jobs names the endpoints as well: only what the operator has marked as a key may go there.
+constexpr TextForm kKeyVariableForm{
+    .pattern = "DISTILLD_KEY_[A-Za-z0-9_]+",
+    .values = "name of an environment variable, `DISTILLD_KEY_…`",
+    .complaint =
+        "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
+        "DISTILLD_KEY_TEACHER, not the key itself",
 };
 constexpr TextForm kDeviceForm{
     .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
@@ -139,9 +142,12 @@ std::vector<SpecField> teacher_fields() {
          .help = "most likely tokens of each position that the teacher sends",
          .default_note = "= full logits"},
         {.pointer = "/teacher/api_key_env",
-         .kind = make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kVariableForm}),
+         .kind =
+             make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyVariableForm}),
          .decides_weights = no,
-         .help = "holds the bearer key; the key itself never stands in a spec"},
+         .help =
+             "holds the bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a "
+             "spec"},
         {.pointer = "/teacher/ca_file",
          .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
          .decides_weights = no,

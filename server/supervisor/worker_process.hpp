@@ -24,7 +24,7 @@ struct WorkerExit {
 struct WorkerProcessOptions {
     std::filesystem::path program;  ///< distilld-worker
     std::vector<std::string> arguments{"train"};
-    std::vector<std::string> environment;     ///< NAME=value, added to ours
+    std::vector<std::string> environment;     ///< NAME=value, beside what child_environment() passes on
     std::chrono::seconds hello_timeout{120};  ///< for the first message (libtorch takes a while to load)
     std::chrono::seconds stop_grace{60};      ///< between cancel and SIGKILL
     bool forward_stderr = true;               ///< copy the worker's stderr (and stdout) to ours, line by line
