@@ -12,6 +12,7 @@ namespace {
 
 /// Old metrics are dropped once in so many events.
 constexpr std::uint64_t kDropInterval = 1000;
+constexpr std::chrono::milliseconds kWritableKept{500};
 
 /// A job that runs has events, and each brings along what is unsaved.
 bool is_stuck(const api::Job& job, bool unsaved) {
@@ -46,6 +47,16 @@ std::vector<StoredJob> JobJournal::restore() {
 std::optional<api::Job> JobJournal::get(const std::string& id) {
     auto stored = store_->get(id);
     return stored ? std::optional(newest(std::move(stored->job))) : std::nullopt;
+}
+
+void JobJournal::check_writable() {
+    const auto now = std::chrono::steady_clock::now();
+    if (writable_at_ && now - *writable_at_ < kWritableKept) {
+        return;
+    }
+    writable_at_.reset();
+    store_->check_writable();
+    writable_at_ = now;
 }
 
 std::optional<api::JobState> JobJournal::state_of(const std::string& id) {

@@ -1,6 +1,5 @@
 #include "server/jobs/job_manager.hpp"
 
-#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -44,7 +43,7 @@ struct Active {
     WorkerRun run;
 };
 
-/// Carries out what the JobTable says. All members but ready_ and the constants belong to the manager's thread.
+/// Carries out what the JobTable says. All members but the constants belong to the manager's thread.
 class ThreadedJobManager final : public JobManager {
   public:
     ThreadedJobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
@@ -81,7 +80,9 @@ class ThreadedJobManager final : public JobManager {
         co_await asio::co_spawn(io_, std::move(task), asio::use_awaitable);
     }
 
-    bool ready() const noexcept override { return ready_.load(); }
+    asio::awaitable<bool> ready() override {
+        return on_thread([this] { return ready_ && (journal_.check_writable(), true); });
+    }
 
     asio::awaitable<SubmitOutcome> submit(SubmitRequest request) override {
         return on_thread([this, request = std::move(request)] { return submit_now(request); });
@@ -285,7 +286,6 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void perform(const WakeReadersAction&) { waiters_.wake_all(); }
-
     void append(const std::string& id, api::JobEvent event) {
         journal_.append(id, std::move(event));
         if (journal_.needs_retry()) {
@@ -427,7 +427,7 @@ class ThreadedJobManager final : public JobManager {
     WorkerFactory make_worker_;
     std::shared_ptr<JobMetrics> metrics_;
     JobTable table_;
-    std::atomic<bool> ready_{false};
+    bool ready_ = false;
     bool pumping_ = false;
     asio::io_context io_{1};
     asio::executor_work_guard<asio::io_context::executor_type> work_;

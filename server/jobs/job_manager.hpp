@@ -93,8 +93,9 @@ class JobManager {
     /// their workers have ended.
     virtual boost::asio::awaitable<void> stop() = 0;
 
-    /// True from the end of start() to the begin of stop().
-    [[nodiscard]] virtual bool ready() const noexcept = 0;
+    /// Whether submit() would take a job: true from the end of start() to the begin of stop(). Asks the store for a
+    /// write, as submit() does.
+    virtual boost::asio::awaitable<bool> ready() = 0;
 
     virtual boost::asio::awaitable<SubmitOutcome> submit(SubmitRequest request) = 0;
     virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;

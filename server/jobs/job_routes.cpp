@@ -231,11 +231,11 @@ class JobApi {
             after = whole_number(request, *text, "after", 0, kMax);
         }
         const auto limit = limit_of(request, kEventsDefault, kEventsMax);
+        // A client that reconnects says how far it got; its URL still says where it began.
+        if (const auto last = request.header("last-event-id"); last && !last->empty()) {
+            after = whole_number(request, *last, "Last-Event-ID", 0, kMax);
+        }
         if (wants_event_stream(request)) {
-            // A client that reconnects says how far it got; its URL still says where it began.
-            if (const auto last = request.header("last-event-id"); last && !last->empty()) {
-                after = whole_number(request, *last, "Last-Event-ID", 0, kMax);
-            }
             const auto job = co_await manager_.get(id);
             if (!job) {
                 job_not_found(request, id);
@@ -264,7 +264,8 @@ class JobApi {
     }
 
     asio::awaitable<Response> ready(Request request) {
-        if (!manager_.ready()) {
+        const bool ready = co_await manager_.ready();
+        if (!ready) {
             refuse(request, 503, "not_ready", "the service is starting or stopping");
         }
         const json::object body{{"status", "ready"}};

@@ -225,7 +225,7 @@ TEST(JobManager, SurvivesWorkersThatFail) {
     EXPECT_EQ(wait_for_state(*world.manager, b, JobState::failed).status_reason->message,
               "distilld-worker: no such file");
     EXPECT_EQ(wait_for_state(*world.manager, c, JobState::failed).status_reason->code, "internal");
-    EXPECT_TRUE(world.manager->ready());
+    EXPECT_TRUE(await(world.manager->ready()));
     const auto d = world.submit("a");
     finish(world.fleet.next());
     wait_for_state(*world.manager, d, JobState::succeeded);
@@ -249,7 +249,7 @@ TEST(JobManager, PutsRunningJobsBackWhenItStopsAndResumesThem) {
     const auto queued = world.submit("b");
     const auto worker = world.fleet.next();
     await(world.manager->stop());
-    EXPECT_FALSE(world.manager->ready());
+    EXPECT_FALSE(await(world.manager->ready()));
     EXPECT_EQ(worker->cancels, 1);
     EXPECT_EQ(await(world.manager->get(running))->state, JobState::queued);
     EXPECT_EQ(await(world.manager->get(running))->status_reason->code, "service_stopped");
