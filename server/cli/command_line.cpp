@@ -52,6 +52,12 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
 void add_serve(CLI::App& app, ServeCommand& command) {
     CLI::App* serve = add_command(app, "serve", "Serve the REST API and run the submitted jobs");
     serve->add_option("--listen", command.listen, "ADDRESS:PORT; port 0 = any free one")->capture_default_str();
+    serve
+        ->add_option("--host", command.hosts,
+                     "further name or address that requests may call the service by; may be repeated")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->type_name("NAME");
     serve->add_option("--data-dir", command.data_dir, "folder of the job store, made when it is missing")->required();
     serve->add_option("--slots", command.slots, "jobs that run at once")
         ->check(CLI::Range(1, 1024))

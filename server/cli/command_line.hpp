@@ -15,6 +15,7 @@ namespace distilld::cli {
 
 struct ServeCommand {
     std::string listen = "127.0.0.1:8500";
+    std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
     std::filesystem::path data_dir;
     std::uint32_t slots = 1;
     bool log_json = false;

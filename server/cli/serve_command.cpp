@@ -1,3 +1,6 @@
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -35,6 +38,23 @@ void print_error(const ServeCommand& command, const std::string& message) {
     } else {
         std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
     }
+}
+
+/// How many connections there are descriptors for. The usual soft limit of 1024 is there for programs that call
+/// select(), which we do not: we take more where we may.
+std::uint32_t affordable_connections(std::uint32_t wanted) {
+    constexpr rlim_t kOthers = 256;  // store, workers, files
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return wanted;
+    }
+    if (limit.rlim_cur < wanted + kOthers) {
+        limit.rlim_cur = std::min(limit.rlim_max, wanted + kOthers);
+        static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+        static_cast<void>(::getrlimit(RLIMIT_NOFILE, &limit));
+    }
+    const rlim_t left = limit.rlim_cur > 2 * kOthers ? limit.rlim_cur - kOthers : limit.rlim_cur / 2;
+    return static_cast<std::uint32_t>(std::min<rlim_t>(wanted, left));
 }
 
 std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
@@ -108,6 +128,9 @@ int serve(const ServeCommand& command) {
     asio::signal_set signals(context, SIGINT, SIGTERM);
     http::ServerOptions server_options;
     server_options.listen = command.listen;
+    server_options.hosts = command.hosts;
+    server_options.max_connections = affordable_connections(server_options.max_connections);
+    server_options.max_streams = server_options.max_connections / 2;
     auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics),
                                     make_metrics_observer(metrics));
     if (!server) {
