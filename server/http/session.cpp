@@ -133,6 +133,7 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
 }
 
 asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) {
+    const StreamCount counted(context_->streams);
     const bool chunked = reply.version == 11;
     if (!chunked) {
         reply.keep_alive = false;  // HTTP/1.0: the end of the connection is the end of the body
@@ -142,7 +143,6 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
     if (failed) {
         co_return false;
     }
-    const StreamCount counted(context_->streams);
     auto streaming = write_stream(connection_, *context_, std::move(response.stream), chunked, reply.label());
     const bool whole = co_await std::move(streaming);
     co_return whole&& reply.keep_alive;
