@@ -191,6 +191,9 @@ class Ways:
             proxy.hold_after = None
             self.ended(name, process, output, 6)
 
+    def wait_checkpoint(self, process, output):
+        wait_until(lambda: process.code is not None or committed_steps(output), "a checkpoint", pause=0.0005)
+
     def run_killed_at(self, name, every_steps, moment):
         """The worker is killed at a moment(pid of the worker, folder of the checkpoints) after the first checkpoint."""
         for number in range(TRIES):
@@ -199,7 +202,7 @@ class Ways:
             checkpoints = output / "student" / "checkpoints"
             process = self.start_restarting(file, output)
             worker = process.worker()
-            wait_until(lambda: process.code is not None or committed_steps(output), "a checkpoint", pause=0.0005)
+            self.wait_checkpoint(process, output)
             if moment(worker, checkpoints):
                 break
             process.expect(0)
