@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/spec_overrides.hpp"
+#include "server/supervisor/restart_policy.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/teacher/teacher_options.hpp"
 
@@ -17,6 +18,7 @@ struct ServeCommand {
     std::string listen = "127.0.0.1:8500";
     std::filesystem::path data_dir;
     std::uint32_t slots = 1;
+    std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
     bool log_json = false;
 };
 
