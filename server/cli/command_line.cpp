@@ -62,6 +62,11 @@ void add_serve(CLI::App& app, ServeCommand& command) {
     serve->add_option("--slots", command.slots, "jobs that run at once")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
+    serve
+        ->add_option("--max-worker-restarts", command.max_worker_restarts,
+                     "restarts of a job's worker that dies, in a row without progress, before the job fails")
+        ->check(CLI::Range(0, 1000))
+        ->capture_default_str();
     serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
 }
 

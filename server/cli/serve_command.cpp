@@ -122,6 +122,7 @@ int serve(const ServeCommand& command) {
     JobManagerOptions options;
     options.working_directory = std::filesystem::current_path();
     options.slots = command.slots;
+    options.restarts.max_restarts = command.max_worker_restarts;
     const auto manager = make_job_manager(options, std::move(*store), make_job_worker, metrics);
 
     asio::io_context context(1);

@@ -89,6 +89,16 @@ EventPage JobJournal::events(const std::string& id, std::uint64_t after, std::ui
     return store_->events(id, after, limit);
 }
 
+std::map<std::string, std::uint64_t> JobJournal::waiting() const {
+    std::map<std::string, std::uint64_t> counts;
+    for (const auto& [id, live] : live_) {
+        if (const auto& reason = live.stored.job.status_reason; reason && !reason->since.empty()) {
+            ++counts[reason->code];
+        }
+    }
+    return counts;
+}
+
 void JobJournal::create(const StoredJob& stored) {
     store_->create(stored);
     auto& live = live_[stored.job.id];

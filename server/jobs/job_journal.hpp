@@ -37,6 +37,10 @@ class JobJournal {
     /// Without specs.
     [[nodiscard]] std::vector<api::Job> list(const JobQuery& query, bool& has_more);
     [[nodiscard]] EventPage events(const std::string& id, std::uint64_t after, std::uint32_t limit);
+    /// Of a job that has not ended: without specs and checkpoints.
+    [[nodiscard]] const api::Job& job(const std::string& id) const { return live_.at(id).stored.job; }
+    /// Jobs that wait for something to pass, by the code of their reason.
+    [[nodiscard]] std::map<std::string, std::uint64_t> waiting() const;
     [[nodiscard]] std::vector<std::pair<api::JobState, std::uint64_t>> counts() { return store_->counts(); }
 
     /// ErrorException when create() would throw one, as of the last half second: nobody keeps the disk busy by asking.

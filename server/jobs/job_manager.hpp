@@ -29,6 +29,7 @@ struct JobManagerOptions {
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
     std::chrono::milliseconds heartbeat{10000};       ///< longest wait of wait_events()
     std::chrono::hours idempotency_lifetime{24};
+    RestartLimits restarts{};  ///< of workers that die or cannot be started
 };
 
 /// Makes a worker process on the executor given (the manager's).

@@ -20,6 +20,13 @@ namespace {
 
 namespace asio = boost::asio;
 
+const char* kind_of_death(const WorkerRun& run) {
+    if (run.killed) {
+        return to_string(ErrorKind::internal);
+    }
+    return run.started ? kWorkerKilled : kWorkerNotStarted;
+}
+
 /// Tells of an end without a last event.
 WorkerExit conclude(WorkerRun& run) {
     const int status = run.status.value_or(0);
@@ -34,7 +41,7 @@ WorkerExit conclude(WorkerRun& run) {
         if (const std::string line = run.output.last_line(); !line.empty()) {
             message += "; its last line on stderr: " + line;
         }
-        run.on_event(FailedEvent{"internal", std::move(message)});
+        run.on_event(FailedEvent{kind_of_death(run), std::move(message)});
     }
     return WorkerExit{shell_exit_code(status), run.output.tail()};
 }
@@ -52,6 +59,7 @@ class ChildWorker final : public WorkerProcess {
     }
     void send(const WorkerCommand& command) override { run_->send(command); }
     void kill() override {
+        run_->killed = true;
         run_->abort("the worker was killed on request");
         run_->changed.notify();
     }

@@ -129,7 +129,7 @@ TEST(WorkerProcess, NamesTheSignalOfACrash) {
     const Outcome outcome = run(fake("crash"));
     EXPECT_EQ(outcome.exit_code(), 128 + SIGSEGV);
     EXPECT_EQ(outcome.of<ProgressEvent>().size(), 1U);
-    EXPECT_EQ(outcome.failure().kind, "internal");
+    EXPECT_EQ(outcome.failure().kind, kWorkerKilled);
     EXPECT_THAT(outcome.failure().message, HasSubstr("signal 11"));
     EXPECT_THAT(outcome.failure().message, HasSubstr("about to crash"));
 }
@@ -137,8 +137,21 @@ TEST(WorkerProcess, NamesTheSignalOfACrash) {
 TEST(WorkerProcess, NamesTheExitCodeOfAnEarlyEnd) {
     const Outcome outcome = run(fake("exit_early"));
     EXPECT_EQ(outcome.exit_code(), 5);
+    EXPECT_EQ(outcome.failure().kind, kWorkerNotStarted) << "it was not told its job";
     EXPECT_THAT(outcome.failure().message, HasSubstr("exited with code 5"));
     EXPECT_THAT(outcome.failure().message, HasSubstr("cannot load libtorch"));
+}
+
+TEST(WorkerProcess, MakesUtf8OfWhatAWorkerSays) {
+    auto options = fake("latin1");
+    std::vector<std::string> lines;
+    options.forward_stderr = true;
+    options.stderr_sink = [&lines](const std::string& line) { lines.push_back(line); };
+    const Outcome outcome = run(options);
+    EXPECT_EQ(outcome.of<LogEvent>().at(0).message, "the teacher says: d\uFFFDj\uFFFD vu");
+    EXPECT_THAT(outcome.failure().message, HasSubstr("its last line on stderr: caf\uFFFD ferm\uFFFD"));
+    EXPECT_THAT(lines, ElementsAre("caf\uFFFD ferm\uFFFD"));
+    EXPECT_EQ(outcome.exit->value().stderr_tail, "caf\uFFFD ferm\uFFFD\n");
 }
 
 TEST(WorkerProcess, EndsAWorkerThatDoesNotSpeakTheProtocol) {
@@ -216,6 +229,7 @@ TEST(WorkerProcess, KillEndsTheWorkerAtOnce) {
         }
     });
     EXPECT_EQ(outcome.exit_code(), 128 + SIGKILL);
+    EXPECT_EQ(outcome.failure().kind, "internal");
     EXPECT_THAT(outcome.failure().message, HasSubstr("on request"));
 }
 
