@@ -25,7 +25,7 @@ constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
 Error failure(std::string_view what, const fs::path& path, const std::error_code& code) {
-    return io_error("cannot " + std::string(what) + " " + path.string() + ": " + code.message());
+    return write_error("cannot " + std::string(what) + " " + path.string() + ": " + code.message(), code.value());
 }
 
 std::error_code last_error() {
