@@ -47,6 +47,7 @@ struct TeacherInfo {
     bool deterministic = true;          ///< the same request twice gave the same bytes
     std::vector<std::size_t> absent;  ///< endpoints that were not up; each joins with the first fetch that finds it up
     std::string description;          ///< one line for the log
+    std::string fingerprint;          ///< of what it says: teacher_fingerprint(); empty = not known
 };
 
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it

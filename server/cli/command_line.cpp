@@ -84,7 +84,8 @@ std::string help_of(const SpecFlag& flag, const api::SpecField& field) {
 void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     CLI::App* run = add_command(app, "run", "Run one job in the foreground");
     run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->required();
-    run->add_flag("--resume", command.resume, "go on from the newest checkpoint of the output folder");
+    run->add_flag("--resume", command.resume,
+                  "go on from the newest checkpoint, whatever the spec's resume and student.model say");
     run->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
     run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when");
     run->add_option("--report", command.report_file, "write the figures of the finished run as JSON");

@@ -65,8 +65,8 @@ std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
     return make_worker_process(std::move(executor), std::move(options));
 }
 
-/// First signal: an orderly end. Second: out, at once; the workers die with this process and their jobs are resumed
-/// from their checkpoints at the next start.
+/// First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their jobs
+/// are resumed at the next start.
 asio::awaitable<void> wait_for_signal(asio::signal_set& signals) {
     co_await signals.async_wait(kTuple);
 }

@@ -85,7 +85,8 @@ struct ChildFds {
         ::_exit(127);
     };
     ::setpgid(0, 0);
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    // A worker whose service died saves its last step, and has a deadline of its own.
+    if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) {
         fail();
     }
     if (::getppid() != parent) {

@@ -37,7 +37,7 @@ struct WorkerProcessOptions {
 };
 
 /// One training worker as a child process, spoken to in newline-delimited JSON over a socket pair (fd 3 of the child;
-/// server/protocol/worker_protocol.hpp). The child dies with us (PR_SET_PDEATHSIG). One executor.
+/// server/protocol/worker_protocol.hpp). When we die, the child gets SIGTERM (PR_SET_PDEATHSIG). One executor.
 class WorkerProcess {
   public:
     using EventHandler = std::function<void(const WorkerEvent&)>;
