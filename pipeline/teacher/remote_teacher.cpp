@@ -54,7 +54,12 @@ class RemoteTeacher final : public TeacherSource {
         : io_(std::move(io)), options_(std::move(options)), settings_(std::make_shared<TeacherSettings>()) {
         settings_->spec = std::move(spec);
         settings_->max_response_bytes = options_.max_response_bytes;
-        settings_->buffers = std::make_shared<BufferPool>(options_.max_idle_buffer_bytes);
+        // What nobody uses counts against no window, so it must be little beside it.
+        settings_->buffers = std::make_shared<BufferPool>(
+            std::min<std::uint64_t>(options_.max_idle_buffer_bytes, settings_->spec.window_bytes / 10));
+        if (!options_.traffic) {
+            options_.traffic = std::make_shared<TrafficCounters>();
+        }
         settings_->decode = std::move(decode);
     }
 
@@ -75,7 +80,6 @@ class RemoteTeacher final : public TeacherSource {
             return bearer.error();
         }
         pool_options.bearer = std::move(*bearer);
-        auto traffic = options_.traffic ? options_.traffic : std::make_shared<TrafficCounters>();
         std::vector<EndpointUrl> urls;
         for (const std::string& text : spec.endpoints) {
             auto url = parse_endpoint_url(text, default_path_for(*protocol, spec.model));
@@ -106,8 +110,8 @@ class RemoteTeacher final : public TeacherSource {
             if (!codec) {
                 return codec.error();
             }
-            auto endpoint =
-                std::make_unique<TeacherEndpoint>(io_, url, std::move(*adapter), tls, traffic, pool_options, settings_);
+            auto endpoint = std::make_unique<TeacherEndpoint>(io_, url, std::move(*adapter), tls, options_.traffic,
+                                                              pool_options, settings_);
             endpoint->set_codec(std::move(*codec));
             endpoints_.emplace_back().at = std::move(endpoint);
         }
@@ -122,6 +126,7 @@ class RemoteTeacher final : public TeacherSource {
         for (const Member& member : endpoints_) {
             const AnswerSize other = member.at->codec()->answer_size(rows, columns);
             size.held_bytes = std::max(size.held_bytes, other.held_bytes);
+            size.max_accepted_bytes = std::max(size.max_accepted_bytes, other.max_accepted_bytes);
             size.max_wire_bytes = size.max_wire_bytes && other.max_wire_bytes
                                       ? std::optional(std::max(*size.max_wire_bytes, *other.max_wire_bytes))
                                       : std::nullopt;
@@ -129,8 +134,8 @@ class RemoteTeacher final : public TeacherSource {
         return size;
     }
 
-    asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
-                                                       std::chrono::nanoseconds deadline) override {
+    asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
+                                                      std::chrono::nanoseconds deadline) override {
         Member& where = endpoints_.at(endpoint);
         try {
             if (where.absent) {
@@ -140,12 +145,8 @@ class RemoteTeacher final : public TeacherSource {
                     co_return joined.error();
                 }
             }
-            auto asking = where.at->ask(where.at->codec(), std::move(tokens), deadline);
-            auto answer = co_await std::move(asking);
-            if (!answer) {
-                co_return answer.error();
-            }
-            co_return std::move(answer->targets);
+            auto asking = where.at->request(std::move(tokens), deadline);
+            co_return co_await std::move(asking);
         } catch (const boost::system::system_error& failure) {
             if (!is_abort(failure.code())) {
                 throw;
@@ -153,6 +154,8 @@ class RemoteTeacher final : public TeacherSource {
         }
         co_return FetchError{FailureKind::cancelled, where.at->name() + ": cancelled", std::nullopt};
     }
+
+    std::uint64_t bytes_received() const override { return options_.traffic->bytes_received; }
 
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) override {
         settings_->vocabulary = vocabulary_size;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -37,8 +38,47 @@ using FetchResult = boost::system::result<T, FetchError>;
 
 /// What the answer to one micro-batch takes, stated before it is asked for.
 struct AnswerSize {
-    std::optional<std::uint64_t> max_wire_bytes;  ///< bodies of the answers at most; empty = not known yet
-    std::uint64_t held_bytes = 0;                 ///< memory that the decoded targets are expected to hold
+    /// Bodies of the answers at most, as far as the metadata or the probe's answer tell; empty = not known yet. For
+    /// memory to be set aside: a body that is larger is still taken, see max_accepted_bytes.
+    std::optional<std::uint64_t> max_wire_bytes;
+    std::uint64_t held_bytes = 0;          ///< memory that the decoded targets are expected to hold
+    std::uint64_t max_accepted_bytes = 0;  ///< a body above it cannot be an answer; 0 = above max_wire_bytes
+};
+
+/// The answer to one micro-batch as it came over the wire: bytes that are still to be decoded. Moves, does not copy.
+class EncodedAnswer {
+  public:
+    /// How the bytes become targets.
+    class Decoder {
+      public:
+        virtual ~Decoder() = default;
+        /// Any thread; once. What the targets do not point into is let go of here.
+        virtual FetchResult<TeacherTargets> decode() = 0;
+    };
+
+    EncodedAnswer() = default;
+    /// Of a source that has targets and no bytes.
+    EncodedAnswer(TeacherTargets targets) : targets_(std::move(targets)) {}  // NOLINT(google-explicit-constructor)
+    EncodedAnswer(std::unique_ptr<Decoder> decoder, std::uint64_t wire_bytes)
+        : decoder_(std::move(decoder)), wire_bytes_(wire_bytes) {}
+
+    /// Bodies of the answers as they came.
+    [[nodiscard]] std::uint64_t wire_bytes() const noexcept { return wire_bytes_; }
+
+    /// Targets, checked (ids below the vocabulary, no NaN), or a bad_response that names the endpoint. Any thread;
+    /// once.
+    [[nodiscard]] FetchResult<TeacherTargets> decode() {
+        if (!decoder_) {
+            return std::move(targets_);
+        }
+        const std::unique_ptr<Decoder> decoder = std::move(decoder_);
+        return decoder->decode();
+    }
+
+  private:
+    TeacherTargets targets_;
+    std::unique_ptr<Decoder> decoder_;
+    std::uint64_t wire_bytes_ = 0;
 };
 
 /// What the probe learnt.
@@ -72,13 +112,17 @@ class TeacherSource {
     /// Of the answer to a micro-batch of `rows` sequences with `columns` positions. More is known after the probe.
     [[nodiscard]] virtual AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const = 0;
 
-    /// Teacher rows of a micro-batch, decoded and checked (ids below the vocabulary, no NaN). A protocol may
-    /// need several requests for it, which are made one after the other. Gives up with FailureKind::timeout when
-    /// `deadline` is over for all of them together; per-operation cancellation (terminal) ends it with
-    /// FailureKind::cancelled. `tokens` is shared because a hedged or retried request may outlive the caller's frame.
-    virtual boost::asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint,
-                                                                      std::shared_ptr<const TokenBatch> tokens,
-                                                                      std::chrono::nanoseconds deadline) = 0;
+    /// The answer to a micro-batch, not decoded yet: EncodedAnswer::decode is work for a thread that computes. A
+    /// protocol may need several requests for it, which are made one after the other. Gives up with
+    /// FailureKind::timeout when `deadline` is over for all of them together; per-operation cancellation (terminal)
+    /// ends it with FailureKind::cancelled. `tokens` is shared because a hedged or retried request may outlive the
+    /// caller's frame.
+    virtual boost::asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint,
+                                                                     std::shared_ptr<const TokenBatch> tokens,
+                                                                     std::chrono::nanoseconds deadline) = 0;
+
+    /// Bodies of all answers that came over the wire, whole or in part, used or not. 0 when there is no wire.
+    [[nodiscard]] virtual std::uint64_t bytes_received() const { return 0; }
 
     /// Closes idle connections. Fetches under way must have ended.
     virtual void close() = 0;

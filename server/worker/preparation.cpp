@@ -293,7 +293,7 @@ class Preparation {
         options.batch_rows = run_.spec.training.batch_size;
         options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<TeacherSource>> made =
-            make_remote_teacher(executors_.io, executors_.staging, *run_.spec.teacher, std::move(options));
+            make_remote_teacher(executors_.io, executors_.decode, *run_.spec.teacher, std::move(options));
         if (!made) {
             co_return made.error();
         }

@@ -54,7 +54,7 @@ class TeacherCodec {
 /// A decoded, checked answer to one micro-batch.
 struct EndpointAnswer {
     TeacherTargets targets;
-    std::vector<HttpResponse> responses;  ///< one a request, for what their headers tell
+    std::vector<HttpResponse> responses;  ///< one a request, for what their headers tell; without their bodies
 };
 
 /// What a protocol says to an endpoint while it learns how to speak to it. While the endpoint is not up, it is asked
@@ -106,6 +106,15 @@ struct ProtocolSettings {
 
 /// Fails on a URL that the protocol cannot use; the error names it. Nothing is sent.
 using MakeProtocolAdapter = Result<std::unique_ptr<TeacherProtocolAdapter>> (*)(const ProtocolSettings&);
+
+/// Text of `numbers` in JSON at most, from what one took in the probe's answer on the average (0 = not known), with
+/// room for longer ones, and no more than `bound`.
+[[nodiscard]] inline std::uint64_t json_wire_bytes(std::uint64_t numbers, double bytes_each, std::uint64_t bound) {
+    constexpr double kRoom = 1.2;
+    constexpr double kEnvelope = 4096;
+    const double expected = static_cast<double>(numbers) * bytes_each * kRoom + kEnvelope;
+    return bytes_each > 0 && expected < static_cast<double>(bound) ? static_cast<std::uint64_t>(expected) : bound;
+}
 
 /// A failure to answer the probe's tokens.
 [[nodiscard]] inline FetchError failed_probe(FetchError failure) {

@@ -86,8 +86,14 @@ class Adapter final : public TeacherProtocolAdapter {
             co_return failed_probe(first.error());
         }
         dialect.binary_tensor_answers = first->responses.front().header(kHeaderLengthField) != nullptr;
-        if (first->targets.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
-            dialect.honoured_k = first->targets.width;
+        const TeacherTargets& rows = first->targets;
+        std::uint64_t row_numbers = wanted.vocabulary;
+        if (rows.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
+            dialect.honoured_k = rows.width;
+            row_numbers = std::uint64_t{2} * rows.width;
+        }
+        if (const double numbers = static_cast<double>(row_numbers) * rows.rows * rows.columns; numbers > 0) {
+            dialect.json_number_bytes = static_cast<double>(rows.wire_bytes) / numbers;
         }
         auto codec = make_infer_codec(url_, wanted, std::move(dialect));
         if (!codec) {

@@ -139,13 +139,23 @@ class InferCodec final : public TeacherCodec {
         AnswerSize size;
         if (asks_for_topk()) {
             const std::uint64_t k = std::max(asked_k(), dialect_.honoured_k);
-            size.max_wire_bytes = positions * (binary ? k * 16 + 16 : (2 * k + 1) * kJsonNumberBytes) + kMessageBytes;
+            const std::uint64_t numbers = positions * (2 * k + 1);
+            size.max_accepted_bytes = (binary ? positions * (k * 16 + 16) : numbers * kJsonNumberBytes) + kMessageBytes;
+            size.max_wire_bytes = binary
+                                      ? positions * (k * (sent_bytes("topk_ids") + sent_bytes("topk_logprobs")) +
+                                                     sent_bytes("tail_logprob")) +
+                                            kMessageBytes
+                                      : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
             size.held_bytes = positions * (k * (element_bytes("topk_ids") + element_bytes("topk_logprobs")) +
                                            element_bytes("tail_logprob"));
             return size;
         }
         if (wanted_.vocabulary != 0) {
-            size.max_wire_bytes = positions * wanted_.vocabulary * (binary ? 8 : kJsonNumberBytes) + kMessageBytes;
+            const std::uint64_t numbers = positions * wanted_.vocabulary;
+            size.max_accepted_bytes = numbers * (binary ? 8 : kJsonNumberBytes) + kMessageBytes;
+            size.max_wire_bytes = binary
+                                      ? numbers * sent_bytes(logits_output_) + kMessageBytes
+                                      : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
                                                          : wanted_.vocabulary * element_bytes(logits_output_));
@@ -186,6 +196,12 @@ class InferCodec final : public TeacherCodec {
             names.emplace_back("tail_logprob");
         }
         return names;
+    }
+
+    /// Of an element of an output over the wire; 0 when the model does not have it.
+    [[nodiscard]] std::uint64_t sent_bytes(std::string_view output) const {
+        const TensorSpec* spec = dialect_.metadata.find_output(output);
+        return spec == nullptr ? 0 : datatype_size(spec->datatype).value_or(8);
     }
 
     /// Of an output; 0 when the model does not have it.

@@ -16,6 +16,7 @@ struct Dialect {
     ModelConfig config;                  ///< what the server says of the model beside its metadata
     bool binary_tensor_requests = true;  ///< inputs go as binary tensor data, else as JSON
     bool binary_tensor_answers = true;   ///< so do outputs; else larger bodies are expected
+    double json_number_bytes = 0;        ///< of a number in a JSON answer, on the average; 0 = not known yet
     std::uint32_t honoured_k = 0;        ///< width of top-k rows; 0 = not known yet
 };
 

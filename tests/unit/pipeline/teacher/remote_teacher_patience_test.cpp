@@ -108,12 +108,12 @@ TEST(TeacherPatience, AnEndpointThatRefusesIsLeftOutWithAWarningAndJoinsOnceItIs
     EXPECT_NE(heard.warnings[0].find("HTTP 401: who are you"), std::string::npos) << heard.warnings[0];
     EXPECT_NE(heard.warnings[0].find("without this endpoint"), std::string::npos) << heard.warnings[0];
 
-    const auto refused = loop.run(teacher->fetch(0, make_batch(2, 3), 20s));
+    const auto refused = loop.fetch(*teacher, 0, make_batch(2, 3), 20s);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, FailureKind::bad_response) << "a refusal of one does not end the job";
-    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 1, make_batch(2, 3), 20s));
     mended = true;
-    EXPECT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
 }
 
 TEST(TeacherPatience, AnEndpointOfOtherRowsIsLeftOut) {

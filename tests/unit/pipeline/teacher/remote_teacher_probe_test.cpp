@@ -25,7 +25,7 @@ TEST(RemoteTeacher, TheProbeLearnsAndChecks) {
     EXPECT_EQ(info.top_k, 4U);
     EXPECT_TRUE(info.deterministic);
     EXPECT_NE(info.description.find("top 4"), std::string::npos) << info.description;
-    EXPECT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
     // Its ids reach 5: too many for a student of four tokens.
     const auto small = loop.run(teacher->probe(4));
     ASSERT_FALSE(small);
@@ -107,14 +107,14 @@ TEST(RemoteTeacher, AnEndpointThatIsDownDoesNotHoldUpTheOthersAndJoinsLater) {
     EXPECT_TRUE(info->deterministic);
     EXPECT_NE(info->description.find("1 not up yet"), std::string::npos) << info->description;
 
-    const auto down = loop.run(teacher->fetch(0, make_batch(2, 3), 20s));
+    const auto down = loop.fetch(*teacher, 0, make_batch(2, 3), 20s);
     ASSERT_FALSE(down);
     EXPECT_EQ(down.error().kind, FailureKind::connection);
-    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 1, make_batch(2, 3), 20s));
 
     ScriptedHttpServer late(own_teacher(own_topk_reply), std::nullopt, port);
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
     EXPECT_EQ(late.requests().size(), 3U + 2 + 2) << "readiness, metadata, configuration, two answers, two fetches";
     EXPECT_TRUE(warnings.empty());
 }
@@ -157,7 +157,7 @@ TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
                                        return reply;
                                    }),
                                    std::nullopt, port);
-        const auto refused = loop.run(teacher->fetch(1, make_batch(2, 3), 20s));
+        const auto refused = loop.fetch(*teacher, 1, make_batch(2, 3), 20s);
         ASSERT_FALSE(refused);
         EXPECT_EQ(refused.error().kind, FailureKind::bad_response) << "it may be mended: the job goes on";
         EXPECT_NE(refused.error().message.find("no such model"), std::string::npos) << refused.error().message;
@@ -169,7 +169,7 @@ TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
                              }),
                              std::nullopt, port);
     EXPECT_TRUE(warnings.empty());
-    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 1, make_batch(2, 3), 20s));
     ASSERT_EQ(warnings.size(), 1U);
     EXPECT_NE(warnings[0].find("reproducible"), std::string::npos);
 }

@@ -66,7 +66,7 @@ TEST(ModelInputs, MaskAndPositionsGoWhereAModelDeclaresThem) {
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
     ASSERT_TRUE(loop.run(teacher->probe(512)));
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
     const auto request = parsed(server.requests().back());
     ASSERT_EQ(request.inputs.size(), 4U);
     const auto& mask = request.inputs[2];
@@ -164,7 +164,7 @@ TEST(ModelConfig, AServersLargestBatchIsKnownBeforeTheFirstMicroBatch) {
     ASSERT_TRUE(info) << info.error().message;
     EXPECT_NE(info->description.find("at most 8 sequences a request"), std::string::npos) << info->description;
     const std::size_t before = server.requests().size();
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(20, 2), 20s)));
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(20, 2), 20s));
     EXPECT_EQ(server.requests().size(), before + 3);
 }
 
