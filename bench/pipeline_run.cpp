@@ -55,8 +55,8 @@ class PreloadedTeacher final : public TeacherSource {
     const std::string& endpoint_name(std::size_t) const override { return name_; }
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t) override { co_return TeacherInfo{}; }
     AnswerSize answer_size(std::uint32_t, std::uint32_t) const override { return {0, targets_.held_bytes}; }
-    asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t, std::shared_ptr<const TokenBatch>,
-                                                       std::chrono::nanoseconds) override {
+    asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t, std::shared_ptr<const TokenBatch>,
+                                                      std::chrono::nanoseconds) override {
         co_return targets_;
     }
     void close() override {}
@@ -142,7 +142,11 @@ asio::awaitable<void> train(GraphRun* run) {
     if (!run->live) {
         auto tokens = std::make_shared<const TokenBatch>(
             run->dataset->batch(0, std::vector<std::uint64_t>(options.batch_size, 0)));
-        FetchResult<TeacherTargets> targets = co_await run->remote->fetch(0, tokens, std::chrono::seconds(60));
+        FetchResult<EncodedAnswer> answer = co_await run->remote->fetch(0, tokens, std::chrono::seconds(60));
+        if (!answer) {
+            throw std::runtime_error(answer.error().message);
+        }
+        FetchResult<TeacherTargets> targets = answer->decode();
         if (!targets) {
             throw std::runtime_error(targets.error().message);
         }
@@ -165,16 +169,18 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     asio::io_context io(1);
     asio::thread_pool staging(1);
     asio::thread_pool disk(1);
+    asio::thread_pool decode(1);
     const bool live = answers == Answers::live;
     std::unique_ptr<TeacherSource> remote =
-        make_remote_teacher(io.get_executor(), staging.get_executor(), teacher_spec(options, teacher)).value();
+        make_remote_teacher(io.get_executor(), decode.get_executor(), teacher_spec(options, teacher)).value();
     std::unique_ptr<TraceWriter> trace;
     if (live && parallel && !options.trace_file.empty()) {
         trace = make_trace_writer(options.trace_file).value();
     }
 
     PipelineRun run;
-    const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor()};
+    const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor(),
+                                   decode.get_executor()};
     auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
     GraphRun graph{&options, &student, remote.get(), dataset, executors, live, parallel, steps, trace.get(), 0, {}};
     std::exception_ptr failed;
@@ -182,6 +188,7 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     io.run();
     staging.join();
     disk.join();
+    decode.join();
     if (failed) {
         std::rethrow_exception(failed);
     }

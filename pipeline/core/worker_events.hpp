@@ -15,7 +15,7 @@ namespace distilld {
 
 /// Seconds one stage of the graph spent in each state since the run began (or was resumed).
 struct StageTimes {
-    std::string stage;  ///< plan, teacher, staging, student, optimizer, recorder
+    std::string stage;  ///< plan, teacher, decode, staging, student, optimizer, recorder
     double busy_seconds = 0;
     double wait_input_seconds = 0;
     double wait_output_seconds = 0;
@@ -30,8 +30,8 @@ struct FetchCounters {
     std::uint64_t hedge_wins = 0;
     std::map<std::string, std::uint64_t> failures;  ///< by FailureKind name
     std::uint64_t breaker_openings = 0;
-    std::uint64_t bytes_received = 0;
-    std::uint32_t concurrency = 0;  ///< limit now
+    std::uint64_t bytes_received = 0;  ///< over the wire: bodies of all answers, the probe's and unused ones among them
+    std::uint32_t concurrency = 0;     ///< limit now
     std::uint32_t in_flight = 0;
     std::uint32_t buffered = 0;  ///< answered, not yet consumed
     double latency_p50_seconds = 0;

@@ -93,7 +93,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             counters.failures[to_string(kind)] = count;
         }
         counters.breaker_openings = seen.breaker_openings;
-        counters.bytes_received = decode_.decoded_bytes();
+        counters.bytes_received = source_ != nullptr ? source_->bytes_received() : 0;
         counters.concurrency = scheduler_.limit();
         counters.in_flight = scheduler_.in_flight();
         counters.buffered = scheduler_.buffered();
@@ -138,9 +138,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void note_state() {
-        if (scheduler_.in_flight() > 0) {
+        if (on_the_wire_ > 0) {
             clock_.enter(StageClock::State::busy);
-        } else if (scheduler_.buffered() > 0) {
+        } else if (scheduler_.in_flight() > 0 || scheduler_.buffered() > 0) {
             clock_.enter(StageClock::State::wait_output);
         } else {
             clock_.enter(StageClock::State::wait_input);
@@ -211,17 +211,31 @@ class PrefetchingTeacherStage final : public TeacherStage {
             co_return;
         }
         const Instant began = steady_now();
+        ++on_the_wire_;
+        note_state();
         auto asking = ask(issue.endpoint, planned.tokens);
-        FetchResult<TeacherTargets> answer = co_await std::move(asking);
-        const Instant now = steady_now();
+        FetchResult<EncodedAnswer> answer = co_await std::move(asking);
+        --on_the_wire_;
+        note_state();
+        // The request ends here; how long the bytes wait for their turn to be decoded is not the teacher's doing.
+        const Instant received = steady_now();
         if (trace_ != nullptr) {
-            trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, now, issue.micro_batch);
+            trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, received, issue.micro_batch);
         }
-        if (answer) {
-            take(issue, std::move(*answer), now);
+        if (!answer) {
+            report(issue, answer.error(), received);
             co_return;
         }
-        const FetchError& error = answer.error();
+        auto decoding = decode_.decode(issue.micro_batch, std::move(*answer));
+        FetchResult<TeacherTargets> targets = co_await std::move(decoding);
+        if (targets) {
+            take(issue, std::move(*targets), received);
+        } else {
+            report(issue, targets.error(), steady_now());
+        }
+    }
+
+    void report(const IssueAction& issue, const FetchError& error, Instant now) {
         if (error.kind != FailureKind::cancelled) {
             last_message_ = error.message;
         }
@@ -230,7 +244,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     /// A source's operation_aborted is a failure like another: the group would take it for the end of a task that was
     /// cancelled, and the scheduler would wait for its answer.
-    asio::awaitable<FetchResult<TeacherTargets>> ask(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens) {
+    asio::awaitable<FetchResult<EncodedAnswer>> ask(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens) {
         auto fetching = source_->fetch(endpoint, std::move(tokens), options_.deadline);
         try {
             co_return co_await std::move(fetching);
@@ -251,7 +265,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
     }
 
-    static const char* name_of(const IssueAction& issue, const FetchResult<TeacherTargets>& answer) {
+    static const char* name_of(const IssueAction& issue, const FetchResult<EncodedAnswer>& answer) {
         if (!answer) {
             return to_string(answer.error().kind);
         }
@@ -274,6 +288,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     StageClock clock_{Stage::teacher};
     std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;
+    std::uint32_t on_the_wire_ = 0;  // requests whose bytes have not come yet
     std::string last_message_;
     std::optional<Error> failure_;
     bool news_ = false;

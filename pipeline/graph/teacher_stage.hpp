@@ -48,7 +48,8 @@ class TeacherStage {
     virtual void set_ceiling(std::uint32_t ceiling) = 0;
 
     [[nodiscard]] virtual FetchCounters counters() const = 0;
-    /// busy: at least one request in flight; wait_output: none, because the window is full; wait_input: none to issue.
+    /// busy: at least one request on the wire; wait_output: none, because the window is full or answers wait to be
+    /// decoded; wait_input: none to issue.
     [[nodiscard]] virtual StageTimes times() const = 0;
 };
 

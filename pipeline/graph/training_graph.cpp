@@ -24,6 +24,8 @@ namespace asio = boost::asio;
 
 namespace {
 
+constexpr std::uint32_t kDecodeThreads = 1;
+
 TeacherStageOptions teacher_options(const GraphOptions& options) {
     TeacherStageOptions teacher = options.teacher;
     teacher.scheduler.first = options.first_step * options.training.micro_batches;
@@ -51,6 +53,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         : io_(executors.io),
           has_teacher_(source != nullptr),
           plan_(executors.staging, std::move(batches)),
+          decode_(io_, executors.decode ? executors.decode : executors.staging, kDecodeThreads, trace),
           teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace),
@@ -134,6 +137,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             times.stages.push_back(teacher_->times());
             times.teacher_busy_seconds = times.stages.back().busy_seconds;
             times.fetch = teacher_->counters();
+            times.stages.push_back(decode_.times());
         }
         times.stages.push_back(staging_.times());
         times.stages.push_back(student_.times());

@@ -61,9 +61,9 @@ asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() 
     const auto resolved = co_await resolver.async_resolve(url_.host, std::to_string(url_.port), kTuple);
     if (const error_code failed = std::get<0>(resolved)) {
         throw_if_aborted(failed);
-        const bool unknown = failed == asio::error::host_not_found || failed == asio::error::no_data;
-        co_return failure(unknown ? FailureKind::rejected : FailureKind::connection,
-                          "host '" + url_.host + "' cannot be resolved: " + failed.message());
+        // A name may be missing for a moment: that of a service without a pod that is ready has no address.
+        co_return failure(FailureKind::connection,
+                          "the name of host '" + url_.host + "' cannot be resolved: " + failed.message());
     }
     addresses_.clear();
     for (const auto& entry : std::get<1>(resolved)) {

@@ -25,7 +25,8 @@ class HttpConnector {
                   std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
                   std::chrono::milliseconds connect_limit);
 
-    /// Tries the host's addresses in their order. Fails with `connection` or `rejected` (unknown host, TLS refusal).
+    /// Tries the host's addresses in their order. Fails with `connection` (unknown host too) or `rejected` (TLS
+    /// refusal).
     /// Has no deadline of its own. Throws operation_aborted when cancelled.
     boost::asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> connect();
 

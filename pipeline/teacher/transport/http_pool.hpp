@@ -35,8 +35,8 @@ class HttpPool {
     HttpPool(const HttpPool&) = delete;
     HttpPool& operator=(const HttpPool&) = delete;
 
-    /// One request and its answer, whatever the status. Fails with `connection`, `rejected` (unknown host, TLS refusal)
-    /// or `bad_response` (not HTTP, or a body above the limit). Has no deadline of its own (resolution, connection and
+    /// One request and its answer, whatever the status. Fails with `connection`, `rejected` (TLS refusal) or
+    /// `bad_response` (not HTTP, or a body above the limit). Has no deadline of its own (resolution, connection and
     /// handshake are part of it). Throws operation_aborted when cancelled; the connection is closed then.
     boost::asio::awaitable<FetchResult<HttpResponse>> request(HttpRequest request);
 

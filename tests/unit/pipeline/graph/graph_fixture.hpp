@@ -83,6 +83,7 @@ class TrainingGraphTest : public ::testing::Test {
         boost::asio::thread_pool compute(1);
         boost::asio::thread_pool staging(1);
         boost::asio::thread_pool disk(1);
+        boost::asio::thread_pool decode(1);
         Outcome result;
         GraphHooks hooks;
         hooks.on_event = [this, &result](const WorkerEvent& event) {
@@ -104,7 +105,7 @@ class TrainingGraphTest : public ::testing::Test {
         auto batches = std::make_shared<BatchSource>(dataset_, BatchPlan(10, options_.training.batch_size, 1),
                                                      options_.training.micro_batches);
         const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
-                                       disk.get_executor()};
+                                       disk.get_executor(), decode.get_executor()};
         auto graph =
             make_training_graph(executors, student_, source, batches, std::move(eval), options_, hooks, nullptr);
         graph_ = graph.get();
@@ -129,6 +130,7 @@ class TrainingGraphTest : public ::testing::Test {
         compute.join();
         staging.join();
         disk.join();
+        decode.join();
         return result;
     }
 

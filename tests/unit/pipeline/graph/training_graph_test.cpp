@@ -35,7 +35,8 @@ TEST_F(TrainingGraphTest, TrainsInOrderWhateverTheOrderOfAnswers) {
     for (const StageTimes& stage : (*run.outcome)->last.stages) {
         stages.push_back(stage.stage);
     }
-    EXPECT_EQ(stages, (std::vector<std::string>{"plan", "teacher", "staging", "student", "optimizer", "recorder"}));
+    EXPECT_EQ(stages,
+              (std::vector<std::string>{"plan", "teacher", "decode", "staging", "student", "optimizer", "recorder"}));
 }
 
 TEST_F(TrainingGraphTest, SequentialModeIsTheSameGraphWithOneInFlight) {
@@ -62,6 +63,23 @@ TEST_F(TrainingGraphTest, FailedRequestsAreRetriedAndChangeNothing) {
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_EQ(training_log(), expected_log(0, 5, 3));
     EXPECT_GT((*run.outcome)->last.fetch.retries, 0U);
+}
+
+TEST_F(TrainingGraphTest, BytesThatCannotBeDecodedAreAskedForAgain) {
+    std::atomic<int> damaged = 0;
+    teacher_.decode = [&damaged](std::uint64_t n) {
+        return n == 4 && damaged++ == 0 ? std::optional<std::string>("half an answer") : std::nullopt;
+    };
+    options_.teacher.scheduler.hedge.enabled = false;
+    const Outcome run = this->run(&teacher_);
+    ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
+    EXPECT_EQ(training_log(), expected_log(0, 5, 3));
+    const ProgressEvent& last = (*run.outcome)->last;
+    EXPECT_EQ(last.fetch.failures.at("bad_response"), 1U);
+    EXPECT_EQ(last.fetch.bytes_received, 16 * FakeTeacher::kWireBytes) << "of the damaged answer too";
+    EXPECT_EQ(std::count_if(last.stages.begin(), last.stages.end(),
+                            [](const StageTimes& times) { return times.stage == "decode" && times.busy_seconds > 0; }),
+              1);
 }
 
 TEST_F(TrainingGraphTest, ResumedRunContinuesTheNumbers) {

@@ -30,7 +30,7 @@ FetchResult<TeacherTargets> fetch_once(ScriptedHttpServer::Handler handler, std:
     ScriptedHttpServer server(std::move(handler));
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4), std::move(options)).value();
-    return loop.run(teacher->fetch(0, make_batch(2, 3), deadline));
+    return loop.fetch(*teacher, 0, make_batch(2, 3), deadline);
 }
 
 FetchError failure_of(ScriptedReply reply, std::chrono::nanoseconds deadline = 20s) {
@@ -63,7 +63,7 @@ TEST(RemoteTeacher, SendsTheHeadersOfTheProtocol) {
     auto spec = kserve_spec(server.url(), 4);
     spec.api_key_env = "DISTILLD_KEY_TEST";
     const auto teacher = loop.teacher(spec).value();
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(1, 3), 20s)));
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(1, 3), 20s));
     const auto request = server.requests().at(0);
     EXPECT_EQ(request.method, "POST");
     EXPECT_EQ(request.target, "/v2/models/teacher/infer");
@@ -151,7 +151,7 @@ TEST(RemoteTeacher, NobodyListens) {
     Loop loop;
     const auto teacher =
         loop.teacher(kserve_spec("http://127.0.0.1:" + std::to_string(test::unused_port()), 4)).value();
-    const auto result = loop.run(teacher->fetch(0, make_batch(1, 3), 20s));
+    const auto result = loop.fetch(*teacher, 0, make_batch(1, 3), 20s);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, FailureKind::connection);
 }
@@ -175,10 +175,10 @@ TEST(RemoteTeacher, ACancelledFetchEndsAndClosesItsConnection) {
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
     asio::cancellation_signal signal;
-    std::optional<FetchResult<TeacherTargets>> result;
+    std::optional<FetchResult<EncodedAnswer>> result;
     asio::co_spawn(
         loop.io, teacher->fetch(0, make_batch(1, 3), 20min),
-        asio::bind_cancellation_slot(signal.slot(), [&](std::exception_ptr error, FetchResult<TeacherTargets> outcome) {
+        asio::bind_cancellation_slot(signal.slot(), [&](std::exception_ptr error, FetchResult<EncodedAnswer> outcome) {
             EXPECT_FALSE(error);
             result = std::move(outcome);
         }));

@@ -25,12 +25,25 @@ TEST(HttpFailure, ClassifiesStatuses) {
     EXPECT_EQ(failure(429, "").kind, FailureKind::overloaded);
     EXPECT_EQ(failure(503, "").kind, FailureKind::overloaded);
     EXPECT_EQ(failure(500, "").kind, FailureKind::server_error);
-    EXPECT_EQ(failure(502, "").kind, FailureKind::server_error);
+    EXPECT_EQ(failure(502, "").kind, FailureKind::connection);
+    EXPECT_EQ(failure(504, "").kind, FailureKind::timeout);
     EXPECT_EQ(failure(408, "").kind, FailureKind::server_error);
     EXPECT_EQ(failure(400, "").kind, FailureKind::rejected);
     EXPECT_EQ(failure(401, "").kind, FailureKind::rejected);
-    EXPECT_EQ(failure(404, "").kind, FailureKind::rejected);
+    EXPECT_EQ(failure(404, "").kind, FailureKind::not_found);
     EXPECT_EQ(failure(302, "").kind, FailureKind::rejected);
+}
+
+TEST(HttpFailure, AModelThatIsNotThereYetIsNotARefusal) {
+    for (const char* recorded : {"triton-err-model.txt", "kserve-err-model.json", "mlserver-err-model.json"}) {
+        EXPECT_EQ(failure(404, test::read_fixture(recorded)).kind, FailureKind::not_found) << recorded;
+        EXPECT_EQ(failure(400, test::read_fixture(recorded)).kind, FailureKind::not_found) << recorded;
+    }
+    EXPECT_EQ(failure(400, R"({"error":"Model teacher is not ready yet."})").kind, FailureKind::not_found);
+    EXPECT_EQ(failure(400, R"({"error":"Request for unknown model: 'teacher' has no available versions"})").kind,
+              FailureKind::not_found);
+    EXPECT_EQ(failure(400, R"({"error":"model 'teacher' takes no input 'ids'"})").kind, FailureKind::rejected);
+    EXPECT_EQ(failure(403, R"({"error":"model not found"})").kind, FailureKind::rejected);
 }
 
 TEST(HttpFailure, FindsTheServersWords) {
