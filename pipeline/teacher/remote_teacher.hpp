@@ -18,11 +18,18 @@ namespace distilld {
 struct RemoteTeacherOptions {
     /// How long the probe waits for the first endpoint to be up.
     std::chrono::nanoseconds start_deadline = std::chrono::seconds(60);
+    /// The longest that an endpoint which is not up may put the probe off with Retry-After.
+    std::chrono::nanoseconds max_retry_after = std::chrono::seconds(60);
+    /// Sequences of a micro-batch: the probe finds out whether an endpoint takes so many in one request.
+    std::uint32_t batch_rows = 1;
     /// Once one is up, how long for the others.
     std::chrono::nanoseconds join_grace = std::chrono::seconds(5);
-    /// Told what may go wrong later (a larger vocabulary, an endpoint that joins late and answers differently), on
-    /// `io`. May be empty.
+    /// Told what may go wrong later (a larger vocabulary, an endpoint that does not pass the probe, or joins late and
+    /// answers differently), on `io`. May be empty.
     std::function<void(const std::string&)> on_warning;
+    /// Told whom the probe waits for while none of the endpoints has passed, and what they answered last, whenever that
+    /// changes; on `io`. May be empty.
+    std::function<void(const std::string&)> on_waiting;
     /// Upper bound of one answer; below it the limit follows from the expected size.
     std::uint64_t max_response_bytes = std::uint64_t{4} << 30U;
     /// Memory kept in response buffers that nobody uses.

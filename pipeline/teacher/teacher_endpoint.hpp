@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/core/job_spec.hpp"
@@ -44,6 +45,8 @@ class TeacherEndpoint {
                     HttpPoolOptions options, std::shared_ptr<const TeacherSettings> settings);
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    /// What messages call another page of its server.
+    [[nodiscard]] std::string page(std::string_view target) const { return pool_.url().page(target); }
     [[nodiscard]] const TeacherProtocolAdapter& protocol() const noexcept { return *protocol_; }
     [[nodiscard]] const TeacherSettings& settings() const noexcept { return *settings_; }
 

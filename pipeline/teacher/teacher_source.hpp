@@ -46,8 +46,10 @@ struct TeacherInfo {
     std::uint64_t vocabulary_size = 0;  ///< 0 = the teacher does not tell (top-k only)
     std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = full logits
     bool deterministic = true;          ///< the same request twice gave the same bytes
-    std::vector<std::size_t> absent;  ///< endpoints that were not up; each joins with the first fetch that finds it up
-    std::string description;          ///< one line for the log
+    std::vector<std::size_t> absent;   ///< endpoints that were not up; each joins with the first fetch that finds it up
+    std::vector<std::size_t> refused;  ///< endpoints that are up and did not pass; each joins with the first fetch that
+                                       ///< finds it mended
+    std::string description;           ///< one line for the log
 };
 
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
@@ -63,8 +65,8 @@ class TeacherSource {
     /// Asks each endpoint once with a few tokens, checks shape, honoured k, id range, normalisation and determinism.
     /// `vocabulary_size` is the student's. A teacher of logits must have as many; one of top-k rows may know more
     /// tokens (many vocabularies are padded), as long as no answer names one of them. Endpoints that are not up are
-    /// waited for only until one of the others is: they are named in TeacherInfo::absent. It fails when none is up, or
-    /// one is up and does not pass.
+    /// waited for only until one of the others has passed: they are named in TeacherInfo::absent, and those that did
+    /// not pass in TeacherInfo::refused. It fails when none has passed.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
 
     /// Of the answer to a micro-batch of `rows` sequences with `columns` positions. More is known after the probe.

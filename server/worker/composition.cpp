@@ -75,6 +75,8 @@ TeacherStageOptions teacher_options(const PreparedRun& run) {
     scheduler.hedge.enabled = teacher.hedge;
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
     options.absent_endpoints = run.teacher_info.absent;
+    options.absent_endpoints.insert(options.absent_endpoints.end(), run.teacher_info.refused.begin(),
+                                    run.teacher_info.refused.end());
     return options;
 }
 

@@ -290,6 +290,7 @@ class Preparation {
         }
         RemoteTeacherOptions options;
         options.start_deadline = std::chrono::nanoseconds(from_seconds(run_.spec.teacher->startup_timeout_secs));
+        options.batch_rows = run_.spec.training.batch_size;
         options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<TeacherSource>> made =
             make_remote_teacher(executors_.io, executors_.staging, *run_.spec.teacher, std::move(options));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -62,11 +63,12 @@ class ProbeDialogue {
   public:
     virtual ~ProbeDialogue() = default;
 
-    [[nodiscard]] virtual const std::string& endpoint_name() const = 0;
+    /// What messages call the page that answers requests with this target.
+    [[nodiscard]] virtual std::string page(std::string_view target) const = 0;
 
     /// A question about the endpoint itself and its answer, whatever the status; answers above 1 MiB fail. A status
-    /// that says that the server is starting (429, 502 to 504 and `loading_status`, when there is one) is asked again
-    /// and fails at the end with FailureKind::overloaded.
+    /// that says that the server is starting (429, 502 to 504, `loading_status`, when there is one, and a 400 that says
+    /// so in words) is asked again, and fails at the end with a kind for which not_up() holds. Messages name the page.
     virtual boost::asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest request,
                                                                    std::optional<unsigned> loading_status) = 0;
 

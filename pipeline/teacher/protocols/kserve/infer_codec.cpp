@@ -57,7 +57,11 @@ class InferCodec final : public TeacherCodec {
           dialect_(std::move(dialect)),
           logits_output_(std::move(logits_output)),
           limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"),
-                  positive_parameter(dialect_.metadata.parameters, "max_tokens")} {}
+                  positive_parameter(dialect_.metadata.parameters, "max_tokens")} {
+        if (limits_.max_rows == 0) {
+            limits_.max_rows = dialect_.config.max_batch_size;
+        }
+    }
 
     Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const override {
         return split_rows(tokens, limits_);
@@ -160,6 +164,9 @@ class InferCodec final : public TeacherCodec {
         }
         text += dialect_.binary_tensor_requests ? ", binary requests" : ", JSON requests";
         text += dialect_.binary_tensor_answers ? ", binary answers" : ", JSON answers";
+        if (limits_.max_rows != 0) {
+            text += ", at most " + std::to_string(limits_.max_rows) + " sequences a request";
+        }
         return text;
     }
 
@@ -229,7 +236,7 @@ ModelMetadata own_teacher_metadata(const std::string& model) {
 
 Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
                                                              Dialect dialect) {
-    if (auto checked = check_inputs(dialect.metadata); !checked) {
+    if (auto checked = check_inputs(dialect.metadata, dialect.config.required_inputs); !checked) {
         return Error{checked.error().kind, url.name + ": " + checked.error().message};
     }
     auto logits_output = choose_logits_output(dialect.metadata, wanted.top_k);
