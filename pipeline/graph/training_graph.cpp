@@ -33,7 +33,7 @@ TeacherStageOptions teacher_options(const GraphOptions& options) {
     if (!options.training.parallel) {
         teacher.scheduler.limit.adaptive = false;
         teacher.scheduler.limit.ceiling = 1;
-        teacher.scheduler.window = 1;
+        teacher.scheduler.window.size = 1;
         teacher.scheduler.hedge.enabled = false;
     }
     return teacher;

@@ -67,10 +67,11 @@ TeacherStageOptions teacher_options(const PreparedRun& run) {
     scheduler.endpoints = static_cast<std::uint32_t>(teacher.endpoints.size());
     scheduler.limit.adaptive = teacher.max_concurrent.automatic;
     scheduler.limit.ceiling = teacher.max_concurrent.limit;
-    scheduler.window = teacher.window;
-    scheduler.window_bytes = teacher.window_bytes;
-    scheduler.expected_bytes =
-        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length).held_bytes;
+    const AnswerSize expected =
+        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length);
+    scheduler.window.size = teacher.window;
+    scheduler.window.max_bytes = teacher.window_bytes;
+    scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
     scheduler.retry.max_retries = teacher.max_retries;
     scheduler.hedge.enabled = teacher.hedge;
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));

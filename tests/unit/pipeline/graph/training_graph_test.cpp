@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/system/system_error.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
