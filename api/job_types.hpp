@@ -56,7 +56,7 @@ constexpr const auto& enum_names(JobState) {
 struct StatusReason {
     std::string code;
     std::string message;
-    std::string since;  ///< RFC 3339: when a wait began; empty = not a wait
+    std::string since = {};  ///< RFC 3339: when a wait began; empty = not a wait
 };
 
 struct JobCheckpoint {
