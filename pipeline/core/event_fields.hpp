@@ -25,7 +25,9 @@ void describe(Visitor& v, T& e) {
     v("failures", e.failures);
     v("breaker_openings", e.breaker_openings);
     v("bytes_received", e.bytes_received);
+    v("open_endpoints", e.open_endpoints);
     v("concurrency", e.concurrency);
+    v("window", e.window);
     v("in_flight", e.in_flight);
     v("buffered", e.buffered);
     v("latency_p50_seconds", e.latency_p50_seconds);

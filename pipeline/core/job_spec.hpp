@@ -50,15 +50,17 @@ struct TeacherSpec {
     TeacherProtocol protocol = kDefaultTeacherProtocol;
     std::string model = "teacher";
     ConcurrencySpec max_concurrent;
-    std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = 4 × concurrency
+    std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = as many as it takes
     std::uint64_t window_bytes = 1ULL << 30;
-    double timeout_secs = 60.0;          ///< of one request
-    double startup_timeout_secs = 60.0;  ///< how long the first endpoint to be up is waited for
-    std::uint32_t top_k = 0;             ///< 0 = full logits
-    std::string api_key_env;             ///< name of the environment variable that holds the key; empty = none
-    std::string ca_file;                 ///< PEM file trusted beside the system's; empty = none
-    std::uint32_t max_retries = 8;       ///< further attempts of one micro-batch before the job fails
-    bool hedge = true;                   ///< a second request for what is slower than the 95th percentile
+    double timeout_secs = 60.0;                  ///< of one request
+    double patience_secs = 1800.0;               ///< how long an outage of all endpoints is waited out
+    std::optional<double> startup_timeout_secs;  ///< how long the first endpoint is waited for; default: patience_secs
+    double max_retry_after_secs = 300.0;         ///< a longer Retry-After is obeyed for so long
+    std::uint32_t top_k = 0;                     ///< 0 = full logits
+    std::string api_key_env;                     ///< name of the environment variable that holds the key; empty = none
+    std::string ca_file;                         ///< PEM file trusted beside the system's; empty = none
+    std::uint32_t max_retries = 8;               ///< further attempts of one micro-batch after faults of its answers
+    bool hedge = true;                           ///< a second request for what is slower than the 95th percentile
 };
 
 struct DatasetSpec {

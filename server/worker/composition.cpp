@@ -73,6 +73,8 @@ TeacherStageOptions teacher_options(const PreparedRun& run) {
     scheduler.window.max_bytes = teacher.window_bytes;
     scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
     scheduler.retry.max_retries = teacher.max_retries;
+    scheduler.retry.patience = from_seconds(teacher.patience_secs);
+    scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
     scheduler.hedge.enabled = teacher.hedge;
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
     options.absent_endpoints = run.teacher_info.absent;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,6 +56,28 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
     return probe ? Result<void>() : Result<void>(probe.error());
 }
+
+/// What the probe waits for, as events.
+class TeacherWait {
+  public:
+    explicit TeacherWait(EmitEvent emit) : emit_(std::move(emit)) {}
+
+    void on_waiting(const std::string& text) {
+        waits_ = true;
+        emit_(WaitingEvent{"teacher_unavailable", "no endpoint of the teacher is up yet; last: " + text,
+                           std::chrono::duration<double>(began_.time_since_epoch()).count()});
+    }
+    void over() {
+        if (std::exchange(waits_, false)) {
+            emit_(WaitingEvent{});
+        }
+    }
+
+  private:
+    EmitEvent emit_;
+    std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
+    bool waits_ = false;
+};
 
 class Preparation {
   public:
@@ -339,7 +362,11 @@ class Preparation {
             co_return stopped();
         }
         RemoteTeacherOptions options;
-        options.start_deadline = std::chrono::nanoseconds(from_seconds(run_.spec.teacher->startup_timeout_secs));
+        const TeacherSpec& spec = *run_.spec.teacher;
+        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
+        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
+        auto wait = std::make_shared<TeacherWait>(emit_);  // shared with the teacher, which outlives this call
+        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
         options.batch_rows = run_.spec.training.batch_size;
         options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<TeacherSource>> made =
@@ -357,6 +384,7 @@ class Preparation {
         auto probing = asio::co_spawn(executors_.io, teacher.probe(run_.student->vocabulary_size()),
                                       asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
+        wait->over();
         if (control_.cancelled()) {
             co_return stopped();
         }

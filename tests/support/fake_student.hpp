@@ -16,7 +16,7 @@
 namespace distilld::test {
 
 /// Remembers what the graph asked of it, in order, and answers a "weight" that depends on all of it.
-class FakeStudent final : public Student {
+class FakeStudent : public Student {
   public:
     struct Staged final : StagedBatch {
         MicroBatch batch;
