@@ -18,6 +18,7 @@
 #include "pipeline/graph/space_wait.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
+#include "server/worker/gives_up.hpp"
 
 namespace distilld {
 
@@ -165,23 +166,6 @@ Result<std::string> write_export(const StudentSnapshot& snapshot, const Prepared
     }
     return done ? hash : Result<std::string>(done.error());
 }
-
-/// A run that is cancelled while this lives no longer waits for space.
-class GivesUp {
-  public:
-    GivesUp(RunControl& control, SpaceWait& space) : slot_(control.cancel_slot()) {
-        if (control.cancelled()) {
-            space.give_up();
-        }
-        slot_.assign([&space](asio::cancellation_type) { space.give_up(); });
-    }
-    ~GivesUp() { slot_.clear(); }
-    GivesUp(const GivesUp&) = delete;
-    GivesUp& operator=(const GivesUp&) = delete;
-
-  private:
-    asio::cancellation_slot slot_;
-};
 
 /// Waits for space where the disk is full. An error of kind disk_full: `control` was cancelled meanwhile.
 asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentSnapshot> snapshot,

@@ -20,9 +20,11 @@
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/graph/space_wait.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
+#include "server/worker/gives_up.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/starting_point.hpp"
@@ -51,7 +53,7 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed) {
-        return io_error("cannot create folder " + folder.string() + ": " + failed.message());
+        return write_error("cannot create folder " + folder.string() + ": " + failed.message(), failed.value());
     }
     const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
     return probe ? Result<void>() : Result<void>(probe.error());
@@ -225,7 +227,8 @@ class Preparation {
         const std::filesystem::path output(run_.spec.output);
         const std::filesystem::path checkpoints = checkpoint_store(run_.spec).folder();
         for (const std::filesystem::path& folder : {output, checkpoints}) {
-            if (Result<void> writable = require_writable(folder); !writable) {
+            auto making = make_writable(folder);
+            if (Result<void> writable = co_await std::move(making); !writable) {
                 co_return writable;
             }
             if (!run_.locks.empty() && std::filesystem::equivalent(output, folder)) {
@@ -235,6 +238,22 @@ class Preparation {
             if (Result<void> locked = co_await std::move(locking); !locked) {
                 co_return locked;
             }
+        }
+        co_return Result<void>();
+    }
+
+    /// A full disk is waited out here as well.
+    asio::awaitable<Result<void>> make_writable(std::filesystem::path folder) {
+        SpaceWait space(executors_.io, emit_);
+        const GivesUp gives_up(control_, space);
+        std::function<Result<std::string>()> attempt = [folder]() -> Result<std::string> {
+            const Result<void> writable = require_writable(folder);
+            return writable ? Result<std::string>(folder.string()) : Result<std::string>(writable.error());
+        };
+        auto making = space.perform(executors_.disk, std::move(attempt));
+        const Result<std::string> made = co_await std::move(making);
+        if (!made) {
+            co_return control_.cancelled() ? stopped() : made.error();
         }
         co_return Result<void>();
     }
