@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <fstream>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
+#include "tests/unit/server/jobs/full_disk.hpp"
 
 namespace distilld {
 namespace {
@@ -281,6 +283,30 @@ TEST_F(JobRoutesTest, TellsOfItself) {
     const auto refused = post(spec_text("z"));
     EXPECT_EQ(refused.status, 503U);
     EXPECT_EQ(refused.headers, (api::Headers{{"Retry-After", "10"}}));
+}
+
+TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
+    auto options = brisk();
+    options.store_retry = std::chrono::milliseconds(1);
+    World world(options);
+    await(world.manager->stop());
+    world.manager.reset();
+    const auto full = std::make_shared<std::atomic<bool>>(true);
+    world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
+    routes_ = make_job_routes(*world.manager, world.metrics);
+    const auto refused = post(spec_text("z"));
+    EXPECT_EQ(refused.status, 503U);
+    EXPECT_EQ(code(refused), "store_unavailable");
+    EXPECT_EQ(refused.headers, (api::Headers{{"Retry-After", "10"}}));
+    const auto unready = get("/readyz");
+    EXPECT_EQ(unready.status, 503U);
+    EXPECT_EQ(code(unready), "store_unavailable");
+    EXPECT_THAT(unready.body, HasSubstr("database or disk is full"));
+    EXPECT_EQ(get("/v1/jobs").status, 200U);
+    *full = false;
+    while (get("/readyz").status != 200U) {
+    }
+    EXPECT_EQ(post(spec_text("z")).status, 201U);
 }
 
 TEST_F(JobRoutesTest, ContractNamesEveryRoute) {
