@@ -40,6 +40,12 @@ class TableJobMetrics final : public JobMetrics {
         service_.waiting = waiting;
     }
 
+    void set_store(bool writable, std::uint64_t unsaved_events) override {
+        const std::lock_guard lock(mutex_);
+        service_.store_writable = writable;
+        service_.unsaved_events = unsaved_events;
+    }
+
     void run_started(const std::string& job_id) override {
         const std::lock_guard lock(mutex_);
         // Until the run says something, the gauges show what the run before it said last.
