@@ -52,11 +52,11 @@ constexpr const auto& enum_names(JobState) {
 
 /// Why a job is in the state it is in: `code` for programs (invalid_input, io, teacher, internal, worker_killed,
 /// cancelled_by_user, service_stopped, service_restarted; of a job that waits for something: teacher_unavailable,
-/// disk_full), `message` for people.
+/// disk_full, worker_restarting, worker_not_started, store_unavailable), `message` for people.
 struct StatusReason {
     std::string code;
     std::string message;
-    std::string since;  ///< RFC 3339: when a wait began; empty = not a wait
+    std::string since = {};  ///< RFC 3339: when a wait began; empty = not a wait
 };
 
 struct JobCheckpoint {

@@ -15,10 +15,13 @@ constexpr TextForm kNameForm{
     .values = "1–128 letters, digits, spaces and `. _ - :`",
     .complaint = "must begin with a letter or digit and consist of letters, digits, spaces and . _ - :",
 };
-constexpr TextForm kVariableForm{
-    .pattern = "[A-Za-z_][A-Za-z0-9_]*",
-    .values = "name of an environment variable",
-    .complaint = "is not the name of an environment variable",
+// Whoever may submit jobs names the endpoints as well: only what the operator has marked as a key may go there.
+constexpr TextForm kKeyVariableForm{
+    .pattern = "DISTILLD_KEY_[A-Za-z0-9_]+",
+    .values = "name of an environment variable, `DISTILLD_KEY_…`",
+    .complaint =
+        "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
+        "DISTILLD_KEY_TEACHER, not the key itself",
 };
 constexpr TextForm kDeviceForm{
     .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
@@ -61,6 +64,15 @@ std::vector<SpecField> last_document_fields() {
              "takes the trained student; checkpoints go to `checkpoints/` in it. Not the folder of `student.model`; "
              "no two unfinished jobs of one service may share it",
          .required = "the folder that takes the trained student"},
+        {.pointer = "/resume",
+         .kind = make_boolean(&JobSpec::resume),
+         .decides_weights = no,
+         .help = "go on from the newest checkpoint where there is one of the same run; false: from the start, which is "
+                 "refused where there are checkpoints, unless `overwrite`"},
+        {.pointer = "/overwrite",
+         .kind = make_boolean(&JobSpec::overwrite),
+         .decides_weights = no,
+         .help = "replace the checkpoints and the model of another run in `output`; without it they are never touched"},
     };
 }
 
@@ -70,12 +82,12 @@ std::vector<SpecField> student_fields() {
     return {
         {.pointer = "/student/model",
          .kind = make_path(&StudentSpec::model, "Hugging Face folder"),
-         .decides_weights = no,
+         .decides_weights = first_weights,
          .help = "the network to train",
          .default_note = "required, unless `init` is `\"random\"` and `config` is given"},
         {.pointer = "/student/init",
          .kind = make_choice(&StudentSpec::init, kStudentInitNames),
-         .decides_weights = no,
+         .decides_weights = first_weights,
          .help = "keep the folder's weights, or draw new ones"},
         {.pointer = "/student/config",
          .kind = make_object(&StudentSpec::config_json),
@@ -139,9 +151,12 @@ std::vector<SpecField> teacher_fields() {
          .help = "most likely tokens of each position that the teacher sends",
          .default_note = "= full logits"},
         {.pointer = "/teacher/api_key_env",
-         .kind = make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kVariableForm}),
+         .kind =
+             make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyVariableForm}),
          .decides_weights = no,
-         .help = "holds the bearer key; the key itself never stands in a spec"},
+         .help =
+             "holds the bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a "
+             "spec"},
         {.pointer = "/teacher/ca_file",
          .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
          .decides_weights = no,
@@ -284,8 +299,14 @@ std::vector<SpecField> checkpoint_fields() {
         {.pointer = "/checkpoint/every_steps",
          .kind = make_integer(&CheckpointSpec::every_steps, {0, kMaxSteps}),
          .decides_weights = no,
-         .help = "steps from one checkpoint to the next",
-         .default_note = "= when interrupted and at the end"},
+         .help = "steps from one checkpoint to the next; there is always one when a run is interrupted, and one at the "
+                 "end, before the last evaluation",
+         .default_note = "= by time only"},
+        {.pointer = "/checkpoint/every_secs",
+         .kind = make_number(&CheckpointSpec::every_secs, {.max = 1e9}),
+         .decides_weights = no,
+         .help = "seconds of training from one checkpoint to the next; with `every_steps`, whichever comes first",
+         .default_note = "(0 = by steps only)"},
         {.pointer = "/checkpoint/keep",
          .kind = make_integer(&CheckpointSpec::keep, {1, 1000}),
          .decides_weights = no,
@@ -293,8 +314,7 @@ std::vector<SpecField> checkpoint_fields() {
         {.pointer = "/checkpoint/dir",
          .kind = make_path(&CheckpointSpec::dir, "folder", true),
          .decides_weights = no,
-         .help = "where the checkpoints go; those of an earlier run are removed when a run from the start writes its "
-                 "first (it warns)",
+         .help = "where the checkpoints go",
          .default_note = "`checkpoints/` in `output`"},
     };
 }

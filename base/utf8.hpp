@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace distilld {
@@ -15,6 +16,56 @@ namespace distilld {
         --end;
     }
     return text.substr(0, end);
+}
+
+/// Length in bytes of the UTF-8 sequence that `text` (not empty) begins with; 0 when it begins with none. Overlong
+/// forms, surrogates and code points above U+10FFFF are none (Unicode 15, table 3-7).
+[[nodiscard]] constexpr std::size_t utf8_sequence(std::string_view text) noexcept {
+    const auto at = [text](std::size_t index) { return static_cast<unsigned char>(text[index]); };
+    const unsigned lead = at(0);
+    std::size_t size = 0;
+    unsigned min_second = 0x80;
+    unsigned max_second = 0xBF;
+    if (lead < 0x80) {
+        return 1;
+    }
+    if (lead >= 0xC2 && lead <= 0xDF) {
+        size = 2;
+    } else if (lead >= 0xE0 && lead <= 0xEF) {
+        size = 3;
+        min_second = lead == 0xE0 ? 0xA0 : min_second;
+        max_second = lead == 0xED ? 0x9F : max_second;
+    } else if (lead >= 0xF0 && lead <= 0xF4) {
+        size = 4;
+        min_second = lead == 0xF0 ? 0x90 : min_second;
+        max_second = lead == 0xF4 ? 0x8F : max_second;
+    }
+    if (size == 0 || text.size() < size || at(1) < min_second || at(1) > max_second) {
+        return 0;
+    }
+    for (std::size_t index = 2; index < size; ++index) {
+        if ((at(index) & 0xC0U) != 0x80U) {
+            return 0;
+        }
+    }
+    return size;
+}
+
+/// The text with U+FFFD for each byte that is not part of a UTF-8 sequence. What comes from outside as text (a child's
+/// stderr, an answer's body) goes through here before it is kept: JSON that holds anything but UTF-8 cannot be read.
+[[nodiscard]] inline std::string to_valid_utf8(std::string_view text) {
+    std::string valid;
+    valid.reserve(text.size());
+    while (!text.empty()) {
+        const auto size = utf8_sequence(text);
+        if (size == 0) {
+            valid += "\xEF\xBF\xBD";
+        } else {
+            valid += text.substr(0, size);
+        }
+        text.remove_prefix(size == 0 ? 1 : size);
+    }
+    return valid;
 }
 
 }  // namespace distilld

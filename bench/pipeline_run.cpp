@@ -83,9 +83,10 @@ GraphOptions graph_options(const PipelineOptions& options, const TeacherSource& 
     scheduler.endpoints = options.scenario.endpoints;
     scheduler.limit.ceiling = options.scenario.concurrency;
     scheduler.limit.adaptive = options.scenario.adaptive;
-    scheduler.window = options.scenario.window;
-    scheduler.window_bytes = 1ULL << 30U;
-    scheduler.expected_bytes = teacher.answer_size(options.batch_size, options.sequence_length).held_bytes;
+    const AnswerSize expected = teacher.answer_size(options.batch_size, options.sequence_length);
+    scheduler.window.size = options.scenario.window;
+    scheduler.window.max_bytes = 1ULL << 30U;
+    scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
     scheduler.hedge.enabled = options.scenario.hedge;
     scheduler.retry.base = std::chrono::milliseconds(10);
     return graph;

@@ -11,7 +11,7 @@ Result<void> write_model_folder(const fs::path& folder, const ModelExport& model
     std::error_code code;
     fs::create_directories(folder, code);
     if (code) {
-        return io_error("cannot create folder " + folder.string() + ": " + code.message());
+        return write_error("cannot create folder " + folder.string() + ": " + code.message(), code.value());
     }
     NamedTensors tensors;
     tensors.reserve(model.parameters.size());

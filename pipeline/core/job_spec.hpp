@@ -94,7 +94,8 @@ struct TrainingSpec {
 };
 
 struct CheckpointSpec {
-    std::uint64_t every_steps = 0;  ///< 0 = only when interrupted and at the end
+    std::uint64_t every_steps = 0;  ///< 0 = not by steps
+    double every_secs = 600;  ///< of training; 0 = not by time. When interrupted and at the end there is one anyway
     std::uint32_t keep = 2;
     std::string dir;  ///< folder of the checkpoints; empty = <output>/checkpoints
 };
@@ -107,6 +108,8 @@ struct JobSpec {
     TrainingSpec training;
     CheckpointSpec checkpoint;
     std::string output;
+    bool resume = true;      ///< go on from the newest checkpoint of the same run, where there is one
+    bool overwrite = false;  ///< checkpoints and a model of another run may be replaced
 };
 
 }  // namespace distilld

@@ -206,7 +206,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         auto planning = plan_.batch(issue.micro_batch);
         const PlannedBatch planned = co_await std::move(planning);
         if (source_ == nullptr) {
-            scheduler_.on_completed(issue.request, 0, steady_now());
+            scheduler_.on_completed(issue.request, AnswerBytes(), steady_now());
             decode_.keep(issue.micro_batch, std::nullopt);
             co_return;
         }
@@ -258,7 +258,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     void take(const IssueAction& issue, TeacherTargets answer, Instant now) {
         const std::uint64_t before = scheduler_.counters().completed;
-        scheduler_.on_completed(issue.request, answer.held_bytes, now);
+        scheduler_.on_completed(issue.request, {answer.held_bytes, answer.wire_bytes}, now);
         // Otherwise it was cancelled meanwhile: another answer won.
         if (scheduler_.counters().completed > before) {
             decode_.keep(issue.micro_batch, std::move(answer));

@@ -33,7 +33,7 @@ TeacherStageOptions teacher_options(const GraphOptions& options) {
     if (!options.training.parallel) {
         teacher.scheduler.limit.adaptive = false;
         teacher.scheduler.limit.ceiling = 1;
-        teacher.scheduler.window = 1;
+        teacher.scheduler.window.size = 1;
         teacher.scheduler.hedge.enabled = false;
     }
     return teacher;
@@ -71,8 +71,13 @@ class StagedTrainingGraph final : public TrainingGraph {
         if (!error && !whole && !cancelled_) {
             error = teacher_->failure();
         }
-        if (!thrown) {
+        if (thrown) {
+            recorder_.cancel();  // who is in trouble does not wait for space on a disk
+        } else {
             thrown = co_await thrown_by(recorder_.last_checkpoint());
+        }
+        if (!thrown && whole && !recorder_.failure()) {
+            thrown = co_await thrown_by(recorder_.last_evaluation());
         }
         const std::exception_ptr unwritten = co_await thrown_by(recorder_.join());
         co_await asio::this_coro::throw_if_cancelled(throwing);
@@ -85,7 +90,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             co_return *error;
         }
         GraphOutcome outcome = recorder_.take_outcome();
-        outcome.cancelled = !whole;
+        outcome.cancelled = !whole || recorder_.cut_short();
         outcome.fill_seconds = student_.fill_seconds();
         co_return outcome;
     }
@@ -95,6 +100,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         teacher_->stop();
         staging_.output().close();
         student_.cancel();
+        recorder_.cancel();
     }
 
     void request_checkpoint() override { recorder_.request_checkpoint(); }

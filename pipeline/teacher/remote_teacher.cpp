@@ -17,6 +17,7 @@
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
+#include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "pipeline/teacher/transport/http_connector.hpp"
 
 namespace distilld {
@@ -328,6 +329,7 @@ class RemoteTeacher final : public TeacherSource {
                  ": an answer that names one of the others fails");
         }
         info.description = describe(*front, info, replicas_agree);
+        info.fingerprint = teacher_fingerprint(*reference_);
         info.deterministic = info.deterministic && replicas_agree;
         reproducible_ = info.deterministic;
         return info;

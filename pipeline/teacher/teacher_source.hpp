@@ -90,6 +90,7 @@ struct TeacherInfo {
     std::vector<std::size_t> refused;  ///< endpoints that are up and did not pass; each joins with the first fetch that
                                        ///< finds it mended
     std::string description;           ///< one line for the log
+    std::string fingerprint;           ///< of what it says: teacher_fingerprint(); empty = not known
 };
 
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it

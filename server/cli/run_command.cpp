@@ -20,6 +20,7 @@
 #include "pipeline/core/event_fields.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/progress_display.hpp"
+#include "server/supervisor/restarting_worker.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 
@@ -137,7 +138,8 @@ int run(const RunCommand& command) {
         // Bar and the worker's words share the screen.
         options.stderr_sink = [&display](const std::string& line) { display.line(line); };
     }
-    const auto process = make_worker_process(context.get_executor(), options);
+    const auto make_worker = [&context, &options] { return make_worker_process(context.get_executor(), options); };
+    const auto process = make_restarting_worker(context.get_executor(), make_worker, RestartLimits{});
     asio::cancellation_signal cancel;
     Interrupts interrupts(context, *process, cancel, display);
 

@@ -66,10 +66,11 @@ void shorten_progress(boost::json::object& progress) {
 api::JobEvent state_record(const api::Job& job) {
     api::JobEvent record;
     record.type = api::EventType::state;
-    record.level = job.state == api::JobState::failed ? "error" : "info";
+    const bool waits = job.state == api::JobState::queued && job.status_reason && !job.status_reason->since.empty();
+    record.level = job.state == api::JobState::failed ? "error" : waits ? "warn" : "info";
     record.message = std::string("job ") + api::to_string(job.state);
     record.data["state"] = api::to_string(job.state);
-    if (job.status_reason) {
+    if (job.status_reason && job.state != api::JobState::running) {
         record.message += ": " + job.status_reason->message;
         record.data["code"] = job.status_reason->code;
     }

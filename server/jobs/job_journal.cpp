@@ -12,6 +12,7 @@ namespace {
 
 /// Old metrics are dropped once in so many events.
 constexpr std::uint64_t kDropInterval = 1000;
+constexpr std::chrono::milliseconds kWritableKept{500};
 
 /// A job that runs has events, and each brings along what is unsaved.
 bool is_stuck(const api::Job& job, bool unsaved) {
@@ -48,6 +49,16 @@ std::optional<api::Job> JobJournal::get(const std::string& id) {
     return stored ? std::optional(newest(std::move(stored->job))) : std::nullopt;
 }
 
+void JobJournal::check_writable() {
+    const auto now = std::chrono::steady_clock::now();
+    if (writable_at_ && now - *writable_at_ < kWritableKept) {
+        return;
+    }
+    writable_at_.reset();
+    store_->check_writable();
+    writable_at_ = now;
+}
+
 std::optional<api::JobState> JobJournal::state_of(const std::string& id) {
     if (const auto live = live_.find(id); live != live_.end()) {
         return live->second.stored.job.state;
@@ -76,6 +87,16 @@ std::vector<api::Job> JobJournal::list(const JobQuery& query, bool& has_more) {
 
 EventPage JobJournal::events(const std::string& id, std::uint64_t after, std::uint32_t limit) {
     return store_->events(id, after, limit);
+}
+
+std::map<std::string, std::uint64_t> JobJournal::waiting() const {
+    std::map<std::string, std::uint64_t> counts;
+    for (const auto& [id, live] : live_) {
+        if (const auto& reason = live.stored.job.status_reason; reason && !reason->since.empty()) {
+            ++counts[reason->code];
+        }
+    }
+    return counts;
 }
 
 void JobJournal::create(const StoredJob& stored) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -36,7 +37,14 @@ class JobJournal {
     /// Without specs.
     [[nodiscard]] std::vector<api::Job> list(const JobQuery& query, bool& has_more);
     [[nodiscard]] EventPage events(const std::string& id, std::uint64_t after, std::uint32_t limit);
+    /// Of a job that has not ended: without specs and checkpoints.
+    [[nodiscard]] const api::Job& job(const std::string& id) const { return live_.at(id).stored.job; }
+    /// Jobs that wait for something to pass, by the code of their reason.
+    [[nodiscard]] std::map<std::string, std::uint64_t> waiting() const;
     [[nodiscard]] std::vector<std::pair<api::JobState, std::uint64_t>> counts() { return store_->counts(); }
+
+    /// ErrorException when create() would throw one, as of the last half second: nobody keeps the disk busy by asking.
+    void check_writable();
 
     // --- writing ---
     /// A new job, on disk when this returns. ErrorException when it cannot be.
@@ -72,6 +80,7 @@ class JobJournal {
     std::unique_ptr<JobStore> store_;
     std::uint32_t metrics_kept_;
     std::function<void(const std::string& id)> wake_;
+    std::optional<std::chrono::steady_clock::time_point> writable_at_;  ///< when that was last seen
     std::map<std::string, Live> live_;  ///< jobs that have not ended, or whose end is not on disk
 };
 

@@ -1,6 +1,5 @@
 #include "server/jobs/job_manager.hpp"
 
-#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -8,20 +7,18 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
-#include <map>
 #include <thread>
 #include <utility>
 
 #include "api/spec_paths.hpp"
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/async/task_group.hpp"
 #include "server/jobs/event_records.hpp"
 #include "server/jobs/event_waiters.hpp"
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/new_job.hpp"
-#include "server/jobs/worker_run.hpp"
+#include "server/jobs/running_jobs.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -38,38 +35,31 @@ void log_failure(const std::exception_ptr& failure) {
     log::error(kComponent, "unexpected: " + failure_message(failure));
 }
 
-/// A job with a worker.
-struct Active {
-    std::unique_ptr<WorkerProcess> worker;
-    WorkerRun run;
-};
-
-/// Carries out what the JobTable says. All members but ready_ and the constants belong to the manager's thread.
+/// Carries out what the JobTable says. All members but the constants belong to the manager's thread.
 class ThreadedJobManager final : public JobManager {
   public:
     ThreadedJobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
                        std::shared_ptr<JobMetrics> metrics)
         : options_(std::move(options)),
           journal_(std::move(store), options_.metrics_kept, [this](const std::string& id) { waiters_.wake(id); }),
-          make_worker_(std::move(make_worker)),
           metrics_(std::move(metrics)),
-          table_({options_.slots, options_.cancel_grace, kStoreRetry}),
+          table_({options_.slots, options_.cancel_grace, options_.restarts}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
-          runs_(io_.get_executor(), {.on_failure = log_failure}),
+          running_(io_.get_executor(), std::move(make_worker), options_.metrics_interval, journal_, *metrics_,
+                   {[this](const WorkerEvent& event) { on_event(event); },
+                    [this](const std::string& id, const WorkerOutcome& outcome) { on_ended(id, outcome); }}),
           wakeup_(io_),
           retry_(io_),
           thread_([this] { run_thread(); }) {}
 
     ~ThreadedJobManager() override {
         asio::post(io_, [this] {
-            for (auto& [id, active] : active_) {
-                active->worker->kill();
-            }
+            running_.kill_all();
             io_.stop();
         });
         thread_.join();
-        active_.clear();
+        running_.clear();
     }
 
     asio::awaitable<void> start() override {
@@ -81,7 +71,9 @@ class ThreadedJobManager final : public JobManager {
         co_await asio::co_spawn(io_, std::move(task), asio::use_awaitable);
     }
 
-    bool ready() const noexcept override { return ready_.load(); }
+    asio::awaitable<bool> ready() override {
+        return on_thread([this] { return ready_ && (journal_.check_writable(), true); });
+    }
 
     asio::awaitable<SubmitOutcome> submit(SubmitRequest request) override {
         return on_thread([this, request = std::move(request)] { return submit_now(request); });
@@ -212,60 +204,32 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void perform(const StartWorkerAction& action) {
-        const auto& id = action.id;
-        std::optional<api::Job> job;
-        try {
-            job = journal_.get(id);
-        } catch (const ErrorException& error) {
-            log::error(kComponent, id + ": cannot be read: " + error.what());
-            table_.on_postponed(id, steady_clock::now());
-            return;
+        if (const auto outcome = running_.start(action.id, action.resume)) {
+            table_.on_ended(action.id, *outcome, steady_clock::now());
         }
-        WorkerStart start;
-        start.resume = action.resume;
-        std::unique_ptr<WorkerProcess> worker;
-        std::uint32_t sequence_length = 0;
-        try {
-            start.spec_json = job.value().resolved_spec_json;
-            if (const auto spec = api::parse_job_spec(start.spec_json)) {
-                sequence_length = spec->dataset.sequence_length;
-            }
-            worker = make_worker_(io_.get_executor());
-        } catch (const std::exception& error) {
-            WorkerOutcome none;
-            none.reason.message = std::string("no worker can be made: ") + error.what();
-            table_.on_ended(id, none);
-            return;
-        }
-        const auto active = std::make_shared<Active>(
-            Active{std::move(worker), WorkerRun(id, sequence_length, options_.metrics_interval, journal_, *metrics_)});
-        auto& stored = journal_.edit(id);
-        stored.job.state = JobState::running;
-        stored.job.started_at = now_text();
-        stored.job.status_reason.reset();
-        active_[id] = active;
-        metrics_->run_started(id);
-        append(id, state_record(stored.job));
+        saved_or_retried();
         show_counts();
-        static_cast<void>(runs_.spawn(run_job(id, active, std::move(start))));  // closed only when none is started
     }
 
-    void perform(const StopWorkerAction& action) {
-        if (const auto active = active_.find(action.id); active != active_.end()) {
-            active->second->worker->send(CancelCommand{});
-        }
-    }
+    void perform(const StopWorkerAction& action) { running_.stop(action.id); }
 
-    void perform(const KillWorkerAction& action) {
-        if (const auto active = active_.find(action.id); active != active_.end()) {
-            active->second->worker->kill();
-        }
-    }
+    void perform(const KillWorkerAction& action) { running_.kill(action.id); }
 
     void perform(const StoreStateAction& action) {
         auto& stored = journal_.edit(action.id);
+        auto reason = action.reason;
+        if (reason && action.waits) {
+            // The same wait, if it was not over in between.
+            const auto& before = stored.job.status_reason;
+            reason->since =
+                before && before->code == reason->code && !before->since.empty() ? before->since : now_text();
+            log::warn(kComponent, action.id + " waits: " + reason->message);
+        }
+        if (reason && reason->code == kWorkerRestarting) {
+            metrics_->worker_restarted();
+        }
         stored.job.state = action.state;
-        stored.job.status_reason = action.reason;
+        stored.job.status_reason = std::move(reason);
         stored.resume = action.resume;
         if (api::is_terminal(action.state)) {
             stored.job.finished_at = now_text();
@@ -288,6 +252,10 @@ class ThreadedJobManager final : public JobManager {
 
     void append(const std::string& id, api::JobEvent event) {
         journal_.append(id, std::move(event));
+        saved_or_retried();
+    }
+
+    void saved_or_retried() {
         if (journal_.needs_retry()) {
             retry_later();
         }
@@ -309,6 +277,7 @@ class ThreadedJobManager final : public JobManager {
 
     void show_counts() {
         try {
+            metrics_->set_jobs_waiting(journal_.waiting());
             metrics_->set_job_counts(journal_.counts());
         } catch (const ErrorException& error) {
             log::error(kComponent, error.what());
@@ -331,7 +300,7 @@ class ThreadedJobManager final : public JobManager {
         ready_ = false;
         table_.stop(steady_clock::now());
         pump();
-        co_await runs_.join();
+        co_await running_.join();
     }
 
     SubmitOutcome submit_now(const SubmitRequest& request) {
@@ -399,41 +368,28 @@ class ThreadedJobManager final : public JobManager {
         return outcome;
     }
 
-    asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start) {
-        std::string trouble;
-        try {
-            const WorkerProcess::EventHandler on_event = [&active](const WorkerEvent& event) {
-                active->run.handle(event, steady_clock::now());
-            };
-            auto ended = co_await active->worker->run(std::move(start), on_event);
-            if (!ended) {
-                trouble = ended.error().message;
-            }
-        } catch (const std::exception& error) {
-            trouble = error.what();
+    void on_event(const WorkerEvent& event) {
+        if (std::holds_alternative<WaitingEvent>(event) || std::holds_alternative<StartedEvent>(event)) {
+            show_counts();
         }
-        auto outcome = active->run.outcome();
-        if (outcome.kind == WorkerOutcome::Kind::vanished) {
-            outcome.reason.message = trouble;
-        }
-        active_.erase(id);
-        metrics_->run_ended(id);
-        table_.on_ended(id, outcome);
+        saved_or_retried();
+    }
+
+    void on_ended(const std::string& id, const WorkerOutcome& outcome) {
+        table_.on_ended(id, outcome, steady_clock::now());
         pump();
     }
 
     const JobManagerOptions options_;
     JobJournal journal_;
-    WorkerFactory make_worker_;
     std::shared_ptr<JobMetrics> metrics_;
     JobTable table_;
-    std::atomic<bool> ready_{false};
+    bool ready_ = false;
     bool pumping_ = false;
     asio::io_context io_{1};
     asio::executor_work_guard<asio::io_context::executor_type> work_;
-    std::map<std::string, std::shared_ptr<Active>> active_;
     EventWaiters waiters_;
-    TaskGroup runs_;  ///< run_job() of each of active_
+    RunningJobs running_;
     asio::steady_timer wakeup_;
     asio::steady_timer retry_;
     std::thread thread_;

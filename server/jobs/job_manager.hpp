@@ -29,6 +29,7 @@ struct JobManagerOptions {
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
     std::chrono::milliseconds heartbeat{10000};       ///< longest wait of wait_events()
     std::chrono::hours idempotency_lifetime{24};
+    RestartLimits restarts{};  ///< of workers that die or cannot be started
 };
 
 /// Makes a worker process on the executor given (the manager's).
@@ -93,8 +94,9 @@ class JobManager {
     /// their workers have ended.
     virtual boost::asio::awaitable<void> stop() = 0;
 
-    /// True from the end of start() to the begin of stop().
-    [[nodiscard]] virtual bool ready() const noexcept = 0;
+    /// Whether submit() would take a job: true from the end of start() to the begin of stop(). Asks the store for a
+    /// write, as submit() does.
+    virtual boost::asio::awaitable<bool> ready() = 0;
 
     virtual boost::asio::awaitable<SubmitOutcome> submit(SubmitRequest request) = 0;
     virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;

@@ -39,6 +39,14 @@ MetricSamples finished_by_result(const ServiceCounts& counts) {
     return samples;
 }
 
+MetricSamples waiting_by_reason(const ServiceCounts& counts) {
+    std::vector<MetricSample> samples;
+    for (const auto& [reason, count] : counts.waiting) {
+        samples.push_back({{reason}, number(count)});
+    }
+    return samples;
+}
+
 MetricSamples tokens_by_role(const JobRun& run) {
     const auto answered = run.progress.fetch.completed * run.micro_batch_tokens;
     return std::vector<MetricSample>{{{"student"}, number(run.progress.tokens)}, {{"teacher"}, number(answered)}};
@@ -184,6 +192,16 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
          counter,
          {"result"},
          finished_by_result},
+        {"distilld_jobs_waiting",
+         "Jobs that wait for something to pass: a teacher, space on the disk, a worker's restart.",
+         gauge,
+         {"reason"},
+         waiting_by_reason},
+        {"distilld_worker_restarts_total",
+         "Workers that died and were started again.",
+         counter,
+         {},
+         [](const ServiceCounts& counts) { return number(counts.worker_restarts); }},
         {"distilld_http_requests_total",
          "HTTP requests answered.",
          counter,

@@ -35,6 +35,11 @@ class TableJobMetrics final : public JobMetrics {
         service_.jobs.insert(counts.begin(), counts.end());
     }
 
+    void set_jobs_waiting(const std::map<std::string, std::uint64_t>& waiting) override {
+        const std::lock_guard lock(mutex_);
+        service_.waiting = waiting;
+    }
+
     void run_started(const std::string& job_id) override {
         const std::lock_guard lock(mutex_);
         // Until the run says something, the gauges show what the run before it said last.
@@ -67,6 +72,11 @@ class TableJobMetrics final : public JobMetrics {
             found->second.run.progress.fetch.in_flight = 0;
             found->second.run.progress.tokens_per_second = 0;
         }
+    }
+
+    void worker_restarted() override {
+        const std::lock_guard lock(mutex_);
+        ++service_.worker_restarts;
     }
 
     void job_finished(api::JobState result) override {

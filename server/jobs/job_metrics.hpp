@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ class JobMetrics {
     /// Number of jobs in each state, for distilld_jobs.
     virtual void set_job_counts(const std::vector<std::pair<api::JobState, std::uint64_t>>& counts) = 0;
 
+    /// Number of jobs that wait for something to pass, by the code of their reason.
+    virtual void set_jobs_waiting(const std::map<std::string, std::uint64_t>& waiting) = 0;
+
     /// A worker began (or resumed) the job: its counters start at 0 again, ours go on.
     virtual void run_started(const std::string& job_id) = 0;
     /// What the worker said first: the step it begins at, and the input positions of one of its micro-batches.
@@ -27,6 +31,8 @@ class JobMetrics {
     virtual void progress(const std::string& job_id, const ProgressEvent& progress) = 0;
     /// The run ended. The job's gauges stay for the grace period, so that the last value is scraped.
     virtual void run_ended(const std::string& job_id) = 0;
+    /// A worker died and is to be started again.
+    virtual void worker_restarted() = 0;
     /// The job came to a terminal state.
     virtual void job_finished(api::JobState result) = 0;
 

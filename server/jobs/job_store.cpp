@@ -39,6 +39,14 @@ class SqliteJobStore final : public JobStore {
         transaction.commit();
     }
 
+    void check_writable() override {
+        // The number that stands there already: a page, and a sync, as any write.
+        const auto version = database_.query_integer("PRAGMA user_version");
+        sqlite::Transaction transaction(database_);
+        database_.execute(("PRAGMA user_version = " + std::to_string(version)).c_str());
+        transaction.commit();
+    }
+
     std::optional<StoredJob> get(std::string_view id) override {
         get_->bind(1, id);
         return with_specs(one(*get_));

@@ -19,42 +19,64 @@ struct Conclusion {
     std::optional<StatusReason> reason;
 };
 
-StatusReason cancel_reason(bool by_user, bool checkpoint) {
-    if (by_user) {
-        return {"cancelled_by_user", checkpoint ? "cancelled after a checkpoint" : "cancelled before a step was done"};
-    }
-    return {"worker_stopped", "the worker was told to stop from outside the service"};
+bool is_requeued(JobIntent intent) {
+    return intent == JobIntent::requeue || intent == JobIntent::requeue_by_force;
 }
 
-Conclusion conclude(JobIntent intent, const WorkerOutcome& outcome) {
+StatusReason cancel_reason(bool checkpoint) {
+    return {"cancelled_by_user", checkpoint ? "cancelled after a checkpoint" : "cancelled before a step was done"};
+}
+
+std::string what_happened(const WorkerOutcome& outcome) {
+    if (outcome.kind == WorkerOutcome::Kind::cancelled) {
+        return "the worker was told to stop from outside the service";
+    }
+    return outcome.reason.message.empty() ? "the worker ended without a result" : outcome.reason.message;
+}
+
+/// Of a job of which nobody but its worker wanted that it ends. Empty: it is not over.
+std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
+    switch (outcome.kind) {
+        case WorkerOutcome::Kind::finished:
+            return Conclusion{JobState::succeeded, std::nullopt};
+        case WorkerOutcome::Kind::failed:
+            return Conclusion{JobState::failed, outcome.reason};
+        case WorkerOutcome::Kind::cancelled:  // by a signal to the worker, perhaps one that the service gets as well
+        case WorkerOutcome::Kind::died:
+        case WorkerOutcome::Kind::not_started:
+            break;
+    }
+    return std::nullopt;
+}
+
+Conclusion conclude_requeue(const WorkerOutcome& outcome) {
+    // A worker that fails inside while the service ends (a signal to the whole group) is no failure of the job.
+    const bool inside = outcome.kind == WorkerOutcome::Kind::failed && outcome.reason.code == "internal";
+    if (const auto end = conclude_run(outcome); end && !inside) {
+        return *end;
+    }
+    return {JobState::queued,
+            StatusReason{"service_stopped", "the service stopped; the job goes on when it starts again"}};
+}
+
+Conclusion conclude_cancel(JobIntent intent, const WorkerOutcome& outcome) {
     using Kind = WorkerOutcome::Kind;
-    const bool by_user = intent == JobIntent::cancel || intent == JobIntent::cancel_by_force;
-    const bool requeued = intent == JobIntent::requeue || intent == JobIntent::requeue_by_force;
-    const bool cancelled = outcome.kind == Kind::cancelled;
-    // A worker that dies while the service ends (a signal to the whole group) is no failure of the job.
-    const bool died =
-        outcome.kind == Kind::vanished || (outcome.kind == Kind::failed && outcome.reason.code == "internal");
-    if (outcome.kind == Kind::finished) {
-        return {JobState::succeeded, std::nullopt};
+    if (outcome.kind == Kind::cancelled) {
+        return {JobState::cancelled, cancel_reason(outcome.checkpoint)};
     }
-    if (requeued && (cancelled || died)) {
-        return {JobState::queued,
-                StatusReason{"service_stopped", "the service stopped; the job goes on when it starts again"}};
+    if (outcome.kind == Kind::not_started) {
+        return {JobState::cancelled, cancel_reason(false)};
     }
-    if (cancelled) {
-        return {JobState::cancelled, cancel_reason(by_user, outcome.checkpoint)};
-    }
-    if (intent == JobIntent::cancel_by_force) {
+    if (intent == JobIntent::cancel_by_force && outcome.kind != Kind::finished) {
         return {JobState::cancelled,
                 StatusReason{"worker_killed",
                              "the worker did not stop in time and was killed; the newest checkpoint is whole"}};
     }
-    if (outcome.kind == Kind::failed) {
-        return {JobState::failed, outcome.reason};
+    if (outcome.kind == Kind::died) {
+        return {JobState::cancelled,
+                StatusReason{"worker_killed", what_happened(outcome) + "; the newest checkpoint is whole"}};
     }
-    const auto& message = outcome.reason.message;
-    return {JobState::failed,
-            StatusReason{"internal", message.empty() ? "the worker ended without a result" : message}};
+    return *conclude_run(outcome);
 }
 
 }  // namespace
@@ -87,14 +109,16 @@ void JobTable::restore(const RestoredJob& job) {
     }
     place->second.output = job.output;
     place->second.resume = job.resume;
+    place->second.place = next_place_++;
     if (!job.running) {
         queue_.push_back(job.id);
     } else if (job.cancel_requested) {
         end(place, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled; the service ended meanwhile"});
     } else {
         // Its worker has died with the service.
-        requeue(place,
-                {"service_restarted", "the service ended while the job ran; it goes on from its newest checkpoint"});
+        StatusReason reason{"service_restarted",
+                            "the service ended while the job ran; it goes on from its newest checkpoint"};
+        requeue(place, {job.id, JobState::queued, std::move(reason), true});
     }
 }
 
@@ -137,6 +161,7 @@ void JobTable::enqueue(const std::string& id, const std::string& output) {
     const auto [place, added] = jobs_.try_emplace(id);
     if (added) {
         place->second.output = output;
+        place->second.place = next_place_++;
         queue_.push_back(id);
     }
 }
@@ -171,29 +196,49 @@ bool JobTable::cancel(const std::string& id, Time now) {
     return true;
 }
 
-void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome) {
+void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Time now) {
     const auto job = jobs_.find(id);
     if (job == jobs_.end() || !has_worker(job->second.intent)) {
         return;
     }
     --running_;
-    auto conclusion = conclude(job->second.intent, outcome);
-    if (conclusion.state == JobState::queued) {
-        requeue(job, *std::move(conclusion.reason));
+    const auto intent = job->second.intent;
+    std::optional<Conclusion> conclusion;
+    if (intent == JobIntent::run) {
+        conclusion = conclude_run(outcome);
     } else {
-        end(job, conclusion.state, std::move(conclusion.reason));
+        conclusion = is_requeued(intent) ? conclude_requeue(outcome) : conclude_cancel(intent, outcome);
+    }
+    if (!conclusion && outcome.kind == WorkerOutcome::Kind::not_started) {
+        on_not_started(job, outcome, now);
+    } else if (!conclusion) {
+        on_died(job, outcome, now);
+    } else if (conclusion->state == JobState::queued) {
+        job->second.deadline = {};
+        requeue(job, {id, JobState::queued, std::move(conclusion->reason), true});
+    } else {
+        end(job, conclusion->state, std::move(conclusion->reason));
     }
 }
 
-void JobTable::on_postponed(const std::string& id, Time now) {
-    const auto job = jobs_.find(id);
-    if (job == jobs_.end() || job->second.intent != JobIntent::run) {
+void JobTable::on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
+    auto& restarts = job->second.restarts;
+    const auto pause = restarts.on_died(options_.restarts, outcome.reach);
+    if (!pause) {
+        end(job, JobState::failed, StatusReason{"worker_killed", what_happened(outcome) + restarts.given_up_text()});
         return;
     }
-    --running_;
-    job->second.intent = JobIntent::wait;
-    job->second.deadline = now + options_.start_retry;
-    queue_.push_front(id);
+    StatusReason reason{kWorkerRestarting, what_happened(outcome) + restarts.restart_text(options_.restarts, *pause)};
+    job->second.deadline = now + *pause;
+    requeue(job, {job->first, JobState::queued, std::move(reason), true, true});
+}
+
+void JobTable::on_not_started(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
+    const auto pause = job->second.restarts.on_not_started(options_.restarts);
+    auto reason = outcome.reason;
+    reason.message += RestartPolicy::retry_text(pause);
+    job->second.deadline = now + pause;
+    requeue(job, {job->first, JobState::queued, std::move(reason), job->second.resume, true});
 }
 
 std::vector<JobAction> JobTable::poll(Time now) {
@@ -247,16 +292,17 @@ void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now) {
 }
 
 void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusReason> reason) {
-    actions_.emplace_back(StoreStateAction{job->first, state, std::move(reason), false});
+    actions_.emplace_back(StoreStateAction{job->first, state, std::move(reason)});
     jobs_.erase(job);
 }
 
-void JobTable::requeue(Entries::iterator job, StatusReason reason) {
+void JobTable::requeue(Entries::iterator job, StoreStateAction action) {
     job->second.intent = JobIntent::wait;
-    job->second.resume = true;
-    job->second.deadline = {};
-    queue_.push_back(job->first);
-    actions_.emplace_back(StoreStateAction{job->first, JobState::queued, std::move(reason), true});
+    job->second.resume = action.resume;
+    const auto behind = std::find_if(queue_.begin(), queue_.end(),
+                                     [&](const std::string& id) { return jobs_.at(id).place > job->second.place; });
+    queue_.insert(behind, job->first);
+    actions_.emplace_back(std::move(action));
 }
 
 void JobTable::kill_late(Time now) {

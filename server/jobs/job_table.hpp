@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/job_types.hpp"
+#include "server/supervisor/restart_policy.hpp"
 
 namespace distilld {
 
@@ -46,21 +47,26 @@ enum class SubmitVerdict {
     stopping,    ///< no job is taken any more
 };
 
+/// Code of the reason of a job whose worker died and is started again.
+inline constexpr const char* kWorkerRestarting = "worker_restarting";
+
 /// How a run ended.
 struct WorkerOutcome {
     enum class Kind {
         finished,
-        cancelled,  ///< it stopped because it was told to (not necessarily by us)
-        failed,     ///< it said why: `reason`, whose code is an error kind
-        vanished,   ///< it said nothing, or could not be started: `reason.message` if something is known
+        cancelled,    ///< it stopped because it was told to (not necessarily by us)
+        failed,       ///< it said why: `reason`, whose code is an error kind
+        died,         ///< it said nothing of its end: `reason.message` if something is known
+        not_started,  ///< there was no worker that could have been told the job: `reason` says what kept it
     };
-    Kind kind = Kind::vanished;
+    Kind kind = Kind::died;
     bool checkpoint = false;  ///< cancelled: what it had done is saved
-    api::StatusReason reason;
+    api::StatusReason reason{};
+    RunReach reach{};
 };
 
 /// Run a worker for the job, which is `running` from here on. Answer with on_ended() at the end of the worker, or when
-/// there can be none; or with on_postponed().
+/// there can be none.
 struct StartWorkerAction {
     std::string id;
     bool resume = false;
@@ -80,6 +86,7 @@ struct StoreStateAction {
     api::JobState state = api::JobState::queued;
     std::optional<api::StatusReason> reason;
     bool resume = false;  ///< queued: the next run goes on from the newest checkpoint
+    bool waits = false;   ///< queued: for what `reason` says to pass; whoever stores it says since when
 };
 /// The job runs on until its worker has stopped: store that its end was asked for, append it to the history.
 struct StoreCancelRequestAction {
@@ -94,7 +101,7 @@ using JobAction = std::variant<StartWorkerAction, StopWorkerAction, KillWorkerAc
 struct JobTableOptions {
     std::uint32_t slots = 1;                  ///< jobs that run at once
     std::chrono::nanoseconds cancel_grace{};  ///< between the order to stop and the end by force
-    std::chrono::nanoseconds start_retry{};   ///< how long a job that was postponed waits
+    RestartLimits restarts{};
 };
 
 /// A job as the store has it when the service starts.
@@ -130,9 +137,9 @@ class JobTable {
     void enqueue(const std::string& id, const std::string& output);
     /// True: it will end (or has). False: there is no such job, or it has ended before.
     bool cancel(const std::string& id, Time now);
-    void on_ended(const std::string& id, const WorkerOutcome& outcome);
-    /// The job could not be started for a reason that passes (the store cannot be read): it is the next again.
-    void on_postponed(const std::string& id, Time now);
+    /// A worker that died, and one that could not be started, send the job back to its place in the queue, where it
+    /// waits for a while (RestartPolicy) and holds up those behind it: what kept it would keep them.
+    void on_ended(const std::string& id, const WorkerOutcome& outcome, Time now);
 
     // --- actions ---
     [[nodiscard]] std::vector<JobAction> poll(Time now);
@@ -155,13 +162,18 @@ class JobTable {
         JobIntent intent = JobIntent::wait;
         std::string output;
         bool resume = false;
-        Time deadline{};  ///< wait: not started before; cancel, requeue: killed then
+        Time deadline{};          ///< wait: not started before; cancel, requeue: killed then
+        std::uint64_t place = 0;  ///< the queue is in its order
+        RestartPolicy restarts;
     };
     using Entries = std::map<std::string, Entry>;
 
     void order_stop(Entries::iterator job, JobIntent intent, Time now);
     void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason);
-    void requeue(Entries::iterator job, api::StatusReason reason);
+    /// Back to its place.
+    void requeue(Entries::iterator job, StoreStateAction action);
+    void on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now);
+    void on_not_started(Entries::iterator job, const WorkerOutcome& outcome, Time now);
     void kill_late(Time now);
     void fill_slots(Time now);
 
@@ -169,6 +181,7 @@ class JobTable {
     Mode mode_ = Mode::restoring;
     Entries jobs_;  ///< that have not ended, by id
     std::deque<std::string> queue_;
+    std::uint64_t next_place_ = 0;
     std::uint32_t running_ = 0;
     std::vector<JobAction> actions_;  ///< of events since the last poll
 };

@@ -1,7 +1,10 @@
 #include "server/jobs/worker_run.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
+
+#include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
 
@@ -15,14 +18,20 @@ WorkerRun::WorkerRun(std::string job_id, std::uint32_t sequence_length, std::chr
 
 void WorkerRun::handle(const WorkerEvent& event, Time now) {
     std::visit([&](const auto& it) { on(it, now); }, event);
+    heard_ = true;
 }
 
 void WorkerRun::on(const StartedEvent& event, Time) {
+    outcome_.reach = {event.first_step, event.first_step};
     metrics_.run_details(id_, event.first_step, std::uint64_t{event.batch_size} * sequence_length_);
+    if (!waiting_ && journal_.job(id_).status_reason) {
+        journal_.edit(id_).job.status_reason.reset();  // that it waited for a worker
+    }
     journal_.append(id_, record_of(event));
 }
 
 void WorkerRun::on(const ProgressEvent& event, Time now) {
+    outcome_.reach.last_step = std::max(outcome_.reach.last_step, event.step);
     journal_.set_progress(id_, event);
     metrics_.progress(id_, event);
     if (last_metrics_ && now - *last_metrics_ < metrics_interval_) {
@@ -46,7 +55,8 @@ void WorkerRun::on(const CheckpointEvent& event, Time) {
 void WorkerRun::on(const WaitingEvent& event, Time) {
     auto& reason = journal_.edit(id_).job.status_reason;
     reason.reset();
-    if (!event.code.empty()) {
+    waiting_ = !event.code.empty();
+    if (waiting_) {
         const std::chrono::duration<double> since(event.since);
         const auto began = std::chrono::duration_cast<std::chrono::system_clock::duration>(since);
         reason = {event.code, event.message, api::rfc3339(std::chrono::system_clock::time_point(began))};
@@ -55,26 +65,48 @@ void WorkerRun::on(const WaitingEvent& event, Time) {
 }
 
 void WorkerRun::on(const FinishedEvent& event, Time) {
-    journal_.set_progress(id_, event.last);
+    // A run that went on from the end has no step of its own to tell of: what is known of the last one stays.
+    auto last = event.last;
+    if (const auto& known = journal_.job(id_).progress; known && last.step < known->step) {
+        last = *known;
+    }
+    if (last.step < outcome_.reach.first_step) {
+        last.step = outcome_.reach.first_step;
+        last.total_steps = std::max(last.total_steps, last.step);
+        last.seconds_remaining = 0;
+    }
+    journal_.set_progress(id_, last);
     if (event.eval_loss) {
         journal_.set_eval_loss(id_, *event.eval_loss);
     }
     // Thinning must not swallow the last step.
-    if (last_metrics_step_ != event.last.step) {
-        journal_.append(id_, record_of(event.last));
+    if (last_metrics_step_ != last.step) {
+        journal_.append(id_, record_of(last));
     }
-    metrics_.progress(id_, event.last);
+    metrics_.progress(id_, last);
     // It goes to the disk with the state that follows.
     journal_.edit(id_).job.weights_sha256 = event.weights_sha256;
-    outcome_ = {WorkerOutcome::Kind::finished, false, {}};
+    end(WorkerOutcome::Kind::finished);
 }
 
 void WorkerRun::on(const CancelledEvent& event, Time) {
-    outcome_ = {WorkerOutcome::Kind::cancelled, !event.checkpoint.empty(), {}};
+    end(WorkerOutcome::Kind::cancelled, !event.checkpoint.empty());
 }
 
 void WorkerRun::on(const FailedEvent& event, Time) {
-    outcome_ = {WorkerOutcome::Kind::failed, false, {event.kind, event.message}};
+    auto kind = WorkerOutcome::Kind::failed;
+    if (event.kind == kWorkerKilled) {
+        kind = WorkerOutcome::Kind::died;
+    } else if (event.kind == kWorkerNotStarted) {
+        kind = WorkerOutcome::Kind::not_started;
+    }
+    end(kind, false, {event.kind, event.message});
+}
+
+void WorkerRun::end(WorkerOutcome::Kind kind, bool checkpoint, api::StatusReason reason) {
+    outcome_.kind = kind;
+    outcome_.checkpoint = checkpoint;
+    outcome_.reason = std::move(reason);
 }
 
 }  // namespace distilld

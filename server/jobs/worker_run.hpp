@@ -22,6 +22,8 @@ class WorkerRun {
 
     void handle(const WorkerEvent& event, std::chrono::steady_clock::time_point now);
 
+    /// The worker has said something.
+    [[nodiscard]] bool heard() const noexcept { return heard_; }
     /// To be asked when the worker has ended.
     [[nodiscard]] const WorkerOutcome& outcome() const noexcept { return outcome_; }
 
@@ -40,6 +42,7 @@ class WorkerRun {
     void on(const FinishedEvent& event, Time now);
     void on(const CancelledEvent& event, Time now);
     void on(const FailedEvent& event, Time now);
+    void end(WorkerOutcome::Kind kind, bool checkpoint = false, api::StatusReason reason = {});
 
     const std::string id_;
     const std::uint32_t sequence_length_;
@@ -48,6 +51,8 @@ class WorkerRun {
     JobMetrics& metrics_;
     std::optional<Time> last_metrics_;
     std::optional<std::uint64_t> last_metrics_step_;
+    bool heard_ = false;
+    bool waiting_ = false;  ///< for something that the worker has named
     WorkerOutcome outcome_;
 };
 

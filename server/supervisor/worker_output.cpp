@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/utf8.hpp"
 #include "pipeline/async/tuple.hpp"
 
 namespace distilld {
@@ -63,9 +64,13 @@ void WorkerOutput::take(std::string_view bytes) {
 
 void WorkerOutput::hand_on() {
     if (sink_) {
-        sink_(line_);
+        sink_(to_valid_utf8(line_));
     }
     line_.clear();
+}
+
+std::string WorkerOutput::tail() const {
+    return to_valid_utf8(tail_);
 }
 
 std::string WorkerOutput::last_line() const {
@@ -75,7 +80,7 @@ std::string WorkerOutput::last_line() const {
     }
     const auto before = tail_.rfind('\n', end);
     const std::size_t begin = before == std::string::npos ? 0 : before + 1;
-    return tail_.substr(begin, end + 1 - begin);
+    return to_valid_utf8(std::string_view(tail_).substr(begin, end + 1 - begin));
 }
 
 void write_to_stderr(const std::string& line) {

@@ -9,7 +9,8 @@
 
 namespace distilld {
 
-/// What a child writes to stderr and stdout: its last 8 KiB are kept, and each line is handed on at once. One executor.
+/// What a child writes to stderr and stdout: its last 8 KiB are kept, and each line is handed on at once. A child may
+/// write any bytes; all that comes from here is UTF-8. One executor.
 class WorkerOutput {
   public:
     using LineSink = std::function<void(const std::string&)>;
@@ -23,7 +24,7 @@ class WorkerOutput {
     boost::asio::awaitable<void> read();
     void close();
 
-    [[nodiscard]] const std::string& tail() const noexcept { return tail_; }
+    [[nodiscard]] std::string tail() const;
     /// The last line that is not blank; empty when there is none.
     [[nodiscard]] std::string last_line() const;
 

@@ -11,6 +11,7 @@
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "server/supervisor/child_process.hpp"
+#include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_run.hpp"
 #include "server/supervisor/worker_supervision.hpp"
 
@@ -18,6 +19,13 @@ namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
+
+const char* kind_of_death(const WorkerRun& run) {
+    if (run.killed) {
+        return to_string(ErrorKind::internal);
+    }
+    return run.started ? kWorkerKilled : kWorkerNotStarted;
+}
 
 /// Tells of an end without a last event.
 WorkerExit conclude(WorkerRun& run) {
@@ -33,7 +41,7 @@ WorkerExit conclude(WorkerRun& run) {
         if (const std::string line = run.output.last_line(); !line.empty()) {
             message += "; its last line on stderr: " + line;
         }
-        run.on_event(FailedEvent{"internal", std::move(message)});
+        run.on_event(FailedEvent{kind_of_death(run), std::move(message)});
     }
     return WorkerExit{shell_exit_code(status), run.output.tail()};
 }
@@ -51,6 +59,7 @@ class ChildWorker final : public WorkerProcess {
     }
     void send(const WorkerCommand& command) override { run_->send(command); }
     void kill() override {
+        run_->killed = true;
         run_->abort("the worker was killed on request");
         run_->changed.notify();
     }
@@ -69,7 +78,8 @@ class ChildWorker final : public WorkerProcess {
             run->on_event(FailedEvent{"internal", run->failure});
             co_return WorkerExit{128 + SIGKILL, {}};
         }
-        const auto child = start_child(run->options.program, run->options.arguments, run->options.environment);
+        const auto environment = child_environment(run->options.environment, run->start.spec_json);
+        const auto child = start_child(run->options.program, run->options.arguments, environment);
         if (!child) {
             run->ended = true;
             co_return child.error();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/utf8.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
@@ -167,7 +168,8 @@ asio::awaitable<void> read_messages(std::shared_ptr<WorkerRun> run) {
         if (!line->has_value()) {
             break;
         }
-        auto message = decode_up(**line);
+        // A worker passes on texts of others; one bad byte in them must not cost the run.
+        auto message = decode_up(to_valid_utf8(**line));
         if (!message) {
             run->abort(message.error().message);
             break;

@@ -52,6 +52,7 @@ struct WorkerRun {
     std::optional<int> status;           ///< of waitpid
     pid_t pid = -1;
     bool used = false;
+    bool killed = false;      ///< on request
     bool unwanted = false;    ///< cancelled before it was told its job
     bool started = false;     ///< hello received, start sent
     bool last_event = false;  ///< finished, cancelled or failed was received

@@ -55,6 +55,7 @@ class TeacherProgram {
     int run() {
         http::ServerOptions server_options;
         server_options.listen = options_.listen;
+        server_options.hosts = options_.hosts;
         server_options.body_limit = service_options(options_).limits.max_body_bytes;
         // The queue gives up first, with an answer in the protocol's own form.
         server_options.handler_timeout = options_.request_timeout +

@@ -67,6 +67,13 @@ http::Handler immediate(Answer answer) {
     return [answer = std::move(answer)](api::Request request) { return answer_at_once(answer, std::move(request)); };
 }
 
+/// A row of what a stranger may read, under whatever name the request has for us.
+http::Route for_anybody(const char* pattern, http::Handler handler) {
+    http::Route row{"GET", pattern, std::move(handler)};
+    row.any_host = true;
+    return row;
+}
+
 /// Counts an answer's memory against the budget for as long as it is under way.
 class Held {
   public:
@@ -104,15 +111,15 @@ std::vector<http::Route> TeacherService::routes() {
     http::Handler completions_handler = [this](api::Request request) { return complete(std::move(request)); };
     return {
         {"GET", "/v2", plain(&TeacherService::server_metadata)},
-        {"GET", "/v2/health/live", plain(&TeacherService::live)},
-        {"GET", "/v2/health/ready", plain(&TeacherService::ready)},
+        for_anybody("/v2/health/live", plain(&TeacherService::live)),
+        for_anybody("/v2/health/ready", plain(&TeacherService::ready)),
         {"GET", "/v2/models/{model}", about_model(&TeacherService::model_metadata)},
         {"GET", "/v2/models/{model}/ready", about_model(&TeacherService::model_ready)},
         // A client that hung up (a hedge that lost, a timeout) wants no answer: its place in the queue is free.
         {"POST", kInferPattern, std::move(infer_handler), true},
         {"POST", kCompletionsPattern, std::move(completions_handler), true},
         {"GET", "/v1/models", plain(&TeacherService::model_list)},
-        {"GET", "/metrics", plain(&TeacherService::metrics_text)},
+        for_anybody("/metrics", plain(&TeacherService::metrics_text)),
     };
 }
 

@@ -14,9 +14,10 @@
 #include "api/job_spec_json.hpp"
 #include "base/sha256.hpp"
 #include "base/time.hpp"
-#include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
-#include "server/worker/resume_identity.hpp"
+#include "pipeline/graph/space_wait.hpp"
+#include "server/worker/disk_space.hpp"
+#include "server/worker/export_owner.hpp"
 
 namespace distilld {
 
@@ -58,18 +59,19 @@ std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
 
 TeacherStageOptions teacher_options(const PreparedRun& run) {
     TeacherStageOptions options;
-    if (!run.spec.teacher) {
-        return options;
+    if (run.teacher == nullptr) {
+        return options;  // plain training, or no step left to do
     }
     const TeacherSpec& teacher = *run.spec.teacher;
     SchedulerOptions& scheduler = options.scheduler;
     scheduler.endpoints = static_cast<std::uint32_t>(teacher.endpoints.size());
     scheduler.limit.adaptive = teacher.max_concurrent.automatic;
     scheduler.limit.ceiling = teacher.max_concurrent.limit;
-    scheduler.window = teacher.window;
-    scheduler.window_bytes = teacher.window_bytes;
-    scheduler.expected_bytes =
-        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length).held_bytes;
+    const AnswerSize expected =
+        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length);
+    scheduler.window.size = teacher.window;
+    scheduler.window.max_bytes = teacher.window_bytes;
+    scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
     scheduler.retry.max_retries = teacher.max_retries;
     scheduler.hedge.enabled = teacher.hedge;
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
@@ -79,14 +81,27 @@ TeacherStageOptions teacher_options(const PreparedRun& run) {
     return options;
 }
 
+/// What a run that has no step left to do says of its last one. Not its counters: this run has counted nothing.
+ProgressEvent last_figures(const ProgressEvent& last) {
+    ProgressEvent figures;
+    figures.loss = last.loss;
+    figures.kd_loss = last.kd_loss;
+    figures.ce_loss = last.ce_loss;
+    figures.grad_norm = last.grad_norm;
+    figures.learning_rate = last.learning_rate;
+    return figures;
+}
+
 GraphOptions graph_options(const PreparedRun& run) {
     GraphOptions options;
     options.training = run.spec.training;
     options.first_step = run.resumed.step;
     options.total_steps = run.total_steps;
-    options.checkpoint_every = run.spec.checkpoint.every_steps;
+    options.checkpoint = run.spec.checkpoint;
     options.tokens_seen = run.resumed.tokens_seen;
-    options.spec_json = make_run_identity(run.spec, run.dataset->hash());
+    options.spec_json = identity_of(run);
+    options.resumed = last_figures(run.resumed.last);
+    options.resumed_from = run.resumed_from;
     options.teacher = teacher_options(run);
     return options;
 }
@@ -94,11 +109,12 @@ GraphOptions graph_options(const PreparedRun& run) {
 GraphHooks graph_hooks(const PreparedRun& run, EmitEvent emit) {
     GraphHooks hooks;
     hooks.on_event = std::move(emit);
-    hooks.commit_checkpoint = [store = checkpoint_store(run.spec)](
+    hooks.commit_checkpoint = [store = checkpoint_store(run.spec),
+                               needed = checkpoint_bytes(run.student->parameter_count())](
                                   std::uint64_t step, const StudentSnapshot& snapshot) mutable -> Result<std::string> {
         const Result<std::filesystem::path> folder = store.commit(step, snapshot);
         if (!folder) {
-            return folder.error();
+            return explain_full_disk(folder.error(), store.folder(), "a checkpoint", needed);
         }
         return folder->string();
     };
@@ -127,18 +143,61 @@ class Attached {
 };
 
 /// Writes the model folder and returns the hash of its weights. Disk.
-Result<std::string> export_model(const StudentSnapshot& snapshot, const std::filesystem::path& output,
-                                 bool byte_tokenizer) {
-    if (Result<void> written = snapshot.write_model(output); !written) {
-        return written.error();
+Result<std::string> write_export(const StudentSnapshot& snapshot, const PreparedRun& run) {
+    const std::filesystem::path output(run.spec.output);
+    const std::string identity = identity_of(run);
+    Result<void> done = write_export_owner(output, identity, run.total_steps, "");
+    if (done) {
+        done = snapshot.write_model(output);
     }
     // Text that was read byte by byte needs the byte tokenizer's files beside the weights.
-    if (byte_tokenizer) {
-        if (Result<void> written = write_byte_tokenizer(output); !written) {
-            return written.error();
-        }
+    if (done && run.exports_byte_tokenizer) {
+        done = write_byte_tokenizer(output);
     }
-    return sha256_file(output / "model.safetensors");
+    if (!done) {
+        return done.error();
+    }
+    Result<std::string> hash = sha256_file(output / "model.safetensors");
+    if (hash) {
+        done = write_export_owner(output, identity, run.total_steps, *hash);
+    }
+    return done ? hash : Result<std::string>(done.error());
+}
+
+/// A run that is cancelled while this lives no longer waits for space.
+class GivesUp {
+  public:
+    GivesUp(RunControl& control, SpaceWait& space) : slot_(control.cancel_slot()) {
+        if (control.cancelled()) {
+            space.give_up();
+        }
+        slot_.assign([&space](asio::cancellation_type) { space.give_up(); });
+    }
+    ~GivesUp() { slot_.clear(); }
+    GivesUp(const GivesUp&) = delete;
+    GivesUp& operator=(const GivesUp&) = delete;
+
+  private:
+    asio::cancellation_slot slot_;
+};
+
+/// Waits for space where the disk is full. An error of kind disk_full: `control` was cancelled meanwhile.
+asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentSnapshot> snapshot,
+                                                  const PreparedRun& run, GraphExecutors executors, RunControl& control,
+                                                  EmitEvent emit) {
+    SpaceWait space(executors.io, std::move(emit));
+    const GivesUp gives_up(control, space);
+    std::function<Result<std::string>()> attempt = [&run, snapshot]() -> Result<std::string> {
+        Result<std::string> written = write_export(*snapshot, run);
+        if (!written) {
+            return explain_full_disk(written.error(), run.spec.output, "the model",
+                                     export_bytes(run.student->parameter_count()));
+        }
+        return written;
+    };
+    auto writing = space.perform(executors.disk, std::move(attempt));
+    Result<std::string> hash = co_await std::move(writing);
+    co_return hash;
 }
 
 }  // namespace
@@ -154,7 +213,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
         trace = std::move(*made);
     }
     emit(started_event(run));
-    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, std::move(emit), trace.get());
+    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, trace.get());
     std::optional<Attached> attached;
     attached.emplace(control, *graph);
     auto running = graph->run();
@@ -170,16 +229,16 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     if (outcome->cancelled) {
         co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
     }
-    const std::filesystem::path output(run.spec.output);
-    std::function<Result<std::string>()> exporting = [&] {
-        return export_model(*outcome->final_snapshot, output, run.exports_byte_tokenizer);
-    };
-    auto writing = run_on(executors.disk, std::move(exporting));
-    Result<std::string> hash = co_await std::move(writing);
+    auto exporting = export_model(outcome->final_snapshot, run, executors, control, emit);
+    Result<std::string> hash = co_await std::move(exporting);
+    if (!hash && hash.error().kind == ErrorKind::disk_full) {
+        emit(LogEvent{"warn", "the export was given up: " + hash.error().message});
+        co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
+    }
     if (!hash) {
         co_return hash.error();
     }
-    co_return WorkerEvent(FinishedEvent{outcome->last, output.string(), outcome->eval_loss, *hash});
+    co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash});
 }
 
 }  // namespace distilld

@@ -14,13 +14,17 @@
 #include "base/files.hpp"
 #include "base/time.hpp"
 #include "models/network/device_name.hpp"
+#include "models/network/in_force.hpp"
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
+#include "server/worker/disk_space.hpp"
+#include "server/worker/export_owner.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
+#include "server/worker/starting_point.hpp"
 
 namespace distilld {
 
@@ -28,12 +32,16 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::chrono::seconds kLockPatience{30};
+constexpr std::chrono::seconds kLockPatience = kOrphanPatience + std::chrono::seconds(30);
 constexpr std::chrono::milliseconds kLockPoll{100};
 constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
 
 Error stopped() {
     return Error{ErrorKind::cancelled, "stopped on request"};
+}
+
+Surroundings surroundings_of(const PreparedRun& run) {
+    return Surroundings{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
 }
 
 /// Makes the folder, and makes and removes a file in it: what cannot be written to is found before the training, not
@@ -66,7 +74,7 @@ class Preparation {
         if (Result<void> taken = co_await std::move(locking); !taken) {
             co_return taken;
         }
-        auto resuming = on(executors_.compute, [this, resume] { return resume ? go_on() : begin(); });
+        auto resuming = on(executors_.compute, [this, resume] { return begin_or_go_on(resume); });
         if (Result<void> found = co_await std::move(resuming); !found) {
             co_return found;
         }
@@ -77,10 +85,23 @@ class Preparation {
             }
         }
         run_.total_steps = steps();
-        if (run_.spec.teacher) {
+        const RunState& resumed = run_.resumed;
+        if (Result<void> fits = check_length(run_.spec, run_.total_steps, resumed.step, run_.resumed_from); !fits) {
+            co_return fits;
+        }
+        if (run_.spec.teacher && resumed.step < run_.total_steps) {
             auto connecting = connect_teacher();
             if (Result<void> connected = co_await std::move(connecting); !connected) {
                 co_return connected;
+            }
+            if (Result<void> same = recognise_teacher(); !same) {
+                co_return same;
+            }
+        }
+        if (run_.replaces_checkpoints) {
+            auto removing = on(executors_.disk, [this] { return remove_replaced(); });
+            if (Result<void> removed = co_await std::move(removing); !removed) {
+                co_return removed;
             }
         }
         co_return control_.cancelled() ? Result<void>(stopped()) : Result<void>();
@@ -118,6 +139,12 @@ class Preparation {
             return device.error();
         }
         run_.spec.student.device = std::move(*device);
+        // Which arithmetic it is decides weights, so checkpoints name it too.
+        const Result<Dtype> dtype = models::dtype_in_force(run_.spec.student.dtype, run_.spec.student.device);
+        if (!dtype) {
+            return dtype.error();
+        }
+        run_.spec.student.dtype = *dtype;
         models::CausalLmStudentOptions options;
         options.student = run_.spec.student;
         options.training = run_.spec.training;
@@ -155,13 +182,13 @@ class Preparation {
         options.no_tokenizer_reason = tokenizer_error;
         Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer.get(), options);
         if (!train) {
-            return train.error();
+            return Error{train.error().kind, "/dataset/train: " + train.error().message};
         }
         run_.dataset = std::move(*train);
         if (!spec.dataset.eval.empty()) {
             Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer.get(), options);
             if (!eval) {
-                return eval.error();
+                return Error{eval.error().kind, "/dataset/eval: " + eval.error().message};
             }
             run_.eval = std::move(*eval);
         }
@@ -217,48 +244,71 @@ class Preparation {
         }
     }
 
-    /// A first run: from step 0, whatever lies in the folder.
-    Result<void> begin() {
+    /// From the newest checkpoint of this run or from step 0; what is another's is refused.
+    Result<void> begin_or_go_on(bool ordered) {
         const models::CheckpointStore store = checkpoint_store(run_.spec);
-        const Result<std::optional<std::uint64_t>> latest = store.latest_step();
-        if (!latest) {
-            return latest.error();
+        const std::string& hash = run_.dataset->hash();
+        const Result<StartingPoint> start = find_starting_point(store, run_.spec, hash, ordered);
+        if (!start) {
+            return start.error();
         }
-        if (*latest) {
-            warn(store.folder().string() + " holds checkpoints of an earlier run, up to step " +
-                 std::to_string(**latest) + "; this run starts from step 0 and removes them when it writes its own");
+        if (Result<void> ours = check_output(run_.spec.output, run_.spec, hash); !ours) {
+            return ours;
+        }
+        for (const std::string& warning : start->warnings) {
+            warn(warning);
+        }
+        run_.replaces_checkpoints = start->replaces;
+        if (start->resume_from) {
+            if (Result<void> gone_on = go_on(*start->resume_from); !gone_on) {
+                return gone_on;
+            }
+        } else if (ordered && !start->replaces) {
+            info("nothing to resume in " + store.folder().string() + ": starting from step 0");
+        }
+        const std::string warning = space_warning(store.folder(), checkpoint_bytes(run_.student->parameter_count()),
+                                                  free_bytes(store.folder()));
+        if (!warning.empty()) {
+            warn(warning);
         }
         return {};
     }
 
-    Result<void> go_on() {
-        const models::CheckpointStore store = checkpoint_store(run_.spec);
-        const Result<models::NewestCheckpoint> newest = store.newest();
-        if (!newest) {
-            return newest.error();
-        }
-        if (!newest->warning.empty()) {
-            warn(newest->warning);
-        }
-        if (!newest->folder) {
-            info("nothing to resume in " + store.folder().string() + ": starting from step 0");
+    Result<void> go_on(const std::filesystem::path& checkpoint) {
+        Result<RunState> state = run_.student->restore(checkpoint);
+        if (!state && run_.spec.overwrite && state.error().kind == ErrorKind::invalid_input) {
+            run_.replaces_checkpoints = true;  // of another network
             return {};
         }
-        Result<RunState> state = run_.student->restore(*newest->folder);
         if (!state) {
             return state.error();
         }
-        adopt_batch_size(state->spec_json, run_.spec);
-        const Result<void> same = check_run_identity(state->spec_json, run_.spec, run_.dataset->hash());
-        if (!same) {
-            return invalid_input(newest->folder->string() + ": " + same.error().message);
-        }
-        for (const auto& warning : last_bits_warnings(state->spec_json, run_.spec)) {
+        for (const auto& warning :
+             last_bits_warnings(state->spec_json, run_.spec, api::spec_table(), surroundings_of(run_))) {
             warn(warning);
         }
-        info("resumed from " + newest->folder->string());
+        info("resumed from " + checkpoint.string());
         run_.resumed = std::move(*state);
+        run_.resumed_from = checkpoint.string();
         return {};
+    }
+
+    Result<void> recognise_teacher() {
+        const Result<std::string> told = check_teacher(run_.resumed.spec_json, run_.spec, surroundings_of(run_));
+        if (!told) {
+            return invalid_input(run_.resumed_from + ": " + told.error().message);
+        }
+        if (!told->empty()) {
+            warn(*told);
+        }
+        return {};
+    }
+
+    /// The last thing before the run: nothing can refuse it any more.
+    Result<void> remove_replaced() {
+        models::CheckpointStore store = checkpoint_store(run_.spec);
+        warn("the checkpoints of an earlier run in " + store.folder().string() + " are removed: overwrite is true");
+        return store.clear();
     }
 
     Result<void> choose_batch_size() {
@@ -333,6 +383,10 @@ class Preparation {
 };
 
 }  // namespace
+
+std::string identity_of(const PreparedRun& run) {
+    return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));
+}
 
 models::CheckpointStore checkpoint_store(const JobSpec& spec) {
     const std::filesystem::path folder = spec.checkpoint.dir.empty()

@@ -64,6 +64,9 @@ class FakeStudent final : public Student {
     }
     EvalStats evaluate(const TokenBatch& batch) override {
         note("evaluate");
+        if (on_evaluate) {
+            on_evaluate();
+        }
         return {batch.target_tokens, 2.0 * static_cast<double>(batch.target_tokens)};
     }
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) override {
@@ -73,6 +76,9 @@ class FakeStudent final : public Student {
         note("snapshot " + std::to_string(state.step));
         if (on_snapshot) {
             on_snapshot(state.step);
+        }
+        if (on_snapshot_state) {
+            on_snapshot_state(state);
         }
         return taken;
     }
@@ -98,6 +104,8 @@ class FakeStudent final : public Student {
     std::function<void(const MicroBatch&)> on_stage;
     std::function<void(std::uint64_t)> on_train;
     std::function<void(std::uint64_t)> on_snapshot;
+    std::function<void(const RunState&)> on_snapshot_state;
+    std::function<void()> on_evaluate;
     std::vector<std::string> log;
     std::vector<double> rates;
     static constexpr int kUpdatesOfAStep = 3;  ///< that wait for idle time

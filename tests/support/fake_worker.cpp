@@ -124,19 +124,38 @@ int main(int argc, char** argv) {
         started.first_step = start.resume ? 1 : 0;
         started.dtype = start.spec_json;
         started.teacher = start.trace_file;
-        const char* policy = std::getenv("FAKE_WORKER_VALUE");
+        const char* value = std::getenv("FAKE_WORKER_VALUE");
         send(UpMessage(started));
-        send(UpMessage(LogEvent{"info", policy == nullptr ? "unset" : policy}));
+        send(UpMessage(LogEvent{"info", value == nullptr ? "unset" : value}));
         send(UpMessage(progress(1, 2)));
         send(UpMessage(progress(2, 2)));
         finish(2);
+        return 0;
+    }
+    if (behaviour == "environment") {
+        for (char** entry = environ; *entry != nullptr; ++entry) {
+            send(UpMessage(LogEvent{"info", *entry}));
+        }
+        finish(1);
         return 0;
     }
     if (behaviour == "fail") {
         send(UpMessage(FailedEvent{"teacher", "the teacher is gone"}));
         return 1;
     }
-    if (behaviour == "crash") {
+    if (behaviour == "latin1") {
+        send(UpMessage(LogEvent{"warn", "the teacher says: d\xE9j\xE0 vu"}));
+        std::fputs("caf\xE9 ferm\xE9\n", stderr);
+        return 3;
+    }
+    if (behaviour == "checkpoint_and_crash") {
+        send(UpMessage(CheckpointEvent{1, "checkpoints/1", 0.5}));
+    }
+    if (behaviour == "crash_unless_resumed" && start.resume) {
+        finish(2);
+        return 0;
+    }
+    if (behaviour == "crash" || behaviour == "checkpoint_and_crash" || behaviour == "crash_unless_resumed") {
         send(UpMessage(progress(1, 2)));
         std::fputs("about to crash\n", stderr);
         std::signal(SIGSEGV, SIG_DFL);

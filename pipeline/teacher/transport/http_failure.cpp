@@ -71,13 +71,11 @@ FailureKind kind_of_status(unsigned status, std::string_view text) {
 }  // namespace
 
 std::string error_text(std::string_view body) {
-    std::string text;
+    std::string text = to_valid_utf8(body);  // what a server says may be in any code, and goes into JSON from here
     boost::system::error_code failed;
-    const auto value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed);
+    const auto value = boost::json::parse(text, failed);
     if (!failed) {
-        text = message_in(value).value_or(std::string(body));
-    } else {
-        text = std::string(body);
+        text = message_in(value).value_or(text);
     }
     for (char& letter : text) {
         if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F) {

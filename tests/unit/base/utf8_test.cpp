@@ -16,5 +16,26 @@ TEST(CutUtf8, KeepsSequencesWhole) {
     EXPECT_EQ(cut_utf8("", 0), "");
 }
 
+TEST(ToValidUtf8, LeavesWhatIsUtf8) {
+    for (const std::string text : {"", "plain\n", "aé€😀", "\xED\x9F\xBF\xEE\x80\x80", "\xF4\x8F\xBF\xBF"}) {
+        EXPECT_EQ(to_valid_utf8(text), text);
+    }
+    EXPECT_EQ(to_valid_utf8(std::string_view("a\0b", 3)), std::string("a\0b", 3));
+}
+
+TEST(ToValidUtf8, ReplacesWhatIsNot) {
+    EXPECT_EQ(to_valid_utf8("caf\xE9!"), "caf\uFFFD!");              // Latin-1
+    EXPECT_EQ(to_valid_utf8("a\x80z\xFF"), "a\uFFFDz\uFFFD");        // no lead, never in UTF-8
+    EXPECT_EQ(to_valid_utf8("\xE2\x82"), "\uFFFD\uFFFD");            // cut short
+    EXPECT_EQ(to_valid_utf8("\xE2\x82x"), "\uFFFD\uFFFDx");          // cut short, text goes on
+    EXPECT_EQ(to_valid_utf8("\xC0\xAF"), "\uFFFD\uFFFD");            // overlong
+    EXPECT_EQ(to_valid_utf8("\xE0\x80\xAF"), "\uFFFD\uFFFD\uFFFD");  // overlong
+    EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
+    EXPECT_EQ(to_valid_utf8("\xF4\x90\x80\x80").size(), 12U);        // above U+10FFFF
+    EXPECT_EQ(to_valid_utf8("\xF0\x9F\x98"
+                            "\xF0\x9F\x98\x80"),
+              "\uFFFD\uFFFD\uFFFD😀");
+}
+
 }  // namespace
 }  // namespace distilld

@@ -57,11 +57,11 @@ TEST(RemoteTeacher, FetchesTopKWithoutCopies) {
 }
 
 TEST(RemoteTeacher, SendsTheHeadersOfTheProtocol) {
-    ::setenv("DISTILLD_TEST_KEY", "s3cret", 1);
+    ::setenv("DISTILLD_KEY_TEST", "s3cret", 1);
     ScriptedHttpServer server(own_topk_reply);
     Loop loop;
     auto spec = kserve_spec(server.url(), 4);
-    spec.api_key_env = "DISTILLD_TEST_KEY";
+    spec.api_key_env = "DISTILLD_KEY_TEST";
     const auto teacher = loop.teacher(spec).value();
     ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(1, 3), 20s));
     const auto request = server.requests().at(0);
@@ -84,8 +84,8 @@ TEST(RemoteTeacher, RefusesABadSetUpBeforeSendingAnything) {
     };
     auto spec = kserve_spec("http://127.0.0.1:1", 4);
     EXPECT_EQ(message(spec), "");
-    spec.api_key_env = "DISTILLD_TEST_NO_SUCH_KEY";
-    EXPECT_NE(message(spec).find("/teacher/api_key_env: the environment variable DISTILLD_TEST_NO_SUCH_KEY"),
+    spec.api_key_env = "DISTILLD_KEY_NO_SUCH";
+    EXPECT_NE(message(spec).find("/teacher/api_key_env: the environment variable DISTILLD_KEY_NO_SUCH"),
               std::string::npos);
     spec = kserve_spec("http://127.0.0.1:1", 4);
     spec.ca_file = "/no/such/file.pem";

@@ -31,6 +31,7 @@ class FullDisk final : public JobStore {
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return inner_->events(id, after, limit);
     }
+    void check_writable() override { check(), inner_->check_writable(); }
 
   private:
     void check() const {

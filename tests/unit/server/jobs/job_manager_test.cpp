@@ -209,47 +209,13 @@ TEST(JobManager, KillsAWorkerThatDoesNotObey) {
     EXPECT_EQ(worker->kills, 1);
 }
 
-TEST(JobManager, SurvivesWorkersThatFail) {
-    World world;
-    const auto a = world.submit("a");
-    const auto b = world.submit("b");
-    const auto c = world.submit("c");
-    const auto first = world.fleet.next();
-    first->emit(FailedEvent{"teacher", "http://t: 500 for ever"}, first);
-    first->end(first, WorkerExit{1, ""});
-    const auto second = world.fleet.next();
-    second->end(second, io_error("distilld-worker: no such file"));
-    const auto third = world.fleet.next();
-    third->end(third, WorkerExit{139, ""});
-    EXPECT_EQ(wait_for_state(*world.manager, a, JobState::failed).status_reason->code, "teacher");
-    EXPECT_EQ(wait_for_state(*world.manager, b, JobState::failed).status_reason->message,
-              "distilld-worker: no such file");
-    EXPECT_EQ(wait_for_state(*world.manager, c, JobState::failed).status_reason->code, "internal");
-    EXPECT_TRUE(world.manager->ready());
-    const auto d = world.submit("a");
-    finish(world.fleet.next());
-    wait_for_state(*world.manager, d, JobState::succeeded);
-}
-
-TEST(JobManager, FailsAJobWhoseWorkerCannotBeMade) {
-    World world;
-    await(world.manager->stop());
-    world.manager.reset();
-    world.open(world.open_store(), [](boost::asio::any_io_executor) -> std::unique_ptr<WorkerProcess> {
-        throw std::runtime_error("no program");
-    });
-    const auto id = world.submit("a");
-    const auto job = wait_for_state(*world.manager, id, JobState::failed);
-    EXPECT_THAT(job.status_reason->message, HasSubstr("no program"));
-}
-
 TEST(JobManager, PutsRunningJobsBackWhenItStopsAndResumesThem) {
     World world;
     const auto running = world.submit("a");
     const auto queued = world.submit("b");
     const auto worker = world.fleet.next();
     await(world.manager->stop());
-    EXPECT_FALSE(world.manager->ready());
+    EXPECT_FALSE(await(world.manager->ready()));
     EXPECT_EQ(worker->cancels, 1);
     EXPECT_EQ(await(world.manager->get(running))->state, JobState::queued);
     EXPECT_EQ(await(world.manager->get(running))->status_reason->code, "service_stopped");

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
@@ -180,6 +182,32 @@ TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {
     EXPECT_EQ(store->find_by_key("k", "2025-12-31T00:00:00.000Z")->job.id, "a");
     EXPECT_FALSE(store->find_by_key("k", "2026-01-02T00:00:00.000Z"));
     EXPECT_FALSE(store->find_by_key("", "2025-12-31T00:00:00.000Z"));
+}
+
+TEST_F(JobStoreTest, SaysWhenNothingCanBeWritten) {
+    const auto store = open();
+    const auto fails = [](const auto& write) {
+        try {
+            write();
+        } catch (const ErrorException&) {
+            return true;
+        }
+        return false;
+    };
+    // No file of this process may grow: as on a full disk.
+    std::signal(SIGXFSZ, SIG_IGN);
+    rlimit usual{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
+    const rlimit full{1, usual.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+    const bool checked = fails([&] { store->check_writable(); });
+    const bool created = fails([&] { store->create(job("a")); });
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
+    EXPECT_TRUE(checked);
+    EXPECT_TRUE(created);
+    EXPECT_NO_THROW(store->check_writable());
+    EXPECT_NO_THROW(store->create(job("a")));
+    EXPECT_THAT(ids(open()->unfinished()), ElementsAre("a"));
 }
 
 TEST_F(JobStoreTest, RefusesFilesThatAreNotItsOwn) {

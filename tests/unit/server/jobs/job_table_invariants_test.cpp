@@ -16,7 +16,7 @@ using Kind = WorkerOutcome::Kind;
 class Checker {
   public:
     explicit Checker(std::uint32_t seed)
-        : random_(seed), slots_(1 + seed % 3), table_({slots_, std::chrono::seconds(seed % 40), 5s}) {}
+        : random_(seed), slots_(1 + seed % 3), table_({slots_, std::chrono::seconds(seed % 40)}) {}
 
     void run(int events) {
         for (int restored = pick(4); restored > 0; --restored) {
@@ -76,7 +76,7 @@ class Checker {
                 if (const auto id = any_id(); !running_.contains(id)) {
                     const auto before = table_.intent(id);
                     if (before == JobIntent::wait || !before) {
-                        table_.on_ended(id, test::outcome(Kind::finished));
+                        table_.on_ended(id, test::outcome(Kind::finished), now_);
                         EXPECT_EQ(table_.intent(id), before) << id;
                     }
                 }
@@ -104,14 +104,15 @@ class Checker {
     }
 
     void end_worker(const std::string id) {
-        static constexpr std::array kKinds{Kind::finished, Kind::cancelled, Kind::failed, Kind::vanished};
+        static constexpr std::array kKinds{Kind::finished, Kind::cancelled, Kind::failed, Kind::died};
         const auto kind = kKinds.at(static_cast<std::size_t>(pick(4)));
         const bool young = !told_.contains(id) && !killed_.contains(id);
         if (young && !stopped_ && pick(5) == 0 && table_.intent(id) == JobIntent::run) {
-            table_.on_postponed(id, now_);
-            states_[id] = api::JobState::queued;
+            table_.on_ended(id, test::outcome(Kind::not_started, "worker_not_started"), now_);
         } else {
-            table_.on_ended(id, test::outcome(kind, pick(2) == 0 ? "internal" : "teacher", pick(2) == 0));
+            auto outcome = test::outcome(kind, pick(2) == 0 ? "internal" : "teacher", pick(2) == 0);
+            outcome.reach = {static_cast<std::uint64_t>(pick(3)), static_cast<std::uint64_t>(pick(4))};
+            table_.on_ended(id, outcome, now_);
         }
         running_.erase(id);
         told_.erase(id);

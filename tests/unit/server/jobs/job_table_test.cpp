@@ -18,7 +18,7 @@ using Time = JobTable::Time;
 using ::testing::ElementsAre;
 
 constexpr Time kNow{};
-constexpr JobTableOptions kOneSlot{1, 2min, 5s};
+constexpr JobTableOptions kOneSlot{1, 2min};
 
 /// A step of a table with the job "j" in it (and "other", which takes the slot where "j" has to wait).
 using Step = std::function<void(JobTable&)>;
@@ -36,12 +36,26 @@ const std::map<std::string, Step> kStates{
          table.enqueue("other", "/other");
          table.enqueue("j", "/j");
      }},
-    {"postponed",
+    {"not started",
      [](JobTable& table) {
          table.start();
          table.enqueue("j", "/j");
          poll(table);
-         table.on_postponed("j", kNow);
+         table.on_ended("j", outcome(Kind::not_started, "worker_not_started"), kNow);
+     }},
+    {"died",
+     [](JobTable& table) {
+         kStates.at("running")(table);
+         poll(table);
+         table.on_ended("j", outcome(Kind::died), kNow);
+     }},
+    {"died for the last time",
+     [](JobTable& table) {
+         kStates.at("running")(table);
+         for (const auto after : {0s, 1s, 3s, 7s}) {
+             static_cast<void>(table.poll(kNow + after));
+             table.on_ended("j", outcome(Kind::died), kNow + after);
+         }
      }},
     {"running",
      [](JobTable& table) {
@@ -90,12 +104,13 @@ const std::map<std::string, Step> kEvents{
     {"stop", [](JobTable& table) { table.stop(kNow); }},
     {"enqueue", [](JobTable& table) { table.enqueue("j", "/j"); }},
     {"cancel", [](JobTable& table) { table.cancel("j", kNow); }},
-    {"finished", [](JobTable& table) { table.on_ended("j", outcome(Kind::finished)); }},
-    {"cancelled", [](JobTable& table) { table.on_ended("j", outcome(Kind::cancelled, "", true)); }},
-    {"failed", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "teacher")); }},
-    {"failed inside", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "internal")); }},
-    {"vanished", [](JobTable& table) { table.on_ended("j", outcome(Kind::vanished)); }},
-    {"postponed", [](JobTable& table) { table.on_postponed("j", kNow); }},
+    {"finished", [](JobTable& table) { table.on_ended("j", outcome(Kind::finished), kNow); }},
+    {"cancelled", [](JobTable& table) { table.on_ended("j", outcome(Kind::cancelled, "", true), kNow); }},
+    {"failed", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "teacher"), kNow); }},
+    {"failed inside", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "internal"), kNow); }},
+    {"died", [](JobTable& table) { table.on_ended("j", outcome(Kind::died), kNow); }},
+    {"not started",
+     [](JobTable& table) { table.on_ended("j", outcome(Kind::not_started, "worker_not_started"), kNow); }},
     {"short time", [](JobTable&) {}},
     {"long time", [](JobTable&) {}},
 };
@@ -109,26 +124,32 @@ const std::map<std::string, Expected> kTable{
       {"stop", "wake -> wait"},
       {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
     {"waiting", {{"stop", "wake -> wait"}, {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
-    {"postponed",
+    {"not started",
      {{"stop", "wake -> wait"},
       {"cancel", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "start j -> run"}}},
+    {"died",
+     {{"stop", "wake -> wait"},
+      {"cancel", "store j cancelled cancelled_by_user -> gone"},
+      {"long time", "start j resume -> run"}}},
+    {"died for the last time", {{"enqueue", "start j -> run"}, {"stop", "wake -> gone"}}},
     {"running",
      {{"stop", "stop j, wake -> requeue"},
       {"cancel", "cancel-request j, stop j -> cancel"},
       {"finished", "store j succeeded -> gone"},
-      {"cancelled", "store j cancelled worker_stopped -> gone"},
+      {"cancelled", "store j queued worker_restarting resume waits -> wait"},
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
-      {"vanished", "store j failed internal -> gone"},
-      {"postponed", " -> wait"}}},
+      {"died", "store j queued worker_restarting resume waits -> wait"},
+      {"not started", "store j queued worker_not_started waits -> wait"}}},
     {"cancelling",
      {{"stop", "wake -> cancel"},
       {"finished", "store j succeeded -> gone"},
       {"cancelled", "store j cancelled cancelled_by_user -> gone"},
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
-      {"vanished", "store j failed internal -> gone"},
+      {"died", "store j cancelled worker_killed -> gone"},
+      {"not started", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "kill j -> cancel_by_force"}}},
     {"cancelling by force",
      {{"stop", "wake -> cancel_by_force"},
@@ -136,14 +157,16 @@ const std::map<std::string, Expected> kTable{
       {"cancelled", "store j cancelled cancelled_by_user -> gone"},
       {"failed", "store j cancelled worker_killed -> gone"},
       {"failed inside", "store j cancelled worker_killed -> gone"},
-      {"vanished", "store j cancelled worker_killed -> gone"}}},
+      {"died", "store j cancelled worker_killed -> gone"},
+      {"not started", "store j cancelled cancelled_by_user -> gone"}}},
     {"requeuing",
      {{"cancel", "cancel-request j -> cancel"},
       {"finished", "store j succeeded -> gone"},
       {"cancelled", "store j queued service_stopped resume -> wait"},
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j queued service_stopped resume -> wait"},
-      {"vanished", "store j queued service_stopped resume -> wait"},
+      {"died", "store j queued service_stopped resume -> wait"},
+      {"not started", "store j queued service_stopped resume -> wait"},
       {"long time", "kill j -> requeue_by_force"}}},
     {"requeuing by force",
      {{"cancel", "cancel-request j -> cancel_by_force"},
@@ -151,13 +174,15 @@ const std::map<std::string, Expected> kTable{
       {"cancelled", "store j queued service_stopped resume -> wait"},
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j queued service_stopped resume -> wait"},
-      {"vanished", "store j queued service_stopped resume -> wait"}}},
+      {"died", "store j queued service_stopped resume -> wait"},
+      {"not started", "store j queued service_stopped resume -> wait"}}},
     {"cancelling, service stops",
      {{"finished", "store j succeeded -> gone"},
       {"cancelled", "store j cancelled cancelled_by_user -> gone"},
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
-      {"vanished", "store j failed internal -> gone"},
+      {"died", "store j cancelled worker_killed -> gone"},
+      {"not started", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "kill j -> cancel_by_force"}}},
     {"waiting, service stops", {{"cancel", "store j cancelled cancelled_by_user -> gone"}}},
 };
@@ -187,7 +212,7 @@ TEST(JobTable, EveryStateAnswersEveryEvent) {
             poll(table);
             const auto nothing = " -> " + intent_text(table);
             happen(table);
-            const auto now = event == "short time" ? kNow + 4s : event == "long time" ? kNow + 2min : kNow;
+            const auto now = event == "short time" ? kNow + 999ms : event == "long time" ? kNow + 2min : kNow;
             const auto& row = kTable.at(state);
             const auto found = row.find(event);
             expected += found == row.end() ? 0 : 1;
@@ -232,7 +257,7 @@ TEST(JobTable, JudgesSubmissions) {
 }
 
 TEST(JobTable, RestoresWhatTheLastServiceLeft) {
-    JobTable table({2, 2min, 5s});
+    JobTable table({2, 2min});
     table.restore({"ran", "/ran", true, false, false});
     table.restore({"waited", "/waited", false, false, false});
     table.restore({"cancelled", "/cancelled", true, true, false});
@@ -246,6 +271,73 @@ TEST(JobTable, RestoresWhatTheLastServiceLeft) {
     EXPECT_FALSE(table.output_user("/cancelled"));
 }
 
+TEST(JobTable, WhatKeepsAWorkerFromBeingStartedFailsNoJobAndKeepsTheQueue) {
+    JobTable table({2, 2min});
+    table.start();
+    for (const auto* id : {"a", "b", "c"}) {
+        table.enqueue(id, id);
+    }
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("start a", "start b"));
+    table.on_ended("a", outcome(Kind::not_started, "worker_not_started"), kNow);
+    table.on_ended("b", outcome(Kind::not_started, "worker_not_started"), kNow);
+    EXPECT_THAT(texts_of(table.poll(kNow)),
+                ElementsAre("store a queued worker_not_started waits", "store b queued worker_not_started waits"));
+    EXPECT_EQ(table.queue_position("a"), 1U);
+    EXPECT_EQ(table.queue_position("b"), 2U);
+    EXPECT_EQ(table.queue_position("c"), 3U);
+    auto now = kNow;
+    // An hour without the program: nobody fails, and no more than one try in 30 s.
+    int tries = 0;
+    while (now < kNow + 1h) {
+        now = *table.next_wakeup();
+        for (const auto& action : table.poll(now)) {
+            if (const auto* start = std::get_if<StartWorkerAction>(&action)) {
+                tries += start->id == "a" ? 1 : 0;
+                table.on_ended(start->id, outcome(Kind::not_started, "worker_not_started"), now);
+            } else {
+                EXPECT_EQ(std::get<StoreStateAction>(action).state, api::JobState::queued);
+            }
+        }
+    }
+    EXPECT_GT(tries, 110);
+    EXPECT_LT(tries, 130);
+    static_cast<void>(table.poll(now));
+    now = *table.next_wakeup();
+    EXPECT_THAT(texts_of(table.poll(now)), ElementsAre("start a", "start b"));
+    table.on_ended("a", outcome(Kind::finished), now);
+    EXPECT_THAT(texts_of(table.poll(now)), ElementsAre("store a succeeded", "start c"));
+}
+
+TEST(JobTable, AWorkerThatDiesIsRestartedUntilItMakesNoProgress) {
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("j", "/j");
+    table.enqueue("k", "/k");
+    auto now = kNow;
+    auto died = outcome(Kind::died);
+    died.reason.message = "the worker was killed by signal 9 (Killed)";
+    const auto run = [&](RunReach reach) {
+        died.reach = reach;
+        static_cast<void>(table.poll(now));
+        table.on_ended("j", died, now);
+        const auto actions = table.poll(now);
+        now = table.next_wakeup().value_or(now);
+        const auto& stored = std::get<StoreStateAction>(actions.at(0));
+        return std::string(api::to_string(stored.state)) + ": " + stored.reason->message;
+    };
+    const std::string killed = "the worker was killed by signal 9 (Killed); ";
+    EXPECT_EQ(run({0, 0}), "queued: " + killed + "restart 1 of 3 from the newest checkpoint in 1 s");
+    EXPECT_EQ(run({0, 0}), "queued: " + killed + "restart 2 of 3 from the newest checkpoint in 2 s");
+    for (std::uint64_t step = 1; step < 100; ++step) {  // as often as it takes while it comes on
+        EXPECT_EQ(run({step - 1, step}), "queued: " + killed + "restart 1 of 3 from the newest checkpoint in 1 s");
+        EXPECT_EQ(table.queue_position("j"), 1U);
+    }
+    EXPECT_EQ(run({98, 99}), "queued: " + killed + "restart 2 of 3 from the newest checkpoint in 2 s");
+    EXPECT_EQ(run({98, 99}), "queued: " + killed + "restart 3 of 3 from the newest checkpoint in 4 s");
+    EXPECT_EQ(run({98, 99}), "failed: " + killed + "it died 4 times in a row without progress");
+    EXPECT_TRUE(table.is_running("k"));
+}
+
 TEST(JobTable, SaysWhenToCallAgain) {
     JobTable table(kOneSlot);
     table.start();
@@ -254,9 +346,9 @@ TEST(JobTable, SaysWhenToCallAgain) {
     EXPECT_EQ(table.next_wakeup(), Time{});
     poll(table);
     EXPECT_FALSE(table.next_wakeup());
-    table.on_postponed("j", kNow);
-    EXPECT_EQ(table.next_wakeup(), kNow + 5s);
-    static_cast<void>(table.poll(kNow + 5s));
+    table.on_ended("j", outcome(Kind::not_started), kNow);
+    EXPECT_EQ(table.next_wakeup(), kNow + 1s);
+    static_cast<void>(table.poll(kNow + 1s));
     table.cancel("j", kNow + 6s);
     EXPECT_EQ(table.next_wakeup(), kNow + 6s + 2min);
     static_cast<void>(table.poll(kNow + 6s + 2min));

@@ -18,7 +18,7 @@ struct ActionText {
     std::string operator()(const KillWorkerAction& it) const { return "kill " + it.id; }
     std::string operator()(const StoreStateAction& it) const {
         return "store " + it.id + " " + api::to_string(it.state) + (it.reason ? " " + it.reason->code : "") +
-               (it.resume ? " resume" : "");
+               (it.resume ? " resume" : "") + (it.waits ? " waits" : "");
     }
     std::string operator()(const StoreCancelRequestAction& it) const { return "cancel-request " + it.id; }
     std::string operator()(const WakeReadersAction&) const { return "wake"; }
@@ -33,7 +33,7 @@ inline std::vector<std::string> texts_of(const std::vector<JobAction>& actions) 
 }
 
 inline WorkerOutcome outcome(WorkerOutcome::Kind kind, const std::string& code = "", bool checkpoint = false) {
-    return {kind, checkpoint, {code, code.empty() ? "" : "because"}};
+    return {kind, checkpoint, {code, code.empty() ? "" : "because"}, {}};
 }
 
 }  // namespace distilld::test

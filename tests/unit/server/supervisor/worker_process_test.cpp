@@ -129,7 +129,7 @@ TEST(WorkerProcess, NamesTheSignalOfACrash) {
     const Outcome outcome = run(fake("crash"));
     EXPECT_EQ(outcome.exit_code(), 128 + SIGSEGV);
     EXPECT_EQ(outcome.of<ProgressEvent>().size(), 1U);
-    EXPECT_EQ(outcome.failure().kind, "internal");
+    EXPECT_EQ(outcome.failure().kind, kWorkerKilled);
     EXPECT_THAT(outcome.failure().message, HasSubstr("signal 11"));
     EXPECT_THAT(outcome.failure().message, HasSubstr("about to crash"));
 }
@@ -137,8 +137,21 @@ TEST(WorkerProcess, NamesTheSignalOfACrash) {
 TEST(WorkerProcess, NamesTheExitCodeOfAnEarlyEnd) {
     const Outcome outcome = run(fake("exit_early"));
     EXPECT_EQ(outcome.exit_code(), 5);
+    EXPECT_EQ(outcome.failure().kind, kWorkerNotStarted) << "it was not told its job";
     EXPECT_THAT(outcome.failure().message, HasSubstr("exited with code 5"));
     EXPECT_THAT(outcome.failure().message, HasSubstr("cannot load libtorch"));
+}
+
+TEST(WorkerProcess, MakesUtf8OfWhatAWorkerSays) {
+    auto options = fake("latin1");
+    std::vector<std::string> lines;
+    options.forward_stderr = true;
+    options.stderr_sink = [&lines](const std::string& line) { lines.push_back(line); };
+    const Outcome outcome = run(options);
+    EXPECT_EQ(outcome.of<LogEvent>().at(0).message, "the teacher says: d\uFFFDj\uFFFD vu");
+    EXPECT_THAT(outcome.failure().message, HasSubstr("its last line on stderr: caf\uFFFD ferm\uFFFD"));
+    EXPECT_THAT(lines, ElementsAre("caf\uFFFD ferm\uFFFD"));
+    EXPECT_EQ(outcome.exit->value().stderr_tail, "caf\uFFFD ferm\uFFFD\n");
 }
 
 TEST(WorkerProcess, EndsAWorkerThatDoesNotSpeakTheProtocol) {
@@ -216,6 +229,7 @@ TEST(WorkerProcess, KillEndsTheWorkerAtOnce) {
         }
     });
     EXPECT_EQ(outcome.exit_code(), 128 + SIGKILL);
+    EXPECT_EQ(outcome.failure().kind, "internal");
     EXPECT_THAT(outcome.failure().message, HasSubstr("on request"));
 }
 
@@ -288,6 +302,45 @@ TEST(WorkerProcess, DestructionKillsTheWorker) {
     }
     EXPECT_TRUE(running);
     // No orderly end: process and context go; the test would hang in waitpid if the child lived on.
+}
+
+TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+                             "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
+        ::setenv(name, "ours", 1);
+    }
+    const std::vector<std::string> settings{"OMP_NUM_THREADS=2"};
+    const auto plain = child_environment(settings, R"({"name":"x"})");
+    EXPECT_THAT(plain, ::testing::IsSupersetOf(
+                           {"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours", "DISTILLD_TEST=ours"}));
+    EXPECT_THAT(plain, Contains(::testing::StartsWith("PATH=")));
+    EXPECT_THAT(plain, Not(Contains("OMP_NUM_THREADS=ours")));
+    for (const char* name : {"DISTILLD_KEY_", "AWS_", "OMPX", "LANGX", "SHELL_LIKE"}) {
+        EXPECT_THAT(plain, Not(Contains(::testing::StartsWith(name))));
+    }
+    const auto keyed = child_environment({}, R"({"teacher":{"api_key_env":"DISTILLD_KEY_A"}})");
+    EXPECT_THAT(keyed, Contains("DISTILLD_KEY_A=ours"));
+    EXPECT_THAT(keyed, Not(Contains("DISTILLD_KEY_AB=ours")));
+    // What the spec's check would refuse is not passed on either.
+    const auto sly = child_environment({}, R"({"teacher":{"api_key_env":"AWS_SECRET_ACCESS_KEY"}})");
+    EXPECT_THAT(sly, Not(Contains("AWS_SECRET_ACCESS_KEY=ours")));
+    EXPECT_THAT(child_environment({}, "no JSON"), Not(Contains("DISTILLD_KEY_A=ours")));
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+                             "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
+        ::unsetenv(name);
+    }
+}
+
+TEST(WorkerEnvironment, IsAllThatAWorkerHas) {
+    ::setenv("DISTILLD_KEY_OTHER", "secret", 1);
+    ::setenv("SOME_TOKEN", "secret", 1);
+    const Outcome outcome = run(fake("environment"));
+    ::unsetenv("DISTILLD_KEY_OTHER");
+    ::unsetenv("SOME_TOKEN");
+    EXPECT_GE(outcome.of<LogEvent>().size(), 1U);
+    for (const auto& entry : outcome.of<LogEvent>()) {
+        EXPECT_THAT(entry.message, Not(HasSubstr("secret")));
+    }
 }
 
 TEST(WorkerEnvironment, SpinsBrieflyUnlessTheUserChose) {

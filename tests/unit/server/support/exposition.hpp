@@ -2,6 +2,7 @@
 
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 namespace distilld::test {
@@ -23,6 +24,16 @@ inline std::set<std::string> lines_without_process_values(const std::string& tex
         lines.insert(line.starts_with("process_") ? line.substr(0, line.find(' ')) : line);
     }
     return lines;
+}
+
+/// Value of the sample "name{labels}"; throws where there is none.
+inline double sample(const std::string& text, const std::string& name) {
+    for (const auto& line : exposition_lines(text)) {
+        if (line.starts_with(name + " ")) {
+            return std::stod(line.substr(name.size() + 1));
+        }
+    }
+    throw std::runtime_error("no sample " + name);
 }
 
 /// Names of the metrics, as their HELP lines say them.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/utf8.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
 namespace distilld {
@@ -57,6 +58,15 @@ TEST(HttpFailure, FindsTheServersWords) {
     EXPECT_EQ(error_text(R"({"unknown":1})"), R"({"unknown":1})");
     EXPECT_EQ(error_text("\n  two\nlines  \n"), "two lines");
     EXPECT_EQ(error_text(std::string(1000, 'x')).size(), 300U);
+}
+
+// Latin-1 in JSON, a binary answer, and a character that the bound on the length would cut in two.
+TEST(HttpFailure, SaysInUtf8WhatAServerSaysInAnotherCode) {
+    EXPECT_EQ(failure(400, "{\"error\":\"mod\xE8le absent\"}").message, "http://h/: HTTP 400: mod\uFFFDle absent");
+    EXPECT_EQ(failure(400, "\xFF\xFE\x80 no").message, "http://h/: HTTP 400: \uFFFD\uFFFD\uFFFD no");
+    const std::string long_text = error_text(std::string(1000, '\xE8'));
+    EXPECT_EQ(to_valid_utf8(long_text), long_text);
+    EXPECT_LE(long_text.size(), 300U);
 }
 
 TEST(HttpFailure, NamesTheFieldOfTheKey) {

@@ -1,0 +1,121 @@
+#include "server/jobs/running_jobs.hpp"
+
+#include <exception>
+#include <utility>
+
+#include "api/job_spec_json.hpp"
+#include "pipeline/async/failure_message.hpp"
+#include "server/jobs/event_records.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+
+WorkerOutcome not_started(const char* code, std::string why) {
+    WorkerOutcome outcome;
+    outcome.kind = WorkerOutcome::Kind::not_started;
+    outcome.reason = {code, std::move(why)};
+    return outcome;
+}
+
+void log_failure(const std::exception_ptr& failure) {
+    log::error("jobs", "unexpected: " + failure_message(failure));
+}
+
+}  // namespace
+
+RunningJobs::RunningJobs(asio::any_io_executor executor, WorkerFactory make_worker,
+                         std::chrono::milliseconds metrics_interval, JobJournal& journal, JobMetrics& metrics,
+                         Callbacks callbacks)
+    : executor_(std::move(executor)),
+      make_worker_(std::move(make_worker)),
+      metrics_interval_(metrics_interval),
+      journal_(journal),
+      metrics_(metrics),
+      callbacks_(std::move(callbacks)),
+      runs_(executor_, {.on_failure = log_failure}) {}
+
+std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume) {
+    WorkerStart start;
+    start.resume = resume;
+    std::uint32_t sequence_length = 0;
+    std::unique_ptr<WorkerProcess> worker;
+    try {
+        start.spec_json = journal_.get(id).value().resolved_spec_json;
+    } catch (const ErrorException& error) {
+        return not_started("store_unavailable", error.what());
+    }
+    if (const auto spec = api::parse_job_spec(start.spec_json)) {
+        sequence_length = spec->dataset.sequence_length;
+    }
+    try {
+        worker = make_worker_(executor_);
+    } catch (const std::exception& error) {
+        return not_started(kWorkerNotStarted, std::string("no worker can be made: ") + error.what());
+    }
+    const auto active = std::make_shared<Active>(
+        Active{std::move(worker), WorkerRun(id, sequence_length, metrics_interval_, journal_, metrics_)});
+    auto& stored = journal_.edit(id);
+    stored.job.state = api::JobState::running;
+    stored.job.started_at = now_text();
+    if (auto& reason = stored.job.status_reason; reason && reason->since.empty()) {
+        reason.reset();  // a wait is over when the worker has begun
+    }
+    active_[id] = active;
+    metrics_.run_started(id);
+    journal_.append(id, state_record(stored.job));
+    static_cast<void>(runs_.spawn(run_job(id, active, std::move(start))));  // closed only when none is started
+    return std::nullopt;
+}
+
+void RunningJobs::stop(const std::string& id) {
+    if (const auto active = active_.find(id); active != active_.end()) {
+        active->second->worker->send(CancelCommand{});
+    }
+}
+
+void RunningJobs::kill(const std::string& id) {
+    if (const auto active = active_.find(id); active != active_.end()) {
+        active->second->worker->kill();
+    }
+}
+
+void RunningJobs::kill_all() {
+    for (auto& [id, active] : active_) {
+        active->worker->kill();
+    }
+}
+
+asio::awaitable<void> RunningJobs::join() {
+    co_await runs_.join();
+}
+
+asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start) {
+    std::string trouble;
+    try {
+        const WorkerProcess::EventHandler on_event = [this, &active](const WorkerEvent& event) {
+            active->run.handle(event, std::chrono::steady_clock::now());
+            callbacks_.on_event(event);
+        };
+        auto ended = co_await active->worker->run(std::move(start), on_event);
+        if (!ended) {
+            trouble = ended.error().message;
+        }
+    } catch (const std::exception& error) {
+        trouble = error.what();
+    }
+    auto outcome = active->run.outcome();
+    // Descriptors, processes, memory or the program were missing: none of it is for the job to mend.
+    if (!trouble.empty() && !active->run.heard()) {
+        outcome = not_started(kWorkerNotStarted, std::move(trouble));
+    } else if (outcome.kind == WorkerOutcome::Kind::died && outcome.reason.message.empty()) {
+        outcome.reason.message = std::move(trouble);
+    }
+    active_.erase(id);
+    metrics_.run_ended(id);
+    callbacks_.on_ended(id, outcome);
+}
+
+}  // namespace distilld

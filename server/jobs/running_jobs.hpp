@@ -1,0 +1,67 @@
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "pipeline/async/task_group.hpp"
+#include "server/jobs/job_journal.hpp"
+#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_metrics.hpp"
+#include "server/jobs/job_table.hpp"
+#include "server/jobs/worker_run.hpp"
+
+namespace distilld {
+
+/// The jobs that have a worker, from its start to its end. What the workers say goes to the journal and the metrics.
+/// One executor, on which the callbacks are called too.
+class RunningJobs {
+  public:
+    struct Callbacks {
+        std::function<void(const WorkerEvent& event)> on_event;  ///< after the journal and the metrics have it
+        std::function<void(const std::string& id, const WorkerOutcome& outcome)> on_ended;
+    };
+
+    /// `metrics_interval`: shortest time between two stored metrics events of a job.
+    RunningJobs(boost::asio::any_io_executor executor, WorkerFactory make_worker,
+                std::chrono::milliseconds metrics_interval, JobJournal& journal, JobMetrics& metrics,
+                Callbacks callbacks);
+
+    /// Makes a worker for a queued job, which is running from here on; on_ended() follows. Why there is no worker,
+    /// when it cannot be made: then the job is queued as before, and nothing follows.
+    [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume);
+
+    // Nothing happens to a job that has no worker (any more).
+    /// Tells the worker to checkpoint and end.
+    void stop(const std::string& id);
+    void kill(const std::string& id);
+    void kill_all();
+
+    /// Returns when the last worker has ended; none is to be started any more.
+    boost::asio::awaitable<void> join();
+    /// Lets go of the workers, which kills them. After the executor's thread has ended.
+    void clear() { active_.clear(); }
+
+  private:
+    struct Active {
+        std::unique_ptr<WorkerProcess> worker;
+        WorkerRun run;
+    };
+    boost::asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start);
+
+    boost::asio::any_io_executor executor_;
+    WorkerFactory make_worker_;
+    std::chrono::milliseconds metrics_interval_;
+    JobJournal& journal_;
+    JobMetrics& metrics_;
+    Callbacks callbacks_;
+    std::map<std::string, std::shared_ptr<Active>> active_;
+    TaskGroup runs_;  ///< run_job() of each of active_
+};
+
+}  // namespace distilld

@@ -1,0 +1,139 @@
+#include "server/supervisor/restarting_worker.hpp"
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "pipeline/async/tuple.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+
+struct Restarts {
+    Restarts(const asio::any_io_executor& executor, std::function<std::unique_ptr<WorkerProcess>()> make_worker_in,
+             RestartLimits limits_in)
+        : make_worker(std::move(make_worker_in)), limits(limits_in), pause(executor) {}
+
+    std::function<std::unique_ptr<WorkerProcess>()> make_worker;
+    RestartLimits limits;
+    RestartPolicy policy;
+    std::unique_ptr<WorkerProcess> worker;
+    CancelledEvent newest;  ///< step and folder of the newest checkpoint
+    asio::steady_timer pause;
+    bool killed = false;
+};
+
+/// What one of the workers says, with its death held back.
+class OneRun {
+  public:
+    OneRun(Restarts& restarts, const WorkerProcess::EventHandler& on_event)
+        : restarts_(restarts), on_event_(on_event) {}
+
+    void take(const WorkerEvent& event) {
+        if (const auto* failed = std::get_if<FailedEvent>(&event); failed != nullptr && failed->kind == kWorkerKilled) {
+            death_ = *failed;
+            return;
+        }
+        if (const auto* started = std::get_if<StartedEvent>(&event)) {
+            reach_ = {started->first_step, started->first_step};
+        } else if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
+            reach_.last_step = std::max(reach_.last_step, progress->step);
+        } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
+            restarts_.newest = {checkpoint->step, checkpoint->folder};
+        }
+        on_event_(event);
+    }
+
+    [[nodiscard]] const std::optional<FailedEvent>& death() const { return death_; }
+    [[nodiscard]] RunReach reach() const { return reach_; }
+
+  private:
+    Restarts& restarts_;
+    const WorkerProcess::EventHandler& on_event_;
+    std::optional<FailedEvent> death_;
+    RunReach reach_;
+};
+
+asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> restarts, WorkerStart start,
+                                                   WorkerProcess::EventHandler on_event) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    for (;;) {
+        restarts->worker = restarts->make_worker();
+        OneRun run(*restarts, on_event);
+        const WorkerProcess::EventHandler take = [&run](const WorkerEvent& event) { run.take(event); };
+        auto running = restarts->worker->run(start, take);
+        const auto exit = co_await std::move(running);
+        if (!run.death()) {
+            co_return exit;
+        }
+        auto death = *run.death();
+        auto state = co_await asio::this_coro::cancellation_state;
+        if (restarts->killed || state.cancelled() != asio::cancellation_type::none) {
+            on_event(death);
+            co_return exit;
+        }
+        const auto pause = restarts->policy.on_died(restarts->limits, run.reach());
+        if (!pause) {
+            death.message += restarts->policy.given_up_text();
+            on_event(death);
+            co_return exit;
+        }
+        on_event(LogEvent{"warn", death.message + restarts->policy.restart_text(restarts->limits, *pause)});
+        state = co_await asio::this_coro::cancellation_state;
+        if (!restarts->killed && state.cancelled() == asio::cancellation_type::none) {
+            restarts->pause.expires_after(*pause);
+            co_await restarts->pause.async_wait(kTuple);
+            state = co_await asio::this_coro::cancellation_state;
+        }
+        if (restarts->killed) {
+            on_event(death);
+            co_return exit;
+        }
+        if (state.cancelled() != asio::cancellation_type::none) {
+            on_event(restarts->newest);
+            co_return exit;
+        }
+        start.resume = true;
+    }
+}
+
+class RestartingWorker final : public WorkerProcess {
+  public:
+    RestartingWorker(const asio::any_io_executor& executor, std::function<std::unique_ptr<WorkerProcess>()> make_worker,
+                     RestartLimits limits)
+        : restarts_(std::make_shared<Restarts>(executor, std::move(make_worker), limits)) {}
+
+    asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
+        return run_restarting(restarts_, std::move(start), std::move(on_event));
+    }
+    void send(const WorkerCommand& command) override {
+        if (restarts_->worker) {
+            restarts_->worker->send(command);
+        }
+    }
+    void kill() override {
+        restarts_->killed = true;
+        restarts_->pause.cancel();
+        if (restarts_->worker) {
+            restarts_->worker->kill();
+        }
+    }
+
+  private:
+    std::shared_ptr<Restarts> restarts_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerProcess> make_restarting_worker(asio::any_io_executor executor,
+                                                      std::function<std::unique_ptr<WorkerProcess>()> make_worker,
+                                                      RestartLimits limits) {
+    return std::make_unique<RestartingWorker>(executor, std::move(make_worker), limits);
+}
+
+}  // namespace distilld
