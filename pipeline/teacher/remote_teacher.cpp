@@ -52,7 +52,10 @@ class RemoteTeacher final : public TeacherSource {
   public:
     RemoteTeacher(asio::any_io_executor io, asio::any_io_executor decode, TeacherSpec spec,
                   RemoteTeacherOptions options)
-        : io_(std::move(io)), options_(std::move(options)), settings_(std::make_shared<TeacherSettings>()) {
+        : io_(std::move(io)),
+          options_(std::move(options)),
+          resolver_(io_, options_.lookup),
+          settings_(std::make_shared<TeacherSettings>()) {
         settings_->spec = std::move(spec);
         settings_->max_response_bytes = options_.max_response_bytes;
         // What nobody uses counts against no window, so it must be little beside it.
@@ -111,8 +114,8 @@ class RemoteTeacher final : public TeacherSource {
             if (!codec) {
                 return codec.error();
             }
-            auto endpoint = std::make_unique<TeacherEndpoint>(io_, url, std::move(*adapter), tls, options_.traffic,
-                                                              pool_options, settings_);
+            auto endpoint = std::make_unique<TeacherEndpoint>(io_, resolver_, url, std::move(*adapter), tls,
+                                                              options_.traffic, pool_options, settings_);
             endpoint->set_codec(std::move(*codec));
             endpoints_.emplace_back().at = std::move(endpoint);
         }
@@ -408,6 +411,7 @@ class RemoteTeacher final : public TeacherSource {
 
     asio::any_io_executor io_;
     RemoteTeacherOptions options_;
+    HostResolver resolver_;
     std::shared_ptr<TeacherSettings> settings_;
     std::vector<Member> endpoints_;
     std::string waiting_for_;                  ///< what was last reported to be waited for

@@ -11,6 +11,7 @@
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/teacher/protocols/registry.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
+#include "pipeline/teacher/transport/host_resolver.hpp"
 #include "pipeline/teacher/transport/traffic_counters.hpp"
 
 namespace distilld {
@@ -35,6 +36,8 @@ struct RemoteTeacherOptions {
     /// Memory kept in response buffers that nobody uses; never more than a tenth of the spec's window_bytes.
     std::size_t max_idle_buffer_bytes = std::size_t{256} << 20U;
     std::chrono::milliseconds idle_limit{2500};  ///< of a kept connection
+    /// Finds the addresses of hosts.
+    HostLookup lookup = look_up_host;
     /// Counts of what went over the wire, when the caller wants to read them.
     std::shared_ptr<TrafficCounters> traffic;
     /// Those that the spec may name. What the rows refer to must outlive the teacher.

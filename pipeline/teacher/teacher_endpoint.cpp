@@ -102,13 +102,14 @@ class TeacherEndpoint::AnswerDecoder final : public EncodedAnswer::Decoder {
     Answered answered_;
 };
 
-TeacherEndpoint::TeacherEndpoint(asio::any_io_executor io, EndpointUrl url,
+TeacherEndpoint::TeacherEndpoint(asio::any_io_executor io, HostResolver& resolver, EndpointUrl url,
                                  std::unique_ptr<const TeacherProtocolAdapter> protocol,
                                  std::shared_ptr<asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
                                  HttpPoolOptions options, std::shared_ptr<const TeacherSettings> settings)
     : name_(url.name),
       protocol_(std::move(protocol)),
-      pool_(std::move(io), std::move(url), std::move(tls), settings->buffers, std::move(traffic), std::move(options)),
+      pool_(std::move(io), resolver, std::move(url), std::move(tls), settings->buffers, std::move(traffic),
+            std::move(options)),
       settings_(std::move(settings)) {}
 
 asio::awaitable<FetchResult<HttpResponse>> TeacherEndpoint::send(HttpRequest request,

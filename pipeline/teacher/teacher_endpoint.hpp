@@ -39,7 +39,8 @@ enum class AnswerBound {
 /// requests at once.
 class TeacherEndpoint {
   public:
-    TeacherEndpoint(boost::asio::any_io_executor io, EndpointUrl url,
+    /// `resolver` outlives this.
+    TeacherEndpoint(boost::asio::any_io_executor io, HostResolver& resolver, EndpointUrl url,
                     std::unique_ptr<const TeacherProtocolAdapter> protocol,
                     std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
                     HttpPoolOptions options, std::shared_ptr<const TeacherSettings> settings);

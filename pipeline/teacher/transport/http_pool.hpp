@@ -10,6 +10,7 @@
 
 #include "pipeline/teacher/teacher_source.hpp"
 #include "pipeline/teacher/transport/endpoint_url.hpp"
+#include "pipeline/teacher/transport/host_resolver.hpp"
 #include "pipeline/teacher/transport/http_message.hpp"
 #include "pipeline/teacher/transport/traffic_counters.hpp"
 
@@ -28,9 +29,10 @@ struct HttpPoolOptions {
 /// `idle_limit`. A kept connection that fails before the first byte of a response is replaced once by a new one.
 class HttpPool {
   public:
-    /// `tls` is needed for an https endpoint.
-    HttpPool(boost::asio::any_io_executor executor, EndpointUrl url, std::shared_ptr<boost::asio::ssl::context> tls,
-             std::shared_ptr<BufferPool> buffers, std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options);
+    /// `resolver` is on the same executor and outlives this. `tls` is needed for an https endpoint.
+    HttpPool(boost::asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
+             std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<BufferPool> buffers,
+             std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options);
     ~HttpPool();
     HttpPool(const HttpPool&) = delete;
     HttpPool& operator=(const HttpPool&) = delete;

@@ -27,6 +27,7 @@ TEST_F(TrainingGraphTest, RejectionFailsTheRunAndKeepsWhatWasTrained) {
     teacher_.decide = [](std::uint64_t n, std::size_t) {
         FakeTeacher::Fate fate{100us, {}};
         if (n == 7) {
+            fate.latency = 20ms;  // those before it are decoded by then
             fate.failure = FetchError{FailureKind::rejected, "http://t/: 400 token out of vocabulary", {}};
         }
         return fate;
