@@ -146,6 +146,28 @@ TEST(CausalLmStudent, ANonFiniteStepIsSkipped) {
     }
 }
 
+TEST(CausalLmStudent, AStepWithoutTargetsIsNoStepOfTheOptimizer) {
+    for (const bool overlap : {false, true}) {
+        CausalLmStudentOptions options = random_options();
+        options.training.overlap_optimizer = overlap;
+        const auto student = make(options);
+        const auto reference = make(options);
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            train_step(*student, step);
+            train_step(*reference, step);
+            auto tokens = token_batch(0, 2);
+            std::fill(tokens->labels.begin(), tokens->labels.end(), kIgnoredLabel);
+            tokens->target_tokens = 0;
+            const auto staged = student->stage({tokens, teacher_targets(*tokens, 0, Teacher::topk), 0});
+            student->train(*staged);
+            const StepStats stats = student->finish_step(1e-2);
+            EXPECT_TRUE(stats.finite);
+            EXPECT_EQ(stats.grad_norm, 0);
+        }
+        EXPECT_EQ(weights_hash(*student), weights_hash(*reference));
+    }
+}
+
 TEST(CausalLmStudent, EvaluationIsTheMeanCrossEntropyAndAppliesWhatIsPending) {
     const auto student = make(random_options());
     const auto batch = token_batch(40, 4);
