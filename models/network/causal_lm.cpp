@@ -6,6 +6,7 @@
 
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
+#include "models/weights/finite.hpp"
 #include "models/weights/weight_folder.hpp"
 
 namespace distilld::models {
@@ -72,6 +73,10 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
             const Result<torch::Tensor> value = weights.file_of(parameter.name)->tensor(parameter.name);
             if (!value) {
                 return value.error();
+            }
+            if (!all_finite(*value)) {
+                return invalid_input(weights.file_of(parameter.name)->path().string() + ": tensor " + parameter.name +
+                                     " holds NaN or infinity; the file is damaged, or was saved by a run that failed");
             }
             parameter.saved = value->scalar_type();
             parameter.master.copy_(*value);

@@ -51,6 +51,7 @@ class CausalLmStudent final : public Student {
         const DistillLossSums sums =
             accumulate_gradients(*network_, staged, options, [this](std::size_t group) { optimizer_.apply(group); });
         stats.loss_sum = sums.loss;
+        loss_finite_ = loss_finite_ && std::isfinite(sums.loss);
         stats.kd_sum = sums.kd;
         stats.ce_sum = sums.ce;
         return stats;
@@ -59,6 +60,7 @@ class CausalLmStudent final : public Student {
     void discard_gradients() override {
         optimizer_.apply_all();
         optimizer_.drop_gradients();
+        loss_finite_ = true;
     }
 
     StepStats finish_step(double learning_rate) override {
@@ -66,7 +68,7 @@ class CausalLmStudent final : public Student {
         optimizer_.apply_all();
         StepStats stats;
         stats.grad_norm = optimizer_.gradient_norm();
-        stats.finite = std::isfinite(stats.grad_norm);
+        stats.finite = std::exchange(loss_finite_, true) && std::isfinite(stats.grad_norm);
         if (!stats.finite) {
             optimizer_.drop_gradients();
             return stats;
@@ -146,6 +148,7 @@ class CausalLmStudent final : public Student {
     bool with_teacher_;
     fs::path tokenizer_folder_;
     LayeredAdamW optimizer_;
+    bool loss_finite_ = true;  // of the micro-batches of the step under way
 };
 
 }  // namespace

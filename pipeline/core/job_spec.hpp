@@ -85,8 +85,9 @@ struct TrainingSpec {
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double temperature = 1.0;
-    double kd_ratio = 1.0;  ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
-    double beta = 0.0;      ///< TRL's: 0 = forward KL. Others are refused for now
+    double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
+    double beta = 0.0;                       ///< TRL's: 0 = forward KL. Others are refused for now
+    std::uint64_t max_nonfinite_steps = 10;  ///< in a row; the job fails with the last of them
     std::uint64_t seed = 42;
     std::uint32_t threads = 0;  ///< 0 = all cores
     std::uint64_t logging_steps = 1;

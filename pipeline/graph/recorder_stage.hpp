@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/graph/graph_options.hpp"
+#include "pipeline/graph/nonfinite_steps.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/progress_meter.hpp"
 #include "pipeline/graph/stage_clock.hpp"
@@ -30,6 +31,10 @@ struct StepSums {
         stats.ce_sum += more.ce_sum;
         positions += more_positions;
     }
+    /// Of the step's target tokens; 0 without any.
+    [[nodiscard]] double mean_loss() const {
+        return stats.loss_sum / static_cast<double>(stats.target_tokens > 0 ? stats.target_tokens : 1);
+    }
 };
 
 /// What the recorder asks about the other stages when it reports.
@@ -45,7 +50,7 @@ struct RecorderHooks {
     std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
-    std::function<void()> on_failure;  ///< a checkpoint could not be written: see RecorderStage::failure()
+    std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()
 };
 
 /// The stage recorder: progress events, evaluation, checkpoints. Has no loop of its own: the student stage calls it at
@@ -79,6 +84,7 @@ class RecorderStage {
 
   private:
     void report(const StepSums& sums, const FinishedStep& finished);
+    void judge(const StepSums& sums, const FinishedStep& finished);
     void fill(ProgressEvent& event) const;
     void emit(const WorkerEvent& event) const;
     boost::asio::awaitable<void> evaluate();
@@ -100,7 +106,7 @@ class RecorderStage {
     GraphOutcome outcome_;
     std::optional<Error> failure_;
     std::uint64_t tokens_seen_ = 0;
-    std::uint64_t nonfinite_steps_ = 0;
+    NonfiniteSteps nonfinite_;
     bool checkpoint_requested_ = false;
 };
 

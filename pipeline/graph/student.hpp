@@ -28,7 +28,7 @@ struct MicroBatchStats {
 
 struct StepStats {
     double grad_norm = 0;  ///< global L2 norm before clipping
-    bool finite = true;    ///< false: the step was skipped, weights unchanged
+    bool finite = true;    ///< false: loss or gradient norm was not; the step was skipped, weights unchanged
 };
 
 struct EvalStats {

@@ -168,6 +168,13 @@ TEST(CausalLmStudent, AStepWithoutTargetsIsNoStepOfTheOptimizer) {
     }
 }
 
+TEST(CausalLmStudent, ALearningRateFarTooLargeIsSeenInTheNextSteps) {
+    const auto student = make(random_options());
+    EXPECT_TRUE(train_step(*student, 0, 1e30).finite);
+    EXPECT_FALSE(train_step(*student, 1, 1e30).finite);
+    EXPECT_FALSE(train_step(*student, 2, 1e30).finite);
+}
+
 TEST(CausalLmStudent, EvaluationIsTheMeanCrossEntropyAndAppliesWhatIsPending) {
     const auto student = make(random_options());
     const auto batch = token_batch(40, 4);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 
@@ -148,6 +149,36 @@ TEST(ModelFolder, NamesTheTensorThatIsWrong) {
     std::filesystem::remove(folder / "model.safetensors");
     EXPECT_THAT(open_causal_lm(folder.path(), ComputeDtype::fp32, torch::kCPU).error().message,
                 HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
+}
+
+TEST(ModelFolder, NumbersThatAreNotFiniteComeNeitherInNorOut) {
+    const TemporaryFolder folder;
+    const auto network = make_network(small_config());
+    ASSERT_TRUE(save(*network, folder / "sound"));
+    const auto sound = masters(*network);
+    for (const auto type : {torch::kFloat, torch::kHalf, torch::kBFloat16}) {
+        for (const float bad : {NAN, INFINITY, -INFINITY}) {
+            auto tensors = sound;
+            tensors[3].tensor = tensors[3].tensor.to(type).clone();
+            tensors[3].tensor[1][2] = bad;
+            ASSERT_TRUE(write_safetensors(folder / "sound/model.safetensors", tensors));
+            const auto loaded = open_causal_lm(folder / "sound", ComputeDtype::bf16, torch::kCPU);
+            ASSERT_FALSE(loaded);
+            EXPECT_THAT(loaded.error().message,
+                        HasSubstr("sound/model.safetensors: tensor " + tensors[3].name + " holds NaN or infinity"));
+        }
+    }
+    {
+        const torch::NoGradGuard no_grad;
+        network->groups()[1].parameters[1].master[0][0] = 1e6;  // infinity as float16
+    }
+    EXPECT_TRUE(save(*network, folder / "wide"));
+    network->groups()[1].parameters[1].saved = torch::kHalf;
+    const auto refused = save(*network, folder / "narrow");
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("narrow: not exported: model.layers.0.self_attn.q_proj.weight holds "
+                                                   "numbers that are not finite as float16"));
+    EXPECT_EQ(file_count(folder / "narrow"), 0U);
 }
 
 TEST(ModelFolder, ChecksTheFilesBeforeItAllocates) {
