@@ -160,9 +160,14 @@ Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOpt
             return device.error();
         }
         Result<std::unique_ptr<CausalLm>> network =
-            make_student_network(options.student, options.training.seed, *device, options.families);
+            make_student_network(options.student, options.training.seed, *device, options.families, options.max_bytes);
         if (!network) {
             return network.error();
+        }
+        for (const std::string& warning : (*network)->config().warnings) {
+            if (options.on_warning) {
+                options.on_warning(warning);
+            }
         }
         const std::int64_t positions = (*network)->max_positions();
         if (static_cast<std::int64_t>(options.sequence_length) > positions) {

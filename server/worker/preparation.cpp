@@ -123,6 +123,12 @@ class Preparation {
         options.training = run_.spec.training;
         options.with_teacher = run_.spec.teacher.has_value();
         options.sequence_length = run_.spec.dataset.sequence_length;
+        Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory(run_.spec.student.device);
+        if (!memory) {
+            return memory.error();
+        }
+        options.max_bytes = (*memory)->total_bytes();
+        options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(options);
         if (!made) {
             return made.error();

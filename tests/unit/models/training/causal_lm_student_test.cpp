@@ -223,5 +223,24 @@ TEST(CausalLmStudent, BadOptionsAreNamed) {
     EXPECT_EQ(message(options), "no error");
 }
 
+TEST(CausalLmStudent, ANetworkThatCannotFitIsRefusedBeforeItIsAllocated) {
+    CausalLmStudentOptions options = random_options();
+    const std::uint64_t count = make(options)->parameter_count();
+    options.max_bytes = 16 * count;
+    EXPECT_TRUE(make_causal_lm_student(options));
+    options.max_bytes = 16 * count - 1;
+    const auto refused = make_causal_lm_student(options);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("/student/config: a network of " + std::to_string(count) +
+                                                   " parameters takes 0.0 GiB to train"));
+    // 3 TiB of weights.
+    options.max_bytes = std::uint64_t{1} << 40;
+    options.student.config_json = R"({"vocab_size": 16000000, "hidden_size": 65536, "num_attention_heads": 1024,
+        "intermediate_size": 1024, "num_hidden_layers": 1, "tie_word_embeddings": true})";
+    const auto huge = make_causal_lm_student(options);
+    ASSERT_FALSE(huge);
+    EXPECT_THAT(huge.error().message, HasSubstr("of which the device has 1024.0 GiB"));
+}
+
 }  // namespace
 }  // namespace distilld::models

@@ -191,6 +191,24 @@ TEST(ModelFolder, ChecksTheFilesBeforeItAllocates) {
                 HasSubstr("tensor model.embed_tokens.weight has shape [61, 32]"));
 }
 
+TEST(ModelFolder, WhatOnlyInfersIsReadInTheComputeDtypeOnce) {
+    const TemporaryFolder folder;
+    const auto network = make_network(small_config());
+    ASSERT_TRUE(save(*network, folder.path()));
+    const torch::NoGradGuard no_grad;
+    for (const auto dtype : {ComputeDtype::fp32, ComputeDtype::bf16}) {
+        const auto trained = open_causal_lm(folder.path(), dtype, torch::kCPU).value();
+        const auto served =
+            open_causal_lm(folder.path(), dtype, torch::kCPU, model_families(), WeightUse::inference).value();
+        EXPECT_TRUE(same_bits(served->forward(ids(2, 7)), trained->forward(ids(2, 7))));
+        for (const Parameter& parameter : all_parameters(served->groups())) {
+            EXPECT_FALSE(parameter.master.defined());
+            EXPECT_EQ(parameter.compute.scalar_type(), to_scalar_type(dtype));
+        }
+        EXPECT_EQ(parameter_count(served->groups()), parameter_count(network->groups()));
+    }
+}
+
 TEST(TokenizerFiles, AreCopiedByteForByte) {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder / "from");
