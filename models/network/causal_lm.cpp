@@ -106,11 +106,15 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
 
 }  // namespace
 
-ModelExport CausalLm::model_export() const {
+ModelExport CausalLm::model_export(const std::optional<SpecialTokens>& special) const {
+    ModelConfig description = config();
+    if (special) {
+        set_special_tokens(description, *special);
+    }
     ModelExport model;
     model.parameters = all_parameters(groups());
-    model.config_json = to_config_json(config(), dtype_name(model.parameters.front().saved));
-    model.generation_config_json = to_generation_config_json(config());
+    model.config_json = to_config_json(description, dtype_name(model.parameters.front().saved));
+    model.generation_config_json = to_generation_config_json(description);
     return model;
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "models/network/compute_dtype.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/export.hpp"
+#include "pipeline/core/special_tokens.hpp"
 
 namespace distilld::models {
 
@@ -57,7 +59,9 @@ class CausalLm {
 
     /// The network as an export writes it: masters (shared, on the device) with the dtypes they were read in, config
     /// files that keep the unknown fields of those they came from. Not of one read for inference.
-    [[nodiscard]] ModelExport model_export() const;
+    [[nodiscard]] ModelExport model_export() const { return model_export(std::nullopt); }
+    /// With these ids instead of the config's.
+    [[nodiscard]] ModelExport model_export(const std::optional<SpecialTokens>& special) const;
     /// The config without what does not decide the shape of the weights or what they mean: checkpoints compare it.
     [[nodiscard]] std::string canonical_config() const;
 };

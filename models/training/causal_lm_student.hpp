@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -19,7 +18,6 @@ struct CausalLmStudentOptions {
     TrainingSpec training;
     bool with_teacher = false;          ///< micro-batches carry targets and the loss uses them
     std::uint32_t sequence_length = 0;  ///< longest row; checked against max_position_embeddings. 0 = no check
-    std::filesystem::path tokenizer_folder;  ///< tokenizer files of the export; empty = student.model
     std::uint64_t max_bytes = 0;        ///< a network whose training cannot but take more is refused; 0 = no bound
     std::span<const ModelFamily> families = model_families();
     std::function<void(const std::string&)> on_warning;  ///< may be empty; called before the student is there

@@ -36,6 +36,7 @@ struct StudentSpec {
     StudentInit init = StudentInit::pretrained;
     std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
     Dtype dtype = Dtype::auto_select;
+    std::string tokenizer;        ///< folder whose tokenizer reads the text; empty = model's, or bytes
     std::string device = "auto";  ///< "cpu", "cuda", "cuda:n", or "auto": CUDA where it is there
 };
 
@@ -65,6 +66,7 @@ struct DatasetSpec {
     std::string train;                  ///< JSONL file
     std::string eval;                   ///< JSONL file; empty = none
     std::uint32_t sequence_length = 0;  ///< T: input positions of a row
+    std::uint64_t eval_rows = 0;        ///< rows of eval that are evaluated, from the first; 0 = all
     bool packing = true;                ///< documents joined end to end, or one document a row
 };
 

@@ -76,6 +76,9 @@ StoredJob job_of(const sqlite::Statement& row) {
     if (!row.is_null(17)) {
         job.eval_loss = row.real(17);
     }
+    if (!row.is_null(18)) {
+        job.exported_eval_loss = row.real(18);
+    }
     return stored;
 }
 
@@ -112,6 +115,11 @@ void bind_state(sqlite::Statement& update, const StoredJob& stored) {
     update.bind(6, job.finished_at);
     bind_reason(update, 7, job.status_reason);
     update.bind(9, job.weights_sha256);
+    if (job.exported_eval_loss) {
+        update.bind(10, *job.exported_eval_loss);
+    } else {
+        update.bind_null(10);
+    }
 }
 
 }  // namespace distilld
