@@ -66,6 +66,7 @@ void describe(Visitor& v, T& e) {
     v("teacher", e.teacher);
     v("batch_size", e.batch_size);
     v("micro_batches", e.micro_batches);
+    v("tokenizer", e.tokenizer);
 }
 
 template <class Visitor, Describes<EvaluationEvent> T>
@@ -101,6 +102,7 @@ void describe(Visitor& v, T& e) {
     v("output", e.output);
     v("eval_loss", e.eval_loss);
     v("weights_sha256", e.weights_sha256);
+    v("exported_eval_loss", e.exported_eval_loss);
 }
 
 template <class Visitor, Describes<CancelledEvent> T>

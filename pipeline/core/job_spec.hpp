@@ -36,6 +36,7 @@ struct StudentSpec {
     StudentInit init = StudentInit::pretrained;
     std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
     Dtype dtype = Dtype::auto_select;
+    std::string tokenizer;        ///< folder whose tokenizer reads the text; empty = model's, or bytes
     std::string device = "auto";  ///< "cpu", "cuda", "cuda:n", or "auto": CUDA where it is there
 };
 
@@ -67,6 +68,7 @@ struct DatasetSpec {
     std::string train;                  ///< JSONL file
     std::string eval;                   ///< JSONL file; empty = none
     std::uint32_t sequence_length = 0;  ///< T: input positions of a row
+    std::uint64_t eval_rows = 0;        ///< rows of eval that are evaluated, from the first; 0 = all
     bool packing = true;                ///< documents joined end to end, or one document a row
 };
 
@@ -87,8 +89,9 @@ struct TrainingSpec {
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double temperature = 1.0;
-    double kd_ratio = 1.0;  ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
-    double beta = 0.0;      ///< TRL's: 0 = forward KL. Others are refused for now
+    double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
+    double beta = 0.0;                       ///< TRL's: 0 = forward KL. Others are refused for now
+    std::uint64_t max_nonfinite_steps = 10;  ///< in a row; the job fails with the last of them
     std::uint64_t seed = 42;
     std::uint32_t threads = 0;  ///< 0 = all cores
     std::uint64_t logging_steps = 1;

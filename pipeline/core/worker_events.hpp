@@ -71,6 +71,7 @@ struct StartedEvent {
     std::string teacher;  ///< what the probe said; empty without a teacher
     std::uint32_t batch_size = 0;
     std::uint32_t micro_batches = 0;
+    std::string tokenizer{};  ///< what read the data, in one line
 };
 
 struct EvaluationEvent {
@@ -104,6 +105,8 @@ struct FinishedEvent {
     std::string output;
     std::optional<double> eval_loss;
     std::string weights_sha256;  ///< over the exported model.safetensors
+    /// Held-out loss of the weights as the export rounds them; nothing when it holds them as they were trained.
+    std::optional<double> exported_eval_loss{};
 };
 
 /// Last event of a run that was stopped on request, after its checkpoint.

@@ -88,6 +88,9 @@ std::string job_text(const api::Job& job) {
     if (job.eval_loss) {
         add("eval loss", std::to_string(*job.eval_loss));
     }
+    if (job.exported_eval_loss) {
+        add("as exported", std::to_string(*job.exported_eval_loss));
+    }
     if (!job.checkpoints.empty()) {
         add("checkpoint", job.checkpoints.back().folder);
     }

@@ -26,8 +26,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::uint64_t kMaxEvalRows = 4096;
-
 StartedEvent started_event(const PreparedRun& run) {
     StartedEvent event;
     event.total_steps = run.total_steps;
@@ -39,6 +37,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.teacher = run.teacher_info.description;
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
+    event.tokenizer = run.tokenizer;
     return event;
 }
 
@@ -47,7 +46,7 @@ std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
     if (!run.eval) {
         return batches;
     }
-    const std::uint64_t rows = std::min(run.eval->row_count(), kMaxEvalRows);
+    const std::uint64_t rows = evaluated_rows(run);
     for (std::uint64_t row = 0; row < rows;) {
         std::vector<std::uint64_t> indices;
         for (; row < rows && indices.size() < run.spec.training.batch_size; ++row) {
@@ -186,6 +185,37 @@ asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentS
     co_return hash;
 }
 
+/// The held-out loss of the weights as the export rounds them; nothing when it does not, without a held-out set, or
+/// when the run is told to stop meanwhile: the model is there by then.
+asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run, GraphExecutors executors,
+                                                          const RunControl& control) {
+    std::optional<double> loss;
+    if (!run.eval) {
+        co_return loss;
+    }
+    auto round = [&run] { return run.student->round_to_export(); };
+    auto rounding = run_on(executors.compute, std::move(round));
+    if (const bool rounded = co_await std::move(rounding); !rounded) {
+        co_return loss;
+    }
+    EvalStats total;
+    const std::vector<TokenBatch> batches = eval_batches(run);
+    for (const TokenBatch& batch : batches) {
+        if (control.cancelled()) {
+            co_return loss;
+        }
+        auto work = [&run, &batch] { return run.student->evaluate(batch); };
+        auto evaluating = run_on(executors.compute, std::move(work));
+        const EvalStats stats = co_await std::move(evaluating);
+        total.ce_sum += stats.ce_sum;
+        total.target_tokens += stats.target_tokens;
+    }
+    if (total.target_tokens > 0) {
+        loss = total.ce_sum / static_cast<double>(total.target_tokens);
+    }
+    co_return loss;
+}
+
 }  // namespace
 
 asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExecutors executors, RunControl& control,
@@ -224,7 +254,9 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     if (!hash) {
         co_return hash.error();
     }
-    co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash});
+    auto evaluating = exported_eval_loss(run, executors, control);
+    const std::optional<double> exported_loss = co_await std::move(evaluating);
+    co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash, exported_loss});
 }
 
 }  // namespace distilld

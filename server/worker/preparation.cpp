@@ -1,5 +1,6 @@
 #include "server/worker/preparation.hpp"
 
+#include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -20,6 +21,7 @@
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/data/tokenizer_choice.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "server/worker/disk_space.hpp"
@@ -37,7 +39,6 @@ namespace {
 
 constexpr std::chrono::seconds kLockPatience = kOrphanPatience + std::chrono::seconds(30);
 constexpr std::chrono::milliseconds kLockPoll{100};
-constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
 
 Error stopped() {
     return Error{ErrorKind::cancelled, "stopped on request"};
@@ -94,6 +95,13 @@ class Preparation {
         auto loading_data = on(executors_.staging, [this] { return load_data(); });
         if (Result<void> loaded = co_await std::move(loading_data); !loaded) {
             co_return loaded;
+        }
+        auto telling = on(executors_.compute, [this] {
+            run_.student->set_export_tokenizer(std::move(export_tokenizer_));
+            return Result<void>();
+        });
+        if (Result<void> told = co_await std::move(telling); !told) {
+            co_return told;
         }
         auto locking = take_folders();
         if (Result<void> taken = co_await std::move(locking); !taken) {
@@ -175,6 +183,12 @@ class Preparation {
         options.training = run_.spec.training;
         options.with_teacher = run_.spec.teacher.has_value();
         options.sequence_length = run_.spec.dataset.sequence_length;
+        Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory(run_.spec.student.device);
+        if (!memory) {
+            return memory.error();
+        }
+        options.max_bytes = (*memory)->total_bytes();
+        options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(options);
         if (!made) {
             return made.error();
@@ -185,39 +199,46 @@ class Preparation {
 
     Result<void> load_data() {
         const JobSpec& spec = run_.spec;
-        std::unique_ptr<Tokenizer> tokenizer;
-        std::string tokenizer_error;
-        if (!spec.student.model.empty() && std::filesystem::exists(spec.student.model)) {
-            Result<std::unique_ptr<Tokenizer>> loaded = load_tokenizer(spec.student.model);
-            // Data of ready-made ids needs no tokenizer, so one that is not understood is refused by the first text.
-            if (loaded) {
-                tokenizer = std::move(*loaded);
-            } else {
-                tokenizer_error = loaded.error().message;
-            }
-        }
-        if (tokenizer == nullptr && tokenizer_error.empty()) {
-            tokenizer = make_byte_tokenizer();
-            run_.exports_byte_tokenizer = run_.student->vocabulary_size() >= kByteVocabulary;
+        Result<TokenizerChoice> choice =
+            choose_tokenizer({spec.student.tokenizer, spec.student.model, run_.student->vocabulary_size()});
+        if (!choice) {
+            return choice.error();
         }
         DatasetOptions options;
         options.sequence_length = spec.dataset.sequence_length;
         options.packing = spec.dataset.packing;
         options.vocabulary_size = run_.student->vocabulary_size();
-        options.no_tokenizer_reason = tokenizer_error;
-        Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer.get(), options);
+        options.no_tokenizer_reason = choice->refusal;
+        const Tokenizer* tokenizer = choice->tokenizer.get();
+        Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer, options);
         if (!train) {
             return Error{train.error().kind, "/dataset/train: " + train.error().message};
         }
         run_.dataset = std::move(*train);
         if (!spec.dataset.eval.empty()) {
-            Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer.get(), options);
+            Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer, options);
             if (!eval) {
                 return Error{eval.error().kind, "/dataset/eval: " + eval.error().message};
             }
             run_.eval = std::move(*eval);
+            info("evaluating " + std::to_string(evaluated_rows(run_)) + " of the " +
+                 std::to_string(run_.eval->row_count()) + " rows of " + spec.dataset.eval);
         }
+        settle_tokenizer(std::move(*choice));
         return {};
+    }
+
+    /// What the export and the first event say of the tokenizer. One that read nothing is not the student's, unless its
+    /// files are named or lie beside it.
+    void settle_tokenizer(TokenizerChoice choice) {
+        const bool read_text = run_.dataset->has_text() || (run_.eval && run_.eval->has_text());
+        run_.tokenizer = choice.description(read_text);
+        run_.exports_byte_tokenizer = read_text && choice.folder.empty();
+        export_tokenizer_.files = choice.folder;
+        export_tokenizer_.of_the_model = choice.of_the_model;
+        if (read_text || !choice.folder.empty()) {
+            export_tokenizer_.special = std::move(choice.special);
+        }
     }
 
     asio::awaitable<Result<void>> take_folders() {
@@ -427,12 +448,19 @@ class Preparation {
     GraphExecutors executors_;
     RunControl& control_;
     EmitEvent emit_;
+    ExportTokenizer export_tokenizer_;
 };
 
 }  // namespace
 
 std::string identity_of(const PreparedRun& run) {
     return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));
+}
+
+std::uint64_t evaluated_rows(const PreparedRun& run) {
+    const std::uint64_t rows = run.eval ? run.eval->row_count() : 0;
+    const std::uint64_t wanted = run.spec.dataset.eval_rows;
+    return wanted == 0 ? rows : std::min(rows, wanted);
 }
 
 models::CheckpointStore checkpoint_store(const JobSpec& spec) {

@@ -30,7 +30,8 @@ struct PreparedRun {
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
     std::shared_ptr<const Dataset> eval;     ///< null: none
-    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, and the student knows all bytes
+    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, by the built-in tokenizer
+    std::string tokenizer;                   ///< what read the data, in one line
     std::vector<FolderLock> locks;           ///< output and checkpoint folder are ours
     std::unique_ptr<TeacherSource> teacher;  ///< null: plain training
     TeacherInfo teacher_info;                ///< of the probe; empty without a teacher
@@ -42,6 +43,9 @@ struct PreparedRun {
 
 /// What its checkpoints and its export say of the run.
 [[nodiscard]] std::string identity_of(const PreparedRun& run);
+
+/// Rows of the held-out set that each evaluation reads: dataset.eval_rows, or all.
+[[nodiscard]] std::uint64_t evaluated_rows(const PreparedRun& run);
 
 /// Where checkpoints go: checkpoint.dir, or a folder in the output.
 [[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);

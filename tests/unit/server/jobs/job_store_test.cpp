@@ -85,7 +85,10 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
     store->create(job("b"));
     a.job.state = JobState::failed;
     a.job.status_reason = api::StatusReason{"io", "disk full"};
+    a.job.exported_eval_loss = 1.75;
     store->append_event("a", event("over"), {.state = &a});
+    EXPECT_EQ(store->get("a")->job.exported_eval_loss, 1.75);
+    EXPECT_EQ(store->get("b")->job.exported_eval_loss, std::nullopt);
     EXPECT_EQ(store->get("a")->job.status_reason->message, "disk full");
     EXPECT_THAT(store->counts(),
                 ::testing::UnorderedElementsAre(std::pair(JobState::failed, 1U), std::pair(JobState::queued, 1U)));
