@@ -19,6 +19,7 @@
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
+#include "server/worker/load_data.hpp"
 
 namespace distilld {
 

@@ -1,6 +1,5 @@
 #include "server/worker/preparation.hpp"
 
-#include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -21,12 +20,12 @@
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
-#include "pipeline/data/tokenizer_choice.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
+#include "server/worker/load_data.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/starting_point.hpp"
@@ -198,47 +197,12 @@ class Preparation {
     }
 
     Result<void> load_data() {
-        const JobSpec& spec = run_.spec;
-        Result<TokenizerChoice> choice =
-            choose_tokenizer({spec.student.tokenizer, spec.student.model, run_.student->vocabulary_size()});
-        if (!choice) {
-            return choice.error();
+        Result<ExportTokenizer> tokenizer = distilld::load_data(run_, [this](const std::string& text) { info(text); });
+        if (!tokenizer) {
+            return tokenizer.error();
         }
-        DatasetOptions options;
-        options.sequence_length = spec.dataset.sequence_length;
-        options.packing = spec.dataset.packing;
-        options.vocabulary_size = run_.student->vocabulary_size();
-        options.no_tokenizer_reason = choice->refusal;
-        const Tokenizer* tokenizer = choice->tokenizer.get();
-        Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer, options);
-        if (!train) {
-            return Error{train.error().kind, "/dataset/train: " + train.error().message};
-        }
-        run_.dataset = std::move(*train);
-        if (!spec.dataset.eval.empty()) {
-            Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer, options);
-            if (!eval) {
-                return Error{eval.error().kind, "/dataset/eval: " + eval.error().message};
-            }
-            run_.eval = std::move(*eval);
-            info("evaluating " + std::to_string(evaluated_rows(run_)) + " of the " +
-                 std::to_string(run_.eval->row_count()) + " rows of " + spec.dataset.eval);
-        }
-        settle_tokenizer(std::move(*choice));
+        export_tokenizer_ = std::move(*tokenizer);
         return {};
-    }
-
-    /// What the export and the first event say of the tokenizer. One that read nothing is not the student's, unless its
-    /// files are named or lie beside it.
-    void settle_tokenizer(TokenizerChoice choice) {
-        const bool read_text = run_.dataset->has_text() || (run_.eval && run_.eval->has_text());
-        run_.tokenizer = choice.description(read_text);
-        run_.exports_byte_tokenizer = read_text && choice.folder.empty();
-        export_tokenizer_.files = choice.folder;
-        export_tokenizer_.of_the_model = choice.of_the_model;
-        if (read_text || !choice.folder.empty()) {
-            export_tokenizer_.special = std::move(choice.special);
-        }
     }
 
     asio::awaitable<Result<void>> take_folders() {
@@ -455,12 +419,6 @@ class Preparation {
 
 std::string identity_of(const PreparedRun& run) {
     return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));
-}
-
-std::uint64_t evaluated_rows(const PreparedRun& run) {
-    const std::uint64_t rows = run.eval ? run.eval->row_count() : 0;
-    const std::uint64_t wanted = run.spec.dataset.eval_rows;
-    return wanted == 0 ? rows : std::min(rows, wanted);
 }
 
 models::CheckpointStore checkpoint_store(const JobSpec& spec) {

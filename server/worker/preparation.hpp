@@ -44,9 +44,6 @@ struct PreparedRun {
 /// What its checkpoints and its export say of the run.
 [[nodiscard]] std::string identity_of(const PreparedRun& run);
 
-/// Rows of the held-out set that each evaluation reads: dataset.eval_rows, or all.
-[[nodiscard]] std::uint64_t evaluated_rows(const PreparedRun& run);
-
 /// Where checkpoints go: checkpoint.dir, or a folder in the output.
 [[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);
 
