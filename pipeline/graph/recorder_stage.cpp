@@ -166,6 +166,9 @@ asio::awaitable<void> RecorderStage::last_checkpoint() {
     if (nothing_new && !whole()) {
         co_return;
     }
+    if (nothing_new) {
+        fill(outcome_.last);
+    }
     co_await written();
     std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
     if (whole()) {

@@ -33,6 +33,9 @@ def measure(distilld, teacher_url, data, folder, parallel):
             "/training/micro_batches": MICRO_BATCHES,
             "/training/parallel": parallel,
             "/teacher/max_concurrent": CONCURRENCY,
+            # Each try trains anew.
+            "/resume": False,
+            "/overwrite": True,
         },
     )
     distilld.run("run", jobs.write_spec(folder / f"{name}.json", spec), "--report", folder / f"{name}-report.json")
