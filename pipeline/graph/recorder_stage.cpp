@@ -11,6 +11,16 @@ namespace distilld {
 
 namespace asio = boost::asio;
 
+namespace {
+
+/// A run from the start that is shorter than what is allowed, and trains nothing, fails too.
+std::uint64_t max_nonfinite_steps(const GraphOptions& options) {
+    const std::uint64_t allowed = options.training.max_nonfinite_steps;
+    return options.first_step == 0 ? std::clamp<std::uint64_t>(options.total_steps, 1, allowed) : allowed;
+}
+
+}  // namespace
+
 RecorderStage::RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer,
                              std::vector<TokenBatch> eval, const GraphOptions& options, RecorderHooks hooks,
                              TraceWriter* trace)
@@ -27,9 +37,7 @@ RecorderStage::RecorderStage(GraphExecutors executors, Student& student, Optimiz
       meter_(options_.first_step, options_.total_steps, start_),
       schedule_(options_.checkpoint, start_),
       tokens_seen_(options_.tokens_seen),
-      // A shorter run that trains nothing fails too.
-      nonfinite_(std::min(options_.training.max_nonfinite_steps,
-                          std::max<std::uint64_t>(1, options_.total_steps - options_.first_step))) {
+      nonfinite_(max_nonfinite_steps(options_)) {
     outcome_.steps_done = options_.first_step;
     outcome_.checkpoint = options_.resumed_from;
     outcome_.last = options_.resumed;

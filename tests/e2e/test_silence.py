@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import shutil
 
 import pytest
@@ -18,7 +19,7 @@ def run(distilld, tmp_path, spec, code=0):
 
 
 def exported(spec, name="config.json"):
-    return json.loads((jobs.pathlib.Path(spec["output"]) / name).read_text())
+    return json.loads((pathlib.Path(spec["output"]) / name).read_text())
 
 
 @pytest.fixture

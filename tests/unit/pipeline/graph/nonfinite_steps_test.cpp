@@ -89,13 +89,14 @@ struct Ended {
     std::uint64_t nonfinite_steps = 0;
 };
 
-Ended train(test::FakeStudent& student, std::uint64_t steps) {
+Ended train(test::FakeStudent& student, std::uint64_t steps, std::uint64_t first_step = 0) {
     boost::asio::io_context io(1);
     boost::asio::thread_pool work(1);
     const GraphExecutors executors{io.get_executor(), work.get_executor(), work.get_executor(), work.get_executor()};
     Ended ended;
     GraphOptions options;
     options.total_steps = steps;
+    options.first_step = first_step;
     GraphHooks hooks;
     hooks.on_event = [&](const WorkerEvent& event) {
         if (const auto* log = std::get_if<LogEvent>(&event)) {
@@ -135,6 +136,9 @@ TEST(NonfiniteSteps, ARunThatTrainsNothingFailsHoweverShort) {
     const Ended ended = train(student, 3);
     ASSERT_TRUE(ended.outcome && !ended.outcome->has_value());
     EXPECT_THAT(ended.outcome->error().message, HasSubstr("3 steps in a row had to be skipped"));
+    // The rest of a run that did train may be skipped.
+    const Ended resumed = train(student, 3, 1);
+    EXPECT_TRUE(resumed.outcome && resumed.outcome->has_value());
 }
 
 TEST(NonfiniteSteps, AFewThatPassAreNoFailure) {
