@@ -101,7 +101,6 @@ class Ways:
                 "/training/max_grad_norm": 0.5,
                 "/training/kd_ratio": 0.7,
                 "/training/temperature": 2.0,
-                "/teacher/max_retries": 50,
                 "/dataset/eval": str(self.data),
             },
         )
@@ -134,6 +133,16 @@ class Ways:
             assert f"warn: {dead}/v2/models/teacher/infer: not up" in done.out, done.out
         report = json.loads(report_file.read_text())
         self.table.add(name, report["weights_sha256"], report["last"]["fetch"])
+
+    def one_endpoint_at_503(self, name):
+        with ChaosProxy(self.teacher.url) as proxy:
+            proxy.answer_with, proxy.answer_from = (503, {}, b"busy"), PROBE
+            return self.finish(name, *self.spec(name, {"/teacher/endpoints": [proxy.url, self.teacher.url]}, proxy.url))
+
+    def teacher_away(self, name, seconds):
+        """The port is closed for so long in mid-run."""
+        with ChaosProxy(self.teacher.url, Script(deaths=((HALF_WAY, seconds),))) as proxy:
+            return self.finish(name, *self.spec(name, {}, proxy.url))
 
     def one_endpoint_slow(self, name):
         with ChaosProxy(self.teacher.url, Script(delay=0.2)) as proxy:
@@ -264,6 +273,8 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
     reports = {name: ways.calm(name, *row) for name, row in CALM.items()}
     ways.one_endpoint_down("one of two endpoints down")
     ways.one_endpoint_slow("one of two endpoints slow")
+    refused = ways.one_endpoint_at_503("one of two endpoints answers 503")
+    away = ways.teacher_away("the teacher away for a minute", 60)
     ways.run_killed("run, worker killed in mid-step", "worker")
     ways.run_killed("run, killed in mid-step itself", "run")
     ways.run_killed_at("run, worker killed while it computes", 3, kill_while_it_computes)
@@ -284,6 +295,8 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
     assert fetch["spikes, hedged"]["hedges"] > 0
     assert fetch["spikes, not hedged"]["hedges"] == 0
     assert fetch["64 in flight"]["concurrency"] == 64
+    assert refused["last"]["fetch"]["failures"]["overloaded"] > 0
+    assert away["last"]["fetch"]["failures"]["connection"] > 0
     assert fetch["not parallel"]["concurrency"] == 1
 
 
