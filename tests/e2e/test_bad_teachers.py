@@ -43,7 +43,7 @@ def bad_teachers(distilld_session, teacher, tmp_path_factory):
         )
     ).save_pretrained(wide)
     wide_url = distilld_session.teacher(wide, "--dtype", "fp32").url
-    few = {"/teacher/max_retries": 1, "/teacher/timeout_secs": 1}
+    few = {"/teacher/max_retries": 1, "/teacher/timeout_secs": 1, "/teacher/patience_secs": 4}
     seed = {"/teacher/protocol": "seed", "/teacher/top_k": 0}
     after_probe = 2 + 9  # two steps and the first micro-batch of a third
     yield {
@@ -55,8 +55,16 @@ def bad_teachers(distilld_session, teacher, tmp_path_factory):
         "answers garbage to the seed protocol": (proxy(GARBAGE), {**few, **seed}, []),
         "answers 500 after a while": (proxy(ERROR_500, after_probe), few, ["HTTP 500", "server_error", "2 attempts"]),
         "answers garbage after a while": (proxy(GARBAGE, after_probe), few, ["bad_response", "2 attempts"]),
-        "goes away after a while": (proxy(deaths=((after_probe, 3600),)), few, ["Connection refused"]),
-        "falls silent after a while": (proxy(hold_after=after_probe), few, ["no answer within 1 s", "2 attempts"]),
+        "goes away after a while": (
+            proxy(deaths=((after_probe, 3600),)),
+            few,
+            ["Connection refused", "no endpoint has answered for 4 s", "/teacher/patience_secs"],
+        ),
+        "falls silent after a while": (
+            proxy(hold_after=after_probe),
+            few,
+            ["no answer within 1 s", "/teacher/patience_secs"],
+        ),
         "has another vocabulary, full logits": (wide_url, {**few, "/teacher/top_k": 0}, ["300", "257"]),
         "has another vocabulary, top-k": (wide_url, few, ["outside the student's vocabulary of 257"]),
         "has another vocabulary, seed": (wide_url, {**few, **seed}, ["300", "257"]),
@@ -73,8 +81,8 @@ def bad_teachers(distilld_session, teacher, tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def hopeless_jobs(programs, bad_teachers, good_spec, tmp_path_factory):
-    """All at once, and before all other tests of this file: some of them wait a minute for an endpoint that may still
-    come up. (Rest, {name: id})"""
+    """All at once, and before all other tests of this file: some of them wait for an endpoint that may still come up.
+    (Rest, {name: id})"""
     started = Programs(programs, tmp_path_factory.mktemp("logs"))
     root = tmp_path_factory.mktemp("bad-teachers")
     process = started.service(root / "service", "--slots", "16")
