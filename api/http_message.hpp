@@ -43,7 +43,8 @@ struct Response {
     std::string content_type = "application/json";
     Headers headers;
     std::string body;
-    std::unique_ptr<BodyStream> stream;  ///< set: sent chunked in place of body
+    std::unique_ptr<BodyStream> stream;                ///< set: sent chunked in place of body
+    std::shared_ptr<const void> until_sent = nullptr;  ///< let go of when the answer has been sent, or cannot be
 };
 
 }  // namespace distilld::api

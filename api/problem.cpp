@@ -33,6 +33,8 @@ const char* reason_phrase(unsigned status) noexcept {
             return "URI Too Long";
         case 415:
             return "Unsupported Media Type";
+        case 421:
+            return "Misdirected Request";
         case 422:
             return "Unprocessable Content";
         case 429:

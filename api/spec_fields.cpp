@@ -15,10 +15,13 @@ constexpr TextForm kNameForm{
     .values = "1–128 letters, digits, spaces and `. _ - :`",
     .complaint = "must begin with a letter or digit and consist of letters, digits, spaces and . _ - :",
 };
-constexpr TextForm kVariableForm{
-    .pattern = "[A-Za-z_][A-Za-z0-9_]*",
-    .values = "name of an environment variable",
-    .complaint = "is not the name of an environment variable",
+// Whoever may submit jobs names the endpoints as well: only what the operator has marked as a key may go there.
+constexpr TextForm kKeyVariableForm{
+    .pattern = "DISTILLD_KEY_[A-Za-z0-9_]+",
+    .values = "name of an environment variable, `DISTILLD_KEY_…`",
+    .complaint =
+        "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
+        "DISTILLD_KEY_TEACHER, not the key itself",
 };
 constexpr TextForm kDeviceForm{
     .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
@@ -61,6 +64,15 @@ std::vector<SpecField> last_document_fields() {
              "takes the trained student; checkpoints go to `checkpoints/` in it. Not the folder of `student.model`; "
              "no two unfinished jobs of one service may share it",
          .required = "the folder that takes the trained student"},
+        {.pointer = "/resume",
+         .kind = make_boolean(&JobSpec::resume),
+         .decides_weights = no,
+         .help = "go on from the newest checkpoint where there is one of the same run; false: from the start, which is "
+                 "refused where there are checkpoints, unless `overwrite`"},
+        {.pointer = "/overwrite",
+         .kind = make_boolean(&JobSpec::overwrite),
+         .decides_weights = no,
+         .help = "replace the checkpoints and the model of another run in `output`; without it they are never touched"},
     };
 }
 
@@ -70,17 +82,24 @@ std::vector<SpecField> student_fields() {
     return {
         {.pointer = "/student/model",
          .kind = make_path(&StudentSpec::model, "Hugging Face folder"),
-         .decides_weights = no,
+         .decides_weights = first_weights,
          .help = "the network to train",
          .default_note = "required, unless `init` is `\"random\"` and `config` is given"},
         {.pointer = "/student/init",
          .kind = make_choice(&StudentSpec::init, kStudentInitNames),
-         .decides_weights = no,
+         .decides_weights = first_weights,
          .help = "keep the folder's weights, or draw new ones"},
         {.pointer = "/student/config",
          .kind = make_object(&StudentSpec::config_json),
          .decides_weights = no,
          .help = "fields of a Llama `config.json`, laid over the folder's"},
+        // The checkpoint holds a hash of the ids that the text came to.
+        {.pointer = "/student/tokenizer",
+         .kind = make_path(&StudentSpec::tokenizer, "folder", true),
+         .decides_weights = no,
+         .help = "whose tokenizer.json reads `{\"text\"}` rows and goes into `output`. Without it and without one in "
+                 "`model`, text is read byte by byte, which takes a student with a vocabulary of 257",
+         .default_note = "that of `model`"},
         {.pointer = "/student/dtype",
          .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
          .decides_weights = yes,
@@ -120,28 +139,43 @@ std::vector<SpecField> teacher_fields() {
          .kind = make_integer(&TeacherSpec::window, {0, 1U << 20}),
          .decides_weights = no,
          .help = "micro-batches asked for and not yet trained on",
-         .default_note = "= 4 × `max_concurrent`"},
+         .default_note = "= 4 × `max_concurrent`, more when answers come in so uneven that requests have to wait, as "
+                         "`window_bytes` allows"},
         {.pointer = "/teacher/window_bytes",
          .kind = make_integer(&TeacherSpec::window_bytes, {1, 1ULL << 50}),
          .decides_weights = no,
-         .help = "bound on the memory of answers that wait"},
+         .help = "bound on the memory of answers: those that wait, and those under way, on the wire or decoded"},
         {.pointer = "/teacher/timeout_secs",
          .kind = make_number(&TeacherSpec::timeout_secs, {.max = 86400, .ends = Ends::open_min}),
          .decides_weights = no,
          .help = "of one request"},
+        {.pointer = "/teacher/patience_secs",
+         .kind = make_number(&TeacherSpec::patience_secs, {.max = 2592000, .ends = Ends::open_min}),
+         .decides_weights = no,
+         .help =
+             "how long a job waits while no endpoint answers (refused, not resolved, 429, 503, timed out, 404 while "
+             "a model is loaded), counted from the first failure after the last answer"},
         {.pointer = "/teacher/startup_timeout_secs",
          .kind = make_number(&TeacherSpec::startup_timeout_secs, {.max = 86400}),
          .decides_weights = no,
-         .help = "how long a job waits until one of the endpoints is up; the others join when they are"},
+         .help = "how long a job waits until one of the endpoints is up; the others join when they are",
+         .default_note = "= `patience_secs`"},
+        {.pointer = "/teacher/max_retry_after_secs",
+         .kind = make_number(&TeacherSpec::max_retry_after_secs, {.max = 86400}),
+         .decides_weights = no,
+         .help = "an endpoint that asks for a longer pause (Retry-After) is asked again after so long"},
         {.pointer = "/teacher/top_k",
          .kind = make_integer(&TeacherSpec::top_k, {0, 65536}),
          .decides_weights = yes,
          .help = "most likely tokens of each position that the teacher sends",
          .default_note = "= full logits"},
         {.pointer = "/teacher/api_key_env",
-         .kind = make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kVariableForm}),
+         .kind =
+             make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyVariableForm}),
          .decides_weights = no,
-         .help = "holds the bearer key; the key itself never stands in a spec"},
+         .help =
+             "holds the bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a "
+             "spec"},
         {.pointer = "/teacher/ca_file",
          .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
          .decides_weights = no,
@@ -149,7 +183,8 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/max_retries",
          .kind = make_integer(&TeacherSpec::max_retries, {0, 1000}),
          .decides_weights = no,
-         .help = "further attempts of one micro-batch before the job fails"},
+         .help = "further attempts of one micro-batch before the job fails, after answers that are at fault "
+                 "themselves (5xx, garbage); outages take time, not attempts"},
         {.pointer = "/teacher/hedge",
          .kind = make_boolean(&TeacherSpec::hedge),
          .decides_weights = no,
@@ -169,6 +204,11 @@ std::vector<SpecField> dataset_fields() {
          .kind = make_path(&DatasetSpec::eval, "JSONL file", true),
          .decides_weights = no,
          .help = "held out"},
+        {.pointer = "/dataset/eval_rows",
+         .kind = make_integer(&DatasetSpec::eval_rows, {0, 1ULL << 50}),
+         .decides_weights = no,
+         .help = "rows of `eval` that are evaluated, from the first",
+         .default_note = "= all"},
         {.pointer = "/dataset/sequence_length",
          .kind = make_integer(&DatasetSpec::sequence_length, {1, 1U << 20}),
          .decides_weights = yes,
@@ -257,6 +297,10 @@ std::vector<SpecField> training_fields() {
          .kind = make_number(&TrainingSpec::beta, {.only = Supported{0, "forward KL"}}),
          .decides_weights = yes,
          .help = "0 is forward KL; others are refused for now"},
+        {.pointer = "/training/max_nonfinite_steps",
+         .kind = make_integer(&TrainingSpec::max_nonfinite_steps, {1, kMaxSteps}),
+         .decides_weights = no,
+         .help = "so many steps in a row whose loss or gradient norm is not finite fail the job; each is skipped"},
         {.pointer = "/training/seed",
          .kind = make_integer(&TrainingSpec::seed, {}),
          .decides_weights = yes,
@@ -284,8 +328,14 @@ std::vector<SpecField> checkpoint_fields() {
         {.pointer = "/checkpoint/every_steps",
          .kind = make_integer(&CheckpointSpec::every_steps, {0, kMaxSteps}),
          .decides_weights = no,
-         .help = "steps from one checkpoint to the next",
-         .default_note = "= when interrupted and at the end"},
+         .help = "steps from one checkpoint to the next; there is always one when a run is interrupted, and one at the "
+                 "end, before the last evaluation",
+         .default_note = "= by time only"},
+        {.pointer = "/checkpoint/every_secs",
+         .kind = make_number(&CheckpointSpec::every_secs, {.max = 1e9}),
+         .decides_weights = no,
+         .help = "seconds of training from one checkpoint to the next; with `every_steps`, whichever comes first",
+         .default_note = "(0 = by steps only)"},
         {.pointer = "/checkpoint/keep",
          .kind = make_integer(&CheckpointSpec::keep, {1, 1000}),
          .decides_weights = no,
@@ -293,8 +343,7 @@ std::vector<SpecField> checkpoint_fields() {
         {.pointer = "/checkpoint/dir",
          .kind = make_path(&CheckpointSpec::dir, "folder", true),
          .decides_weights = no,
-         .help = "where the checkpoints go; those of an earlier run are removed when a run from the start writes its "
-                 "first (it warns)",
+         .help = "where the checkpoints go",
          .default_note = "`checkpoints/` in `output`"},
     };
 }

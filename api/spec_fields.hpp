@@ -17,7 +17,8 @@ namespace distilld::api {
 class DecidesWeights {
   public:
     enum Answer {
-        no,         ///< it may: weights do not depend on it, or are meant to go on under the new value
+        no,             ///< it may: weights do not depend on it, or are meant to go on under the new value
+        first_weights,  ///< it may when a person says so: a checkpoint holds what has become of the first weights
         last_bits,  ///< it may, with a warning: sums are formed in another order, so the last bits of weights differ
         yes,        ///< it may not
     };

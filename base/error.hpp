@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/system/result.hpp>
+#include <cerrno>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@ namespace distilld {
 enum class ErrorKind {
     invalid_input,  ///< a spec, a dataset, a model folder: the user's to mend
     io,             ///< a file or a socket could not be read or written
+    disk_full,      ///< a file could not be written for lack of space: worth another try when there is some
     teacher,        ///< the teacher refused, answered garbage or stayed away
     cancelled,      ///< stopped on request
     internal,       ///< a defect of ours
@@ -23,6 +25,8 @@ enum class ErrorKind {
             return "invalid_input";
         case ErrorKind::io:
             return "io";
+        case ErrorKind::disk_full:
+            return "disk_full";
         case ErrorKind::teacher:
             return "teacher";
         case ErrorKind::cancelled:
@@ -61,6 +65,11 @@ class ErrorException : public std::runtime_error {
 }
 [[nodiscard]] inline Error io_error(std::string message) {
     return Error{ErrorKind::io, std::move(message)};
+}
+/// A file could not be written, for the reason `number` (an errno): disk_full when the disk or a quota is, else io.
+[[nodiscard]] inline Error write_error(std::string message, int number) {
+    const bool full = number == ENOSPC || number == EDQUOT;
+    return Error{full ? ErrorKind::disk_full : ErrorKind::io, std::move(message)};
 }
 [[nodiscard]] inline Error teacher_error(std::string message) {
     return Error{ErrorKind::teacher, std::move(message)};

@@ -19,7 +19,7 @@ std::string reason(int code) {
 }
 
 Error file_error(const std::filesystem::path& path, std::string_view what, int code) {
-    return io_error(path.string() + ": " + std::string(what) + ": " + reason(code));
+    return write_error(path.string() + ": " + std::string(what) + ": " + reason(code), code);
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {

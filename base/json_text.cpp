@@ -11,6 +11,8 @@
 #include <set>
 #include <utility>
 
+#include "base/utf8.hpp"
+
 namespace distilld {
 namespace {
 
@@ -132,6 +134,9 @@ class TextWriter {
             case boost::json::kind::object:
                 write(value.get_object());
                 break;
+            case boost::json::kind::string:
+                write(std::string_view(value.get_string()));
+                break;
             default:
                 text_ += boost::json::serialize(value);
         }
@@ -152,11 +157,25 @@ class TextWriter {
         char separator = '{';
         for (const auto& member : object) {
             text_ += std::exchange(separator, ',');
-            text_ += boost::json::serialize(member.key());
+            write(std::string_view(member.key()));
             text_ += ':';
             write(member.value());
         }
         text_ += object.empty() ? "{}" : "}";
+    }
+    void write(std::string_view text) {
+        text_ += is_utf8(text) ? boost::json::serialize(boost::json::string_view(text))
+                               : boost::json::serialize(to_valid_utf8(text));
+    }
+    static bool is_utf8(std::string_view text) {
+        while (!text.empty()) {
+            const auto size = utf8_sequence(text);
+            if (size == 0) {
+                return false;
+            }
+            text.remove_prefix(size);
+        }
+        return true;
     }
 
     std::string text_;

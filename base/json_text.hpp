@@ -35,7 +35,8 @@ Result<std::vector<std::string>> split_pointer(std::string_view pointer);
 
 /// The value as compact JSON. Numbers are written as people write them, in the fewest digits that read back to the same
 /// double: 0.001 and 60, not 1E-3 and 6E1; exponents only below 1e-7 and from 1e17 on. JSON has no NaN and no infinity:
-/// null stands for them.
+/// null stands for them. Nor has it bytes that are not UTF-8: U+FFFD stands for each, so that whatever a text was made
+/// of (a path, an answer, a program's output), the result can be read.
 [[nodiscard]] std::string to_text(const boost::json::value& value);
 
 /// A number as to_text() writes it.

@@ -55,8 +55,8 @@ class PreloadedTeacher final : public TeacherSource {
     const std::string& endpoint_name(std::size_t) const override { return name_; }
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t) override { co_return TeacherInfo{}; }
     AnswerSize answer_size(std::uint32_t, std::uint32_t) const override { return {0, targets_.held_bytes}; }
-    asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t, std::shared_ptr<const TokenBatch>,
-                                                       std::chrono::nanoseconds) override {
+    asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t, std::shared_ptr<const TokenBatch>,
+                                                      std::chrono::nanoseconds) override {
         co_return targets_;
     }
     void close() override {}
@@ -83,9 +83,10 @@ GraphOptions graph_options(const PipelineOptions& options, const TeacherSource& 
     scheduler.endpoints = options.scenario.endpoints;
     scheduler.limit.ceiling = options.scenario.concurrency;
     scheduler.limit.adaptive = options.scenario.adaptive;
-    scheduler.window = options.scenario.window;
-    scheduler.window_bytes = 1ULL << 30U;
-    scheduler.expected_bytes = teacher.answer_size(options.batch_size, options.sequence_length).held_bytes;
+    const AnswerSize expected = teacher.answer_size(options.batch_size, options.sequence_length);
+    scheduler.window.size = options.scenario.window;
+    scheduler.window.max_bytes = 1ULL << 30U;
+    scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
     scheduler.hedge.enabled = options.scenario.hedge;
     scheduler.retry.base = std::chrono::milliseconds(10);
     return graph;
@@ -113,6 +114,7 @@ LoopbackTeacherOptions loopback_options(const PipelineOptions& options, std::uin
     teacher.seed = options.scenario.seed;
     teacher.endpoints = options.scenario.endpoints;
     teacher.slow_factor = options.scenario.slow_factor;
+    teacher.fault = options.scenario.fault;
     teacher.json_answers = options.json_answers;
     return teacher;
 }
@@ -142,7 +144,11 @@ asio::awaitable<void> train(GraphRun* run) {
     if (!run->live) {
         auto tokens = std::make_shared<const TokenBatch>(
             run->dataset->batch(0, std::vector<std::uint64_t>(options.batch_size, 0)));
-        FetchResult<TeacherTargets> targets = co_await run->remote->fetch(0, tokens, std::chrono::seconds(60));
+        FetchResult<EncodedAnswer> answer = co_await run->remote->fetch(0, tokens, std::chrono::seconds(60));
+        if (!answer) {
+            throw std::runtime_error(answer.error().message);
+        }
+        FetchResult<TeacherTargets> targets = answer->decode();
         if (!targets) {
             throw std::runtime_error(targets.error().message);
         }
@@ -165,16 +171,18 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     asio::io_context io(1);
     asio::thread_pool staging(1);
     asio::thread_pool disk(1);
+    asio::thread_pool decode(1);
     const bool live = answers == Answers::live;
     std::unique_ptr<TeacherSource> remote =
-        make_remote_teacher(io.get_executor(), staging.get_executor(), teacher_spec(options, teacher)).value();
+        make_remote_teacher(io.get_executor(), decode.get_executor(), teacher_spec(options, teacher)).value();
     std::unique_ptr<TraceWriter> trace;
     if (live && parallel && !options.trace_file.empty()) {
         trace = make_trace_writer(options.trace_file).value();
     }
 
     PipelineRun run;
-    const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor()};
+    const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor(),
+                                   decode.get_executor()};
     auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
     GraphRun graph{&options, &student, remote.get(), dataset, executors, live, parallel, steps, trace.get(), 0, {}};
     std::exception_ptr failed;
@@ -182,6 +190,7 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     io.run();
     staging.join();
     disk.join();
+    decode.join();
     if (failed) {
         std::rethrow_exception(failed);
     }

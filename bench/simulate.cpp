@@ -40,7 +40,7 @@ boost::json::object run_simulate(const SimulateOptions& options) {
     scheduler.endpoints = scenario.endpoints;
     scheduler.limit.ceiling = scenario.concurrency;
     scheduler.limit.adaptive = scenario.adaptive;
-    scheduler.window = scenario.window;
+    scheduler.window.size = scenario.window;
     scheduler.hedge.enabled = scenario.hedge;
     const VirtualRun run = run_virtual(scheduler, scenario.student(), teacher);
     if (run.gave_up) {
@@ -61,7 +61,7 @@ boost::json::object run_simulate(const SimulateOptions& options) {
     report["concurrency"] = scenario.concurrency;
     report["endpoints"] = scenario.endpoints;
     report["slow_factor"] = scenario.slow_factor;
-    report["window"] = scenario.window > 0 ? scenario.window : 4 * scenario.concurrency;
+    report["window"] = run.window;
     report["makespan_ms"] = makespan;
     report["oracle_ms"] = to_milliseconds(oracle);
     report["bound_ms"] = bound;

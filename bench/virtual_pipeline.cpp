@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <queue>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "base/random.hpp"
@@ -26,7 +26,7 @@ struct Event {
 
 class Simulation {
   public:
-    Simulation(const SchedulerOptions& options, Nanos student, const VirtualTeacher& teacher, std::uint64_t bytes)
+    Simulation(const SchedulerOptions& options, Nanos student, const VirtualTeacher& teacher, AnswerBytes bytes)
         : options_(options), scheduler_(options), student_(student), teacher_(teacher), bytes_(bytes) {}
 
     VirtualRun run() {
@@ -56,6 +56,7 @@ class Simulation {
         }
         run_.makespan = now_ - Instant{};
         run_.counters = scheduler_.counters();
+        run_.window = scheduler_.window();
         return std::move(run_);
     }
 
@@ -130,9 +131,9 @@ class Simulation {
     PrefetchScheduler scheduler_;
     Nanos student_;
     const VirtualTeacher& teacher_;
-    std::uint64_t bytes_;
+    AnswerBytes bytes_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-    std::set<RequestId> cancelled_;
+    std::unordered_set<RequestId> cancelled_;
     VirtualRun run_;
     Instant now_;
     Instant wanted_at_;
@@ -147,7 +148,7 @@ class Simulation {
 }  // namespace
 
 VirtualRun run_virtual(const SchedulerOptions& options, Nanos student, const VirtualTeacher& teacher,
-                       std::uint64_t bytes) {
+                       AnswerBytes bytes) {
     return Simulation(options, student, teacher, bytes).run();
 }
 

@@ -27,6 +27,7 @@ struct VirtualRun {
     std::vector<std::uint32_t> limit;  ///< C in force at that time
     std::uint32_t max_in_flight = 0;
     std::uint32_t max_unreleased = 0;
+    std::uint32_t window = 0;  ///< W at the end
     SchedulerCounters counters;
     std::optional<GiveUpAction> gave_up;
 };
@@ -34,7 +35,7 @@ struct VirtualRun {
 /// Runs the scheduler of the service under a virtual clock: `student` of training for each micro-batch, from Instant{}
 /// on, the teacher as given. Deterministic.
 VirtualRun run_virtual(const SchedulerOptions& options, Nanos student, const VirtualTeacher& teacher,
-                       std::uint64_t bytes = 1);
+                       AnswerBytes bytes = {1, 1});
 
 /// Makespan of a clairvoyant pipeline fed the same latencies: `concurrency` slots, no window, issue in order as slots
 /// free up, train in order. No schedule with in-order training and as many slots issues any micro-batch earlier.

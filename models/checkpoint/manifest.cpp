@@ -3,8 +3,10 @@
 #include <boost/json.hpp>
 
 #include "base/files.hpp"
+#include "base/json_fields.hpp"
 #include "base/json_members.hpp"
 #include "base/sha256.hpp"
+#include "pipeline/core/event_fields.hpp"
 
 namespace distilld::models {
 namespace {
@@ -66,6 +68,13 @@ Result<CheckpointManifest> read_checkpoint_manifest(const std::filesystem::path&
     if (members.failed()) {
         return io_error(members.error().message);
     }
+    // Checkpoints of earlier versions have none.
+    if (const json::object* progress = members.object("progress")) {
+        const JsonPlace place = members.place().at("progress");
+        if (const Result<void> read = read_fields(*progress, manifest.run.last, place); !read) {
+            return io_error(read.error().message);
+        }
+    }
     return manifest;
 }
 
@@ -79,6 +88,7 @@ Result<void> write_checkpoint_manifest(const std::filesystem::path& folder, cons
         {"step", manifest.run.step},
         {"next_micro_batch", manifest.run.next_micro_batch},
         {"tokens_seen", manifest.run.tokens_seen},
+        {"progress", write_fields(manifest.run.last)},
         {"adam_steps", manifest.adam_steps},
         {"config", manifest.config_json},
         {"spec", manifest.run.spec_json},

@@ -23,9 +23,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
+constexpr std::string_view kOldPrefix = "old-";
+constexpr std::string_view kGonePrefix = "gone-";
 
 Error failure(std::string_view what, const fs::path& path, const std::error_code& code) {
-    return io_error("cannot " + std::string(what) + " " + path.string() + ": " + code.message());
+    return write_error("cannot " + std::string(what) + " " + path.string() + ": " + code.message(), code.value());
 }
 
 std::error_code last_error() {
@@ -33,7 +35,7 @@ std::error_code last_error() {
 }
 
 /// Step of a folder name, if it is a checkpoint's.
-std::optional<std::uint64_t> step_of(const std::string& name) {
+std::optional<std::uint64_t> step_of(std::string_view name) {
     if (!name.starts_with(kPrefix)) {
         return std::nullopt;
     }
@@ -45,6 +47,26 @@ std::optional<std::uint64_t> step_of(const std::string& name) {
         return std::nullopt;
     }
     return step;
+}
+
+/// A name under which an interrupted commit or removal leaves what it was at.
+bool is_leftover(std::string_view name) {
+    if (!name.starts_with(kTemporaryPrefix)) {
+        return false;
+    }
+    name.remove_prefix(kTemporaryPrefix.size());
+    for (const std::string_view prefix : {kOldPrefix, kGonePrefix}) {
+        if (name.starts_with(prefix)) {
+            name.remove_prefix(prefix.size());
+            break;
+        }
+    }
+    return step_of(name).has_value();
+}
+
+/// Whether distilld wrote the folder: its manifest says so.
+bool is_ours(const fs::path& folder) {
+    return read_checkpoint_manifest(folder).has_value();
 }
 
 struct Found {
@@ -69,7 +91,7 @@ Result<Content> scan(const fs::path& folder) {
         const std::string name = entries->path().filename().string();
         if (const auto step = step_of(name)) {
             content.checkpoints.push_back({*step, entries->path()});
-        } else if (name.starts_with(kTemporaryPrefix)) {
+        } else if (is_leftover(name)) {
             content.leftovers.push_back(entries->path());
         }
     }
@@ -136,7 +158,8 @@ Result<void> put_in_place(const fs::path& from, const fs::path& to) {
         return failure("exchange " + from.string() + " with", to, last_error());
     }
     // A file system that cannot exchange (some network ones): the old one steps aside first.
-    const fs::path aside = to.parent_path() / (std::string(kTemporaryPrefix) + "old-" + to.filename().string());
+    const fs::path aside =
+        to.parent_path() / (std::string(kTemporaryPrefix) + std::string(kOldPrefix) + to.filename().string());
     fs::rename(to, aside, code);
     if (!code) {
         fs::rename(from, to, code);
@@ -145,6 +168,18 @@ Result<void> put_in_place(const fs::path& from, const fs::path& to) {
         return failure("rename " + from.string() + " to", to, code);
     }
     return remove_tree(aside);
+}
+
+/// Under a temporary name first: a removal cut short must not leave half a checkpoint.
+Result<void> remove_checkpoint(const fs::path& folder) {
+    const std::string gone = std::string(kTemporaryPrefix) + std::string(kGonePrefix) + folder.filename().string();
+    const fs::path doomed = folder.parent_path() / gone;
+    std::error_code code;
+    fs::rename(folder, doomed, code);
+    if (code) {
+        return failure("rename", folder, code);
+    }
+    return remove_tree(doomed);
 }
 
 }  // namespace
@@ -172,6 +207,11 @@ Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapsh
     const std::string name = checkpoint_name(step);
     const fs::path temporary = folder_ / (std::string(kTemporaryPrefix) + name);
     const fs::path final_folder = folder_ / name;
+    if (fs::exists(fs::symlink_status(final_folder, code)) && !is_ours(final_folder)) {
+        return invalid_input(final_folder.string() +
+                             " is in the way of a checkpoint and has no manifest of one: move it elsewhere, or name "
+                             "another folder in /checkpoint/dir");
+    }
 
     Result<void> done = snapshot.write_checkpoint(temporary);
     if (done) {
@@ -217,15 +257,36 @@ Result<NewestCheckpoint> CheckpointStore::newest() const {
     return found;
 }
 
-Result<std::optional<std::uint64_t>> CheckpointStore::latest_step() const {
+Result<std::vector<CheckpointEntry>> CheckpointStore::entries() const {
     const Result<Content> content = scan(folder_);
     if (!content) {
         return content.error();
     }
-    if (content->checkpoints.empty()) {
-        return std::optional<std::uint64_t>();
+    std::vector<CheckpointEntry> entries;
+    for (const Found& found : content->checkpoints) {
+        CheckpointEntry entry{found.step, found.folder, {}};
+        if (Result<CheckpointManifest> manifest = read_checkpoint_manifest(found.folder)) {
+            entry.run = std::move(manifest->run);
+        }
+        entries.push_back(std::move(entry));
     }
-    return std::optional(content->checkpoints.front().step);
+    return entries;
+}
+
+Result<void> CheckpointStore::clear() {
+    const Result<std::vector<CheckpointEntry>> all = entries();
+    if (!all) {
+        return all.error();
+    }
+    for (const CheckpointEntry& entry : *all) {
+        if (!entry.run) {
+            continue;
+        }
+        if (Result<void> removed = remove_checkpoint(entry.folder); !removed) {
+            return removed;
+        }
+    }
+    return {};
 }
 
 Result<void> CheckpointStore::remove_leftovers() {
@@ -248,19 +309,14 @@ Result<void> CheckpointStore::prune(std::uint64_t newest_step) {
     }
     std::uint32_t kept = 0;
     for (const Found& candidate : content->checkpoints) {
+        if (!is_ours(candidate.folder)) {
+            continue;
+        }
         if (candidate.step <= newest_step && kept < keep_) {
             ++kept;
             continue;
         }
-        // Under a temporary name first: a removal cut short must not leave half a checkpoint.
-        const fs::path doomed =
-            folder_ / (std::string(kTemporaryPrefix) + "gone-" + candidate.folder.filename().string());
-        std::error_code code;
-        fs::rename(candidate.folder, doomed, code);
-        if (code) {
-            return failure("rename", candidate.folder, code);
-        }
-        if (const Result<void> removed = remove_tree(doomed); !removed) {
+        if (const Result<void> removed = remove_checkpoint(candidate.folder); !removed) {
             return removed.error();
         }
     }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/core/student_snapshot.hpp"
@@ -16,6 +17,14 @@ struct NewestCheckpoint {
     std::string warning;                          ///< which newer ones are damaged, and how; empty: none
 };
 
+/// A folder under a checkpoint's name.
+struct CheckpointEntry {
+    std::uint64_t step = 0;  ///< of its name
+    std::filesystem::path folder;
+    /// Of its manifest; absent: it has none that can be read, so it is not known to be ours and is never touched.
+    std::optional<RunState> run;
+};
+
 /// The checkpoints of one job: folders step-00000042 beside each other. A folder under that name is complete and on the
 /// disk: it is written as .tmp-step-00000042, every file and the folder are synced, and then renamed. One process and
 /// one thread at a time. Torch-free.
@@ -25,16 +34,21 @@ class CheckpointStore {
     CheckpointStore(std::filesystem::path folder, std::uint32_t keep);
 
     /// Writes and commits the checkpoint of `step` and returns its folder, then removes all but the newest `keep`.
-    /// One of the same step is replaced. Checkpoints of later steps are of a line that was abandoned (a run from an
-    /// older checkpoint, or from the start) and are removed too, so that they are never resumed from. On an error (it
-    /// names the path) the checkpoints that were there are untouched.
+    /// One of the same step is replaced. Checkpoints of later steps are of a line that was abandoned (a run that goes
+    /// on from an older one) and are removed too, so that they are never resumed from. A folder without a manifest of
+    /// ours stays where it is; under the name of `step` it is an error. On an error (it names the path; its kind is
+    /// disk_full when there is no space) the checkpoints that were there are untouched and nothing half written is
+    /// left.
     Result<std::filesystem::path> commit(std::uint64_t step, const StudentSnapshot& snapshot);
 
     /// The checkpoint of the highest step whose files are all there with the hashes of its state.json. Changes nothing.
     [[nodiscard]] Result<NewestCheckpoint> newest() const;
 
-    /// The highest step of a checkpoint, whole or damaged; absent: there is none. Reads no file.
-    [[nodiscard]] Result<std::optional<std::uint64_t>> latest_step() const;
+    /// Every folder under a checkpoint's name, by falling step. Reads manifests, hashes nothing.
+    [[nodiscard]] Result<std::vector<CheckpointEntry>> entries() const;
+
+    /// Removes every checkpoint of ours, of whatever run.
+    Result<void> clear();
 
     /// Removes what an interrupted commit left.
     Result<void> remove_leftovers();

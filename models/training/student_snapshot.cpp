@@ -16,7 +16,7 @@ constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 Error folder_error(const fs::path& folder, const std::error_code& code) {
-    return io_error("cannot create folder " + folder.string() + ": " + code.message());
+    return write_error("cannot create folder " + folder.string() + ": " + code.message(), code.value());
 }
 
 NamedTensors masters(const std::vector<Parameter>& parameters) {

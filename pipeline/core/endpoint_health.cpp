@@ -8,27 +8,28 @@ namespace distilld {
 namespace {
 
 constexpr double kLatencyWeight = 0.2;
+constexpr double kLastResort = 1e300;  // seconds; above any cost
 
 }  // namespace
 
-EndpointHealth::EndpointHealth(std::uint32_t endpoints, BreakerOptions options)
-    : options_(options), endpoints_(std::max<std::uint32_t>(1, endpoints)) {
+EndpointHealth::EndpointHealth(std::uint32_t endpoints, BreakerOptions options, std::uint32_t ceiling)
+    : options_(options), ceiling_(ceiling), endpoints_(std::max<std::uint32_t>(1, endpoints)) {
     for (Endpoint& endpoint : endpoints_) {
         endpoint.cooldown = options_.cooldown;
     }
 }
 
-bool EndpointHealth::available(const Endpoint& endpoint, Instant now) const {
+bool EndpointHealth::available(const Endpoint& endpoint, Instant now) {
     if (now < endpoint.hold_until) {
         return false;
     }
     if (!endpoint.open) {
-        return true;
+        return endpoint.limit.admits(endpoint.in_flight);
     }
     return !endpoint.probing && now >= endpoint.open_until;
 }
 
-std::optional<std::uint32_t> EndpointHealth::pick(Instant now, std::uint32_t avoid) const {
+std::optional<std::uint32_t> EndpointHealth::pick(Instant now, std::uint32_t avoid, Probing probing) const {
     std::optional<std::uint32_t> best;
     double best_cost = std::numeric_limits<double>::infinity();
     double known = 0;
@@ -49,7 +50,7 @@ std::optional<std::uint32_t> EndpointHealth::pick(Instant now, std::uint32_t avo
         double cost = (endpoint.in_flight + 1) * (endpoint.latency_seconds > 0 ? endpoint.latency_seconds : assumed);
         const bool overlooked = endpoint.in_flight == 0 && issued_ - endpoint.last_issue >= options_.explore_every;
         if (endpoint.open || overlooked) {
-            cost = 0;  // a probe, or a slow endpoint measured anew
+            cost = probing == Probing::welcome ? 0 : kLastResort;  // a probe, or a slow endpoint measured anew
         }
         if (i == avoid) {
             cost = std::numeric_limits<double>::max();
@@ -62,32 +63,46 @@ std::optional<std::uint32_t> EndpointHealth::pick(Instant now, std::uint32_t avo
     return best;
 }
 
-std::vector<Instant> EndpointHealth::wakeups() const {
-    std::vector<Instant> times;
+std::optional<Instant> EndpointHealth::next_available(Instant now) const {
+    std::optional<Instant> next;
     for (const Endpoint& endpoint : endpoints_) {
-        if (endpoint.probing) {
-            continue;
+        const Instant at = std::max(endpoint.open ? endpoint.open_until : Instant{}, endpoint.hold_until);
+        if (!endpoint.probing && at > now && (!next || at < *next)) {
+            next = at;
         }
-        times.push_back(std::max(endpoint.open ? endpoint.open_until : Instant{}, endpoint.hold_until));
     }
-    return times;
+    return next;
 }
 
 void EndpointHealth::on_absent(std::uint32_t endpoint, Instant now) {
     open(endpoints_[endpoint], now);
 }
 
-void EndpointHealth::open(Endpoint& endpoint, Instant now) {
+void EndpointHealth::open(Endpoint& endpoint, Instant now) const {
     endpoint.open = true;
+    endpoint.probing = false;
+    endpoint.opened_at = now;
     endpoint.open_until = now + endpoint.cooldown;
+}
+
+void EndpointHealth::open_again(Endpoint& endpoint, Instant now) const {
+    endpoint.cooldown = std::min(endpoint.cooldown * 2, options_.max_cooldown);
+    open(endpoint, now);
+}
+
+void EndpointHealth::hold(Endpoint& endpoint, Instant now, Nanos retry_after) const {
+    const Instant until = now + std::min(retry_after, options_.max_hold);
+    endpoint.hold_since = now;
+    endpoint.hold_until = std::max(endpoint.hold_until, until);
 }
 
 void EndpointHealth::on_issued(std::uint32_t endpoint, Instant now) {
     Endpoint& e = endpoints_[endpoint];
     ++e.in_flight;
     e.last_issue = ++issued_;
-    if (e.open && now >= e.open_until) {
-        e.probing = true;
+    e.probing = e.open;
+    if (e.open) {
+        e.opened_at = std::min(e.opened_at, now - Nanos(1));  // no straggler, though no time has passed
     }
 }
 
@@ -97,39 +112,91 @@ void EndpointHealth::measure(Endpoint& endpoint, Nanos latency) {
     mean = mean > 0 ? mean + kLatencyWeight * (seconds - mean) : seconds;
 }
 
-void EndpointHealth::on_success(std::uint32_t endpoint, Nanos latency) {
+void EndpointHealth::on_success(std::uint32_t endpoint, Instant issued, Instant now) {
     Endpoint& e = endpoints_[endpoint];
+    measure(e, std::max(now - issued, Nanos(1)));
+    e.limit.on_success(e.in_flight, ceiling_);
     --e.in_flight;
-    measure(e, std::max(latency, Nanos(1)));
+    if (issued > e.hold_since) {
+        e.hold_until = {};
+    }
+    if (is_straggler(e, issued)) {
+        return;
+    }
     e.failures_in_row = 0;
+    e.serving = true;
+    e.rejecting = false;
     e.open = false;
     e.probing = false;
     e.cooldown = options_.cooldown;
-    e.hold_until = {};
 }
 
-bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Instant now,
-                                std::optional<Instant> hold_until) {
+FailureVerdict EndpointHealth::reject(Endpoint& e, Instant issued, Instant now) const {
+    e.rejecting = true;
+    if (is_straggler(e, issued)) {
+        return {false, true};
+    }
+    const bool opened = !e.open;
+    e.cooldown = options_.max_cooldown;
+    open(e, now);
+    return {opened, true};
+}
+
+FailureVerdict EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Instant issued, Instant now,
+                                          std::optional<Nanos> retry_after) {
+    Endpoint& e = endpoints_[endpoint];
+    const std::uint32_t in_flight = e.in_flight--;
+    if (retry_after) {
+        hold(e, now, *retry_after);
+    }
+    if (kind == FailureKind::rejected || (kind == FailureKind::not_found && e.serving)) {
+        return reject(e, issued, now);
+    }
+    const bool outage = is_outage(kind);
+    if (is_straggler(e, issued)) {
+        return {false, !outage};
+    }
+    e.rejecting = false;
+    if (outage && kind != FailureKind::overloaded) {
+        e.serving = false;  // it may have been started anew, and a 404 then says that it loads its model
+    }
+    if (e.open) {
+        open_again(e, now);
+        return {false, !outage};
+    }
+    bool counts = true;
+    if (kind == FailureKind::overloaded || kind == FailureKind::timeout) {
+        const bool new_complaint = e.limit.on_overload(issued, in_flight, now);
+        counts = new_complaint || kind == FailureKind::timeout;
+    }
+    e.failures_in_row += counts ? 1 : 0;
+    if (e.failures_in_row < options_.failures) {
+        return {false, !outage};
+    }
+    if (kind == FailureKind::overloaded || kind == FailureKind::timeout) {
+        e.limit.restart();
+    }
+    open(e, now);
+    return {true, !outage};
+}
+
+bool EndpointHealth::on_dropped(std::uint32_t endpoint, Instant issued, Instant now, bool late) {
     Endpoint& e = endpoints_[endpoint];
     --e.in_flight;
-    if (hold_until) {
-        e.hold_until = std::max(e.hold_until, *hold_until);
+    if (const Nanos age = now - issued; to_seconds(age) > e.latency_seconds) {
+        measure(e, age);
     }
-    // An endpoint that says it is busy is alive: concurrency backs off instead.
-    if (kind == FailureKind::overloaded) {
-        e.probing = false;
+    if (is_straggler(e, issued)) {
         return false;
     }
-    ++e.failures_in_row;
     if (e.open) {
-        if (!e.probing) {
-            return false;  // a straggler of the time before it opened
-        }
         e.probing = false;
-        e.cooldown = std::min(e.cooldown * 2, options_.max_cooldown);
-        open(e, now);
+        if (late) {
+            open_again(e, now);
+        }
         return false;
     }
+    e.failures_in_row += late ? 1 : 0;
     if (e.failures_in_row < options_.failures) {
         return false;
     }
@@ -137,13 +204,25 @@ bool EndpointHealth::on_failure(std::uint32_t endpoint, FailureKind kind, Instan
     return true;
 }
 
-void EndpointHealth::on_dropped(std::uint32_t endpoint, Nanos age) {
-    Endpoint& e = endpoints_[endpoint];
-    --e.in_flight;
-    e.probing = false;
-    if (to_seconds(age) > e.latency_seconds) {
-        measure(e, age);
+std::uint32_t EndpointHealth::open_count() const {
+    return static_cast<std::uint32_t>(
+        std::count_if(endpoints_.begin(), endpoints_.end(), [](const Endpoint& endpoint) { return endpoint.open; }));
+}
+
+bool EndpointHealth::all_reject() const {
+    return std::all_of(endpoints_.begin(), endpoints_.end(),
+                       [](const Endpoint& endpoint) { return endpoint.rejecting; });
+}
+
+std::uint32_t EndpointHealth::capacity() const {
+    std::uint32_t sum = 0;
+    for (const Endpoint& endpoint : endpoints_) {
+        sum += endpoint.open ? 1 : endpoint.limit.or_ceiling(ceiling_);
+        if (sum >= ceiling_) {
+            return ceiling_;
+        }
     }
+    return sum;
 }
 
 }  // namespace distilld

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "pipeline/core/endpoint_limit.hpp"
 #include "pipeline/core/fetch_failure.hpp"
 
 namespace distilld {
@@ -12,52 +13,94 @@ namespace distilld {
 struct BreakerOptions {
     std::uint32_t failures = 5;                ///< in a row, to open
     Nanos cooldown = std::chrono::seconds(1);  ///< before a half-open probe; doubles with each failed probe
-    Nanos max_cooldown = std::chrono::seconds(30);
-    std::uint32_t explore_every = 64;  ///< requests after which an endpoint that got none is tried again
+    Nanos max_cooldown = std::chrono::seconds(15);
+    Nanos max_hold = std::chrono::seconds(300);  ///< a longer Retry-After is obeyed for so long
+    std::uint32_t explore_every = 64;            ///< requests after which an endpoint that got none is tried again
 };
 
-/// Which endpoint gets the next request: load in proportion to measured speed, and a circuit breaker each.
+/// What a failure came to.
+struct FailureVerdict {
+    bool opened = false;  ///< it opened the breaker
+    /// The fault lies in the request or in what answers it, so it cannot go on for ever; else in the surroundings
+    /// (load, network, a server that starts), which are waited for.
+    bool spends_attempt = false;
+};
+
+/// Which endpoint gets the next request: load in proportion to measured speed, a limit and a circuit breaker each.
 /// closed → (failures in a row) → open → (cooldown) → half-open: one probe → closed or open again.
+///
+/// A refusal for load counts towards the breaker once for each halving of the limit, so a burst that was too large
+/// opens nothing, and an endpoint that refuses whatever it is asked opens. A rejection (a wrong key, a 404 of an
+/// endpoint that has answered) opens at once, with probes as seldom as they get. What was issued before a breaker
+/// opened (a straggler) is never taken for its probe.
 class EndpointHealth {
   public:
-    EndpointHealth(std::uint32_t endpoints, BreakerOptions options);
+    /// Nobody gets more than `ceiling` requests at a time.
+    EndpointHealth(std::uint32_t endpoints, BreakerOptions options, std::uint32_t ceiling);
 
-    /// The endpoint whose in-flight load, weighted by its measured latency, is least; nullopt when every breaker is
-    /// open. `avoid` is taken only when nothing else is to be had.
-    [[nodiscard]] std::optional<std::uint32_t> pick(Instant now, std::uint32_t avoid) const;
-    /// Times at which an endpoint becomes available: an open breaker's next probe, the end of a Retry-After. May lie in
-    /// the past.
-    [[nodiscard]] std::vector<Instant> wakeups() const;
+    enum class Probing {
+        welcome,      ///< a half-open breaker's probe goes first
+        last_resort,  ///< only when no other endpoint is to be had
+    };
+    /// The endpoint whose in-flight load, weighted by its measured latency, is least; nullopt when none may get
+    /// another request. `avoid` is taken only when nothing else is to be had.
+    [[nodiscard]] std::optional<std::uint32_t> pick(Instant now, std::uint32_t avoid, Probing probing) const;
+    /// The first time after `now` at which an endpoint becomes available by itself: an open breaker's next probe, the
+    /// end of a Retry-After.
+    [[nodiscard]] std::optional<Instant> next_available(Instant now) const;
 
     /// Known to be down before its first request: its breaker is open.
     void on_absent(std::uint32_t endpoint, Instant now);
-    [[nodiscard]] bool is_open(std::uint32_t endpoint) const { return endpoints_[endpoint].open; }
+    void set_ceiling(std::uint32_t ceiling) { ceiling_ = ceiling; }
 
     void on_issued(std::uint32_t endpoint, Instant now);
-    void on_success(std::uint32_t endpoint, Nanos latency);
-    /// Returns true when this failure opened the breaker. `hold_until`: what Retry-After asked for.
-    bool on_failure(std::uint32_t endpoint, FailureKind kind, Instant now, std::optional<Instant> hold_until);
-    /// A request that was dropped by us: `age` is a lower bound of the latency it would have had.
-    void on_dropped(std::uint32_t endpoint, Nanos age);
+    /// A request issued at `issued` was answered.
+    void on_success(std::uint32_t endpoint, Instant issued, Instant now);
+    /// `retry_after`: what the endpoint asked for; it gets nothing for so long, up to BreakerOptions::max_hold.
+    FailureVerdict on_failure(std::uint32_t endpoint, FailureKind kind, Instant issued, Instant now,
+                              std::optional<Nanos> retry_after);
+    /// A request that was dropped by us: its age is a lower bound of the latency it would have had. `late`: it was
+    /// dropped because its hedge was faster; an endpoint of which nothing else is heard counts as failing. True when
+    /// this opened the breaker.
+    bool on_dropped(std::uint32_t endpoint, Instant issued, Instant now, bool late);
+
+    [[nodiscard]] bool is_open(std::uint32_t endpoint) const { return endpoints_[endpoint].open; }
+    [[nodiscard]] std::uint32_t open_count() const;
+    /// Every endpoint has rejected the last request that it answered.
+    [[nodiscard]] bool all_reject() const;
+    /// Requests that all endpoints together may have in flight, an open one its probe; at most `ceiling`.
+    [[nodiscard]] std::uint32_t capacity() const;
 
   private:
     struct Endpoint {
         std::uint32_t in_flight = 0;
+        EndpointLimit limit;
         double latency_seconds = 0;  // exponentially weighted mean; 0 = not measured
         std::uint32_t failures_in_row = 0;
+        bool serving = false;    // has answered since it was last lost
+        bool rejecting = false;  // rejected its last request
         bool open = false;
         bool probing = false;
+        Instant opened_at;
         Instant open_until;
         Nanos cooldown{0};
+        Instant hold_since;
         Instant hold_until;
         std::uint64_t last_issue = 0;  // count of requests when it last got one
     };
 
-    [[nodiscard]] bool available(const Endpoint& endpoint, Instant now) const;
-    static void open(Endpoint& endpoint, Instant now);  // for its cooldown
-    void measure(Endpoint& endpoint, Nanos latency);
+    [[nodiscard]] static bool available(const Endpoint& endpoint, Instant now);
+    [[nodiscard]] static bool is_straggler(const Endpoint& endpoint, Instant issued) {
+        return endpoint.open && issued <= endpoint.opened_at;
+    }
+    void open(Endpoint& endpoint, Instant now) const;  // for its cooldown
+    void open_again(Endpoint& endpoint, Instant now) const;
+    void hold(Endpoint& endpoint, Instant now, Nanos retry_after) const;
+    FailureVerdict reject(Endpoint& endpoint, Instant issued, Instant now) const;
+    static void measure(Endpoint& endpoint, Nanos latency);
 
     BreakerOptions options_;
+    std::uint32_t ceiling_;
     std::vector<Endpoint> endpoints_;
     std::uint64_t issued_ = 0;
 };

@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::uint64_t kMinTakes = 4;    // fewer say nothing of a stall fraction
 constexpr std::uint64_t kCalmTakes = 64;  // calm for so long: try fewer
-constexpr std::uint64_t kForgetOverloadTakes = 256;
 constexpr std::uint64_t kMaxHold = 4096;
 
 }  // namespace
@@ -42,12 +41,13 @@ void LimitController::move_to(std::uint32_t limit, std::uint64_t n) {
     reset_measure();
 }
 
-void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, Nanos latency, bool slots_full) {
+void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, Nanos latency, Nanos min_latency,
+                               bool slots_full) {
     if (n == 0 || busy <= Nanos(0) || latency <= Nanos(0)) {
         return;  // the first fill cannot be hidden
     }
-    if (overloaded_at_ != 0 && ++taken_since_overload_ >= kForgetOverloadTakes) {
-        overloaded_at_ = 0;
+    if (jump(n, to_seconds(min_latency) / to_seconds(busy))) {
+        return;
     }
     if (hold_ > 0) {
         --hold_;
@@ -72,12 +72,31 @@ void LimitController::on_taken(std::uint64_t n, Nanos waited, Nanos busy, Nanos 
     }
 }
 
+/// The first move, which waits for no stall: with far too few in flight one is certain, and it lasts for a latency. The
+/// least latency seen, because a server's first answer may be late for reasons of its own.
+bool LimitController::jump(std::uint64_t n, double needed) {
+    if (jumped_ || !options_.adaptive) {
+        return false;
+    }
+    jumped_ = true;
+    const auto wanted = static_cast<std::uint32_t>(std::min(std::ceil(1.1 * needed), 1e6));
+    const std::uint32_t next = std::min(wanted, options_.ceiling);
+    if (next <= limit_) {
+        return false;
+    }
+    move_to(next, n);
+    return true;
+}
+
 void LimitController::grow(std::uint64_t n, double needed, double throughput) {
     if (limit_ >= options_.ceiling || hold_ > 0) {
         if (taken_ >= kCalmTakes) {
             reset_measure();
         }
         return;
+    }
+    if (options_.adaptive && taken_ < limit_) {
+        return;  // the mean latency is of the time before the last move, in part
     }
     if (proven_limit_ == 0 || limit_ < proven_limit_) {
         proven_limit_ = limit_;
@@ -93,19 +112,12 @@ void LimitController::grow(std::uint64_t n, double needed, double throughput) {
         proven_limit_ = limit_;
         proven_throughput_ = throughput;
     }
-    // After overload one step a generation, and only with the teacher's complaint in mind.
-    if (overloaded_at_ != 0 && taken_ < 2 * static_cast<std::uint64_t>(limit_)) {
-        return;
-    }
     const auto wanted = static_cast<std::uint32_t>(std::min(std::ceil(1.1 * needed), 1e6));
     const auto max_useful = static_cast<std::uint32_t>(std::min(std::ceil(2.0 * needed), 1e6));
     const std::uint32_t step = limit_ + std::max<std::uint32_t>(1, limit_ / 8);
     std::uint32_t next = std::max(step, std::min(limit_ * 4, wanted));
     if (options_.adaptive) {
         next = std::min(next, std::max(max_useful, limit_));
-    }
-    if (overloaded_at_ != 0) {
-        next = std::min(next, std::max(limit_ + 1, overloaded_at_ * 9 / 10));
     }
     next = std::min(next, options_.ceiling);
     if (next == limit_) {
@@ -120,18 +132,6 @@ void LimitController::shrink_if_calm(double needed, double stall) {
     if (options_.adaptive && !full_ && stall < 0.2 * options_.target_stall && limit_ > 2 * enough) {
         limit_ = enough;
     }
-    reset_measure();
-}
-
-void LimitController::on_overload(Instant issued, Instant now) {
-    if (last_decrease_ && issued <= *last_decrease_) {
-        return;
-    }
-    last_decrease_ = now;
-    overloaded_at_ = limit_;
-    taken_since_overload_ = 0;
-    limit_ = std::max<std::uint32_t>(1, limit_ / 2);
-    proven_limit_ = 0;
     reset_measure();
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "base/time.hpp"
 
@@ -14,13 +13,15 @@ struct LimitOptions {
     double target_stall = 0.01;  ///< share of the time the student may wait
 };
 
-/// How many requests may be in flight (C). Grows only while the student waits and every slot is in use; halves when the
-/// teacher says it is overloaded or times out, at most once for the requests issued before the last halving.
+/// How many requests may be in flight over all endpoints (C). Grows only while the student waits and every slot is in
+/// use. What an endpoint can bear is not its matter but EndpointLimit's.
 ///
-/// Growth follows Little's law: hiding latency T behind student time S takes C ≥ T/S, so a stalled controller goes to
-/// 1.1·T/S as measured (four-fold at most in one move), then by eighths up to 2·T/S, which is what jitter can ask for.
-/// T/S itself grows with C when the teacher is saturated and only queues, so a growth by half that brought less than a
-/// quarter of it in throughput (C/T) is taken back and not tried again for a while.
+/// Growth follows Little's law: hiding latency T behind student time S takes C ≥ T/S. The first T and S to be known, of
+/// a teacher that has had next to nothing to do, are the best there are, so an adaptive controller goes to 1.1·T/S at
+/// once. From there a stalled one goes on to 1.1·T/S as measured (four-fold at most in one move), then by eighths up to
+/// 2·T/S, which is what jitter can ask for. T/S itself grows with C when the teacher is saturated and only queues, so a
+/// growth by half that brought less than a quarter of it in throughput (C/T) is taken back and not tried again for a
+/// while.
 class LimitController {
   public:
     explicit LimitController(LimitOptions options);
@@ -29,13 +30,12 @@ class LimitController {
     void set_ceiling(std::uint32_t ceiling);
 
     /// The student took micro-batch `n` (counted from the start of the run) after waiting `waited`, and trained the one
-    /// before it for `busy`. `latency`: mean of the last requests, about `limit` of them. `slots_full`: every slot was
-    /// in use while the student waited.
-    void on_taken(std::uint64_t n, Nanos waited, Nanos busy, Nanos latency, bool slots_full);
-    /// A request issued at `issued` was refused for load or timed out.
-    void on_overload(Instant issued, Instant now);
+    /// before it for `busy`. `latency`: mean of the last requests, about `limit` of them; `min_latency`: the least of
+    /// those that are remembered. `slots_full`: every slot was in use while the student waited.
+    void on_taken(std::uint64_t n, Nanos waited, Nanos busy, Nanos latency, Nanos min_latency, bool slots_full);
 
   private:
+    bool jump(std::uint64_t n, double needed);
     void grow(std::uint64_t n, double needed, double throughput);
     void shrink_if_calm(double needed, double stall);
     void move_to(std::uint32_t limit, std::uint64_t n);
@@ -54,10 +54,7 @@ class LimitController {
     double proven_throughput_ = 0;
     std::uint64_t hold_ = 0;  // takes for which the limit does not grow
     std::uint64_t hold_length_ = 64;
-    // After overload.
-    std::optional<Instant> last_decrease_;
-    std::uint32_t overloaded_at_ = 0;  // limit at which the teacher complained; approached by single steps
-    std::uint64_t taken_since_overload_ = 0;
+    bool jumped_ = false;
 };
 
 }  // namespace distilld

@@ -2,37 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace distilld {
 
 PrefetchScheduler::PrefetchScheduler(SchedulerOptions options)
     : options_(options),
       controller_(options_.limit),
-      endpoints_(options_.endpoints, options_.breaker),
+      endpoints_(options_.endpoints, options_.breaker, options_.limit.ceiling),
+      window_(options_.window),
+      patience_(options_.retry.patience),
       next_issue_(options_.first),
       next_deliver_(options_.first),
       next_take_(options_.first),
       next_release_(options_.first),
-      max_answer_(options_.expected_bytes),
       hedge_tokens_(options_.hedge.burst),
       jitter_(options_.jitter_seed) {}
 
-std::uint32_t PrefetchScheduler::window() const noexcept {
-    return options_.window > 0 ? options_.window : 4 * controller_.limit();
-}
-
 std::uint32_t PrefetchScheduler::buffered() const noexcept {
-    std::uint32_t count = 0;
-    for (const auto& [n, item] : items_) {
-        if (n >= next_take_ && (item.state == Item::State::ready || item.state == Item::State::delivered)) {
-            ++count;
-        }
-    }
-    return count;
+    return static_cast<std::uint32_t>(answered_ - (next_take_ - options_.first));
 }
 
 void PrefetchScheduler::set_ceiling(std::uint32_t ceiling) {
     controller_.set_ceiling(ceiling);
+    endpoints_.set_ceiling(ceiling);
 }
 
 void PrefetchScheduler::on_endpoint_absent(std::uint32_t endpoint, Instant now) {
@@ -44,42 +37,52 @@ std::optional<PrefetchScheduler::Request> PrefetchScheduler::forget(RequestId re
     if (found == requests_.end()) {
         return std::nullopt;  // cancelled before: its end is no news
     }
-    const Request known = found->second;
+    Request known = found->second;
     requests_.erase(found);
-    std::erase(items_.at(known.micro_batch).requests, request);
+    if (known.place) {
+        unhedged_.erase(*known.place);
+        known.place.reset();
+    }
+    for (RequestId& of_item : item(known.micro_batch).requests) {
+        of_item = of_item == request ? 0 : of_item;
+    }
     return known;
 }
 
-void PrefetchScheduler::on_completed(RequestId request, std::uint64_t bytes, Instant now) {
+/// It is the only request of its micro-batch now.
+void PrefetchScheduler::watch(RequestId request, Request& known) {
+    const bool oldest = !unhedged_.empty() && known.issued < requests_.at(unhedged_.front()).issued;
+    known.place = unhedged_.insert(oldest ? unhedged_.begin() : unhedged_.end(), request);
+}
+
+void PrefetchScheduler::drop(RequestId request, Instant now) {
+    if (const std::optional<Request> loser = forget(request)) {
+        if (endpoints_.on_dropped(loser->endpoint, loser->issued, now, !loser->hedge)) {
+            ++counters_.breaker_openings;
+        }
+        to_cancel_.push_back(request);
+    }
+}
+
+void PrefetchScheduler::on_completed(RequestId request, AnswerBytes bytes, Instant now) {
     const std::optional<Request> known = forget(request);
     if (!known) {
         return;
     }
-    const Nanos latency = now - known->issued;
-    latencies_.add(latency);
-    endpoints_.on_success(known->endpoint, latency);
+    latencies_.add(now - known->issued);
+    endpoints_.on_success(known->endpoint, known->issued, now);
+    patience_.on_answer();
+    window_.on_answer(bytes);
     ++counters_.completed;
+    ++answered_;
     if (known->hedge) {
         ++counters_.hedge_wins;
     }
-    Item& item = items_.at(known->micro_batch);
-    item.state = Item::State::ready;
-    item.winner = request;
-    item.bytes = bytes;
-    held_bytes_ += bytes;
-    max_answer_ = std::max(max_answer_, bytes);
-    for (const RequestId loser : item.requests) {
-        to_cancel_.insert(loser);
-    }
-    for (const RequestId loser : to_cancel_) {
-        const auto found = requests_.find(loser);
-        if (found == requests_.end()) {
-            continue;
-        }
-        endpoints_.on_dropped(found->second.endpoint, now - found->second.issued);
-        requests_.erase(found);
-    }
-    item.requests.clear();
+    Item& of = item(known->micro_batch);
+    of.state = Item::State::ready;
+    of.winner = request;
+    of.bytes = bytes.held;
+    drop(of.any_request(), now);
 }
 
 void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Instant now) {
@@ -88,35 +91,45 @@ void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::opti
         return;
     }
     ++counters_.failures[kind];
-    const std::optional<Instant> hold = retry_after ? std::optional(now + *retry_after) : std::nullopt;
-    // The silence of an endpoint that is taken for dead anyway says nothing of load.
-    const bool too_slow = kind == FailureKind::timeout && !endpoints_.is_open(known->endpoint);
-    if (endpoints_.on_failure(known->endpoint, kind, now, hold)) {
+    last_failure_ = LastFailure{request, kind};
+    patience_.on_failure(now);
+    const FailureVerdict verdict = endpoints_.on_failure(known->endpoint, kind, known->issued, now, retry_after);
+    if (verdict.opened) {
         ++counters_.breaker_openings;
     }
-    if (kind == FailureKind::overloaded || too_slow) {
-        controller_.on_overload(known->issued, now);
-    }
-
-    Item& item = items_.at(known->micro_batch);
-    item.last_failure = kind;
-    item.last_request = request;
-    item.avoid_endpoint = known->endpoint;
-    if (!item.requests.empty()) {
+    Item& of = item(known->micro_batch);
+    of.avoid_endpoint = known->endpoint;
+    if (const RequestId other = of.any_request(); other != 0) {
+        watch(other, requests_.at(other));
         return;  // its hedge, or the request it hedged, is still under way
     }
-    if (kind == FailureKind::rejected || item.attempts > options_.retry.max_retries) {
-        given_up_.push_back(GiveUpAction{known->micro_batch, request, kind, item.attempts});
+    // A hedge that fails after the first request failed is one attempt, not two.
+    ++of.failures;
+    of.spent += verdict.spends_attempt ? 1 : 0;
+    if (of.spent > options_.retry.max_retries || endpoints_.all_reject()) {
+        given_up_.push_back(GiveUpAction{known->micro_batch, request, kind, of.issues, Nanos(0)});
         return;
     }
-    item.state = Item::State::backing_off;
-    // A hedge that fails after the first request failed is one attempt, not two: attempts count first requests only.
-    item.retry_at = now + std::max(backoff(item.attempts), retry_after.value_or(Nanos(0)));
+    of.state = Item::State::backing_off;
+    retries_.add(known->micro_batch, retry_at(of, verdict.spends_attempt, now));
 }
 
-Nanos PrefetchScheduler::backoff(std::uint32_t attempts) {
+Instant PrefetchScheduler::retry_at(const Item& of, bool spends_attempt, Instant now) {
+    if (spends_attempt) {
+        return now + backoff(of.failures);
+    }
+    const std::optional<std::uint32_t> other =
+        endpoints_.pick(now, of.avoid_endpoint, EndpointHealth::Probing::last_resort);
+    if (other && *other != of.avoid_endpoint) {
+        return now;
+    }
+    // A dead endpoint is spared by its breaker; after the outage nothing should wait for long.
+    return now + std::min(backoff(of.failures), options_.breaker.cooldown);
+}
+
+Nanos PrefetchScheduler::backoff(std::uint32_t failures) {
     // Exponential with full-range jitter in [1/2, 1]: spreads the retries of many requests that failed together.
-    const std::uint32_t doublings = std::min<std::uint32_t>(attempts > 0 ? attempts - 1 : 0, 20);
+    const std::uint32_t doublings = std::min<std::uint32_t>(failures > 0 ? failures - 1 : 0, 20);
     const Nanos span = std::min(options_.retry.max, options_.retry.base * (Nanos::rep{1} << doublings));
     return scaled(span, 0.5 + 0.5 * jitter_.uniform());
 }
@@ -129,7 +142,8 @@ void PrefetchScheduler::on_taken(std::uint64_t n, Instant now) {
     next_take_ = n + 1;
     const Nanos waited = wanted_since_ ? now - *wanted_since_ : Nanos(0);
     const Nanos latency = latencies_.mean_of_last(std::max<std::size_t>(8, controller_.limit()));
-    controller_.on_taken(n - options_.first, waited, last_busy_, latency, full_while_waiting_);
+    controller_.on_taken(n - options_.first, waited, last_busy_, latency, latencies_.percentile(0),
+                         full_while_waiting_);
     wanted_since_.reset();
     full_while_waiting_ = false;
     taken_at_ = now;
@@ -140,13 +154,17 @@ void PrefetchScheduler::on_trained(std::uint64_t, Instant now) {
 }
 
 void PrefetchScheduler::on_released(std::uint64_t n, Instant) {
-    const auto found = items_.find(n);
-    if (found == items_.end()) {
+    if (n != next_release_ || items_.empty()) {
         return;
     }
-    held_bytes_ -= found->second.bytes;
-    items_.erase(found);
+    window_.on_released(items_.front().bytes);
+    items_.pop_front();
     next_release_ = n + 1;
+}
+
+bool PrefetchScheduler::has_bytes_for_another() const noexcept {
+    // What waits for its retry will need its room again.
+    return next_issue_ == next_release_ || window_.has_bytes_for_another(in_flight() + retries_.size());
 }
 
 bool PrefetchScheduler::room_for_another() const noexcept {
@@ -156,66 +174,75 @@ bool PrefetchScheduler::room_for_another() const noexcept {
     if (next_issue_ == next_release_) {
         return true;  // the very next one is always let through
     }
-    if (next_issue_ - next_release_ >= window()) {
-        return false;
-    }
-    if (options_.window_bytes == 0) {
-        return true;
-    }
-    // What is under way is counted at the size of the largest answer so far.
-    std::uint64_t pending = 0;
-    for (const auto& [n, item] : items_) {
-        if (item.state == Item::State::fetching || item.state == Item::State::backing_off) {
-            ++pending;
-        }
-    }
-    return held_bytes_ + (pending + 1) * max_answer_ <= options_.window_bytes;
+    return next_issue_ - next_release_ < window() && has_bytes_for_another();
 }
 
-void PrefetchScheduler::issue(std::uint64_t n, Item& item, std::uint32_t endpoint, bool hedge, Instant now,
+/// Slots idle because the window is full, and it is the oldest answer that is late, not the student: that one has less
+/// left than what comes in while an answer is under way.
+bool PrefetchScheduler::held_up_by_the_oldest() const {
+    if (next_issue_ >= options_.end || next_issue_ - next_release_ < window() || !has_bytes_for_another()) {
+        return false;
+    }
+    if (next_deliver_ >= next_issue_ || next_deliver_ - next_take_ >= 2 * controller_.limit()) {
+        return false;
+    }
+    const Item::State oldest = item(next_deliver_).state;
+    return oldest == Item::State::fetching || oldest == Item::State::backing_off;
+}
+
+void PrefetchScheduler::issue(std::uint64_t n, std::uint32_t endpoint, bool hedge, Instant now,
                               std::vector<SchedulerAction>& out) {
     const RequestId id = next_request_++;
-    requests_.emplace(id, Request{n, endpoint, now, hedge});
-    item.requests.push_back(id);
-    item.state = Item::State::fetching;
+    Item& of = item(n);
+    Request& made = requests_.emplace(id, Request{n, endpoint, now, hedge, {}}).first->second;
+    (of.requests[0] == 0 ? of.requests[0] : of.requests[1]) = id;
+    of.state = Item::State::fetching;
     endpoints_.on_issued(endpoint, now);
     ++counters_.requests;
     if (hedge) {
         ++counters_.hedges;
     } else {
-        if (item.attempts > 0) {
+        watch(id, made);
+        if (of.issues > 0) {
             ++counters_.retries;
         }
-        ++item.attempts;
+        ++of.issues;
     }
-    out.emplace_back(IssueAction{id, n, endpoint, item.attempts - 1, hedge});
+    out.emplace_back(IssueAction{id, n, endpoint, of.issues - 1, hedge});
 }
 
 void PrefetchScheduler::issue_retries(Instant now, std::vector<SchedulerAction>& out) {
-    for (auto& [n, item] : items_) {
-        if (!slot_free()) {
+    while (slot_free()) {
+        const std::optional<std::uint64_t> n = retries_.due(now);
+        if (!n) {
             return;
         }
-        if (item.state != Item::State::backing_off || item.retry_at > now) {
-            continue;
-        }
-        const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, item.avoid_endpoint);
+        // It is late already: a probe, which may fail, is made with another where there is a choice.
+        const std::optional<std::uint32_t> endpoint =
+            endpoints_.pick(now, item(*n).avoid_endpoint, EndpointHealth::Probing::last_resort);
         if (!endpoint) {
             return;
         }
-        issue(n, item, *endpoint, false, now, out);
+        retries_.take();
+        issue(*n, *endpoint, false, now, out);
     }
 }
 
 void PrefetchScheduler::issue_new(Instant now, std::vector<SchedulerAction>& out) {
-    while (slot_free() && room_for_another()) {
-        const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, kNoEndpoint);
-        if (!endpoint) {
+    while (slot_free()) {
+        const bool room = room_for_another();
+        if (!room && !held_up_by_the_oldest()) {
+            return;
+        }
+        const std::optional<std::uint32_t> endpoint =
+            endpoints_.pick(now, kNoEndpoint, EndpointHealth::Probing::welcome);
+        if (!endpoint || (!room && !window_.grow(controller_.limit() - in_flight(), controller_.limit()))) {
             return;
         }
         const std::uint64_t n = next_issue_++;
+        items_.emplace_back();
         hedge_tokens_ = std::min(options_.hedge.burst, hedge_tokens_ + options_.hedge.budget);
-        issue(n, items_[n], *endpoint, false, now, out);
+        issue(n, *endpoint, false, now, out);
     }
 }
 
@@ -234,33 +261,41 @@ void PrefetchScheduler::issue_hedges(Instant now, bool slots_are_spare, std::vec
     // A slot that would otherwise idle costs nothing. One that another micro-batch could use is spent only on a request
     // that is late beyond doubt.
     const Nanos max_age = slots_are_spare ? *late : scaled(*late, options_.hedge.paid_factor);
-    for (auto& [n, item] : items_) {  // the lowest number first: it holds up all others
-        if (!slot_free() || hedge_tokens_ < 1.0) {
+    while (slot_free() && hedge_tokens_ >= 1.0 && !unhedged_.empty() && has_bytes_for_another()) {
+        Request& first = requests_.at(unhedged_.front());
+        if (now - first.issued <= max_age) {
             return;
         }
-        if (item.state != Item::State::fetching || item.requests.size() != 1) {
-            continue;
-        }
-        const Request& first = requests_.at(item.requests.front());
-        if (now - first.issued <= max_age) {
-            continue;
-        }
-        const std::optional<std::uint32_t> endpoint = endpoints_.pick(now, first.endpoint);
+        const std::optional<std::uint32_t> endpoint =
+            endpoints_.pick(now, first.endpoint, EndpointHealth::Probing::last_resort);
         if (!endpoint) {
             return;
         }
         hedge_tokens_ -= 1.0;
-        issue(n, item, *endpoint, true, now, out);
+        unhedged_.erase(*first.place);
+        first.place.reset();
+        const std::uint64_t n = first.micro_batch;
+        issue(n, *endpoint, true, now, out);
     }
 }
 
 void PrefetchScheduler::deliver(std::vector<SchedulerAction>& out) {
-    for (auto found = items_.find(next_deliver_); found != items_.end() && found->second.state == Item::State::ready;
-         found = items_.find(next_deliver_)) {
-        found->second.state = Item::State::delivered;
-        out.emplace_back(DeliverAction{next_deliver_, found->second.winner});
+    while (next_deliver_ < next_issue_ && item(next_deliver_).state == Item::State::ready) {
+        Item& oldest = item(next_deliver_);
+        oldest.state = Item::State::delivered;
+        out.emplace_back(DeliverAction{next_deliver_, oldest.winner});
         ++next_deliver_;
     }
+}
+
+void PrefetchScheduler::lose_patience(Instant now, std::vector<SchedulerAction>& out) {
+    const std::optional<Instant> ends = patience_.ends();
+    if (out_of_patience_ || !ends || now < *ends || next_deliver_ >= next_issue_) {
+        return;
+    }
+    out_of_patience_ = true;
+    out.emplace_back(GiveUpAction{next_deliver_, last_failure_->request, last_failure_->kind,
+                                  item(next_deliver_).issues, now - *patience_.silent_since()});
 }
 
 std::vector<SchedulerAction> PrefetchScheduler::poll(Instant now) {
@@ -279,7 +314,8 @@ std::vector<SchedulerAction> PrefetchScheduler::poll(Instant now) {
     issue_new(now, out);
     issue_hedges(now, true, out);
     deliver(out);
-    if (wanted_since_ && in_flight() >= controller_.limit()) {
+    lose_patience(now, out);
+    if (wanted_since_ && !slot_free()) {
         full_while_waiting_ = true;
     }
     return out;
@@ -288,29 +324,25 @@ std::vector<SchedulerAction> PrefetchScheduler::poll(Instant now) {
 std::optional<Instant> PrefetchScheduler::next_wakeup(Instant now) const {
     std::optional<Instant> next;
     // What was due and is still there after poll() waits for something else: a slot, an endpoint, a hedge token.
-    const auto earliest = [&next, now](Instant at) {
-        if (at > now && (!next || at < *next)) {
+    const auto earliest = [&next, now](std::optional<Instant> at) {
+        if (at && *at > now && (!next || *at < *next)) {
             next = at;
         }
     };
+    earliest(patience_.ends());
     if (!slot_free()) {
         return next;  // the next event is the end of a request
     }
-    bool waits_for_endpoint = room_for_another();
-    const std::optional<Nanos> late = hedge_after();
-    for (const auto& [n, item] : items_) {
-        if (item.state == Item::State::backing_off) {
-            earliest(item.retry_at);
-            waits_for_endpoint = true;
-        }
-        if (late && hedge_tokens_ >= 1.0 && item.state == Item::State::fetching && item.requests.size() == 1) {
-            earliest(requests_.at(item.requests.front()).issued + *late + Nanos(1));
+    if (retries_.size() > 0 && endpoints_.pick(now, kNoEndpoint, EndpointHealth::Probing::welcome)) {
+        earliest(retries_.next_due());
+    }
+    if (!unhedged_.empty() && hedge_tokens_ >= 1.0) {
+        if (const std::optional<Nanos> late = hedge_after()) {
+            earliest(requests_.at(unhedged_.front()).issued + *late + Nanos(1));
         }
     }
-    if (waits_for_endpoint) {
-        for (const Instant at : endpoints_.wakeups()) {
-            earliest(at);
-        }
+    if (retries_.size() > 0 || room_for_another() || held_up_by_the_oldest()) {
+        earliest(endpoints_.next_available(now));
     }
     return next;
 }

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <deque>
+#include <list>
 #include <map>
 #include <optional>
-#include <set>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -13,15 +17,20 @@
 #include "pipeline/core/fetch_failure.hpp"
 #include "pipeline/core/latency_window.hpp"
 #include "pipeline/core/limit_controller.hpp"
+#include "pipeline/core/patience.hpp"
+#include "pipeline/core/prefetch_window.hpp"
+#include "pipeline/core/retry_queue.hpp"
 
 namespace distilld {
 
 using RequestId = std::uint64_t;
 
 struct RetryPolicy {
-    std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch after its first
+    /// Further attempts of one micro-batch after its first was spent. Outages (is_outage) spend none.
+    std::uint32_t max_retries = 8;
     Nanos base = std::chrono::milliseconds(100);
     Nanos max = std::chrono::seconds(30);
+    Nanos patience = std::chrono::seconds(1800);  ///< without any answer from any endpoint; 0 = without end
 };
 
 struct HedgePolicy {
@@ -37,10 +46,8 @@ struct SchedulerOptions {
     std::uint64_t first = 0;  ///< micro-batches [first, end)
     std::uint64_t end = 0;
     std::uint32_t endpoints = 1;
-    LimitOptions limit;                ///< C: requests in flight
-    std::uint32_t window = 0;          ///< W: micro-batches issued and not yet released; 0 = 4C
-    std::uint64_t window_bytes = 0;    ///< bound on the bytes of W; 0 = none. One micro-batch is always let through
-    std::uint64_t expected_bytes = 0;  ///< size of a response until the first has been seen
+    LimitOptions limit;    ///< C: requests in flight, over all endpoints
+    WindowOptions window;  ///< W: micro-batches issued and not yet released
     RetryPolicy retry;
     HedgePolicy hedge;
     BreakerOptions breaker;
@@ -64,12 +71,13 @@ struct DeliverAction {
     std::uint64_t micro_batch = 0;
     RequestId request = 0;
 };
-/// `micro_batch` cannot be had: retries are used up, or the teacher rejected it.
+/// `micro_batch` cannot be had: its attempts are spent, every endpoint rejects, or patience is over.
 struct GiveUpAction {
     std::uint64_t micro_batch = 0;
     RequestId request = 0;  ///< the last one to fail
     FailureKind kind = FailureKind::connection;
-    std::uint32_t attempts = 0;
+    std::uint32_t attempts = 0;  ///< all that were made
+    Nanos silence{0};            ///< patience is over after so long an outage; 0 = one of the other reasons
 };
 using SchedulerAction = std::variant<IssueAction, CancelAction, DeliverAction, GiveUpAction>;
 
@@ -83,9 +91,13 @@ struct SchedulerCounters {
     std::uint64_t breaker_openings = 0;
 };
 
-/// Decides which teacher request is made when: out-of-order completion, in-order release, retries, hedges, breakers,
-/// adaptive concurrency. A pure state machine: events in, actions out, time as an argument. It has no clock, no thread
-/// and no I/O, so the simulation drives the very code that the service runs.
+/// Decides which teacher request is made when: out-of-order completion, in-order release, retries, hedges, breakers and
+/// limits of endpoints, adaptive concurrency, patience with outages. A pure state machine: events in, actions out, time
+/// as an argument. It has no clock, no thread and no I/O, so the simulation drives the very code that the service runs.
+/// An event and the poll() after it take O(log W) and a walk over the endpoints.
+///
+/// A fault of the surroundings (see is_outage) costs time and no attempts: its micro-batch goes to another endpoint at
+/// once where one has room, else it is asked for again at most a breaker's cooldown later.
 ///
 /// After any event call poll() and carry out the actions; call it again at next_wakeup().
 class PrefetchScheduler {
@@ -93,8 +105,8 @@ class PrefetchScheduler {
     explicit PrefetchScheduler(SchedulerOptions options);
 
     // --- events ---
-    /// `request` was answered; `bytes` is what its answer holds in memory.
-    void on_completed(RequestId request, std::uint64_t bytes, Instant now);
+    /// `request` was answered with so many bytes.
+    void on_completed(RequestId request, AnswerBytes bytes, Instant now);
     void on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Instant now);
     /// The student is idle and wants its next micro-batch.
     void on_wanted(Instant now);
@@ -102,8 +114,8 @@ class PrefetchScheduler {
     void on_taken(std::uint64_t n, Instant now);
     /// The student has done with micro-batch `n` (its busy time ends).
     void on_trained(std::uint64_t n, Instant now);
-    /// `n` no longer counts against the window. In parallel mode at the same time as on_taken, in sequential mode after
-    /// on_trained.
+    /// `n`, the lowest that still does, no longer counts against the window. In parallel mode at the same time as
+    /// on_taken, in sequential mode after on_trained.
     void on_released(std::uint64_t n, Instant now);
     /// `endpoint` is known to be down: it gets nothing but a half-open breaker's probes until it answers.
     void on_endpoint_absent(std::uint32_t endpoint, Instant now);
@@ -113,74 +125,98 @@ class PrefetchScheduler {
     // --- actions ---
     [[nodiscard]] std::vector<SchedulerAction> poll(Instant now);
     /// When, after a poll() at `now`, there will be something to do although no event comes (a retry, a hedge, a
-    /// breaker's probe).
+    /// breaker's probe, the end of patience).
     [[nodiscard]] std::optional<Instant> next_wakeup(Instant now) const;
 
     // --- what it sees ---
-    [[nodiscard]] std::uint32_t limit() const noexcept { return controller_.limit(); }
-    [[nodiscard]] std::uint32_t window() const noexcept;
+    /// Requests that may be in flight now, after what the endpoints can bear.
+    [[nodiscard]] std::uint32_t limit() const { return std::min(controller_.limit(), endpoints_.capacity()); }
+    [[nodiscard]] std::uint32_t window() const noexcept { return window_.size(controller_.limit()); }
     [[nodiscard]] std::uint32_t in_flight() const noexcept { return static_cast<std::uint32_t>(requests_.size()); }
     [[nodiscard]] std::uint32_t buffered() const noexcept;  ///< answered and not yet taken
-    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_; }
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return window_.held_bytes(); }
     [[nodiscard]] const SchedulerCounters& counters() const noexcept { return counters_; }
     [[nodiscard]] const LatencyWindow& latencies() const noexcept { return latencies_; }
     [[nodiscard]] bool done() const noexcept { return next_release_ >= options_.end; }
+    /// The student waits for a micro-batch.
+    [[nodiscard]] bool student_waits() const noexcept { return wanted_since_.has_value(); }
+    /// Since when nothing but failures has come; nullopt when the last news was an answer.
+    [[nodiscard]] const std::optional<Instant>& silent_since() const noexcept { return patience_.silent_since(); }
+    [[nodiscard]] const EndpointHealth& endpoints() const noexcept { return endpoints_; }
 
   private:
     struct Item {  // a micro-batch between its first issue and its release
         enum class State { fetching, backing_off, ready, delivered };
         State state = State::fetching;
-        std::vector<RequestId> requests;  // in flight for it: one, or two when hedged
-        std::uint32_t attempts = 0;       // first request and retries, without hedges
-        Instant retry_at;
+        std::array<RequestId, 2> requests{};  // in flight for it: one, or two when hedged; 0 = none
+        std::uint32_t issues = 0;             // first request and retries, without hedges
+        std::uint32_t failures = 0;           // in all
+        std::uint32_t spent = 0;              // attempts that the failures have cost
         std::uint32_t avoid_endpoint = kNoEndpoint;
         RequestId winner = 0;
         std::uint64_t bytes = 0;
-        FailureKind last_failure = FailureKind::connection;
-        RequestId last_request = 0;
+
+        [[nodiscard]] RequestId any_request() const { return requests[0] != 0 ? requests[0] : requests[1]; }
     };
     struct Request {
         std::uint64_t micro_batch = 0;
         std::uint32_t endpoint = 0;
         Instant issued;
         bool hedge = false;
+        std::optional<std::list<RequestId>::iterator> place;  // in unhedged_
+    };
+    struct LastFailure {
+        RequestId request = 0;
+        FailureKind kind = FailureKind::connection;
     };
 
     static constexpr std::uint32_t kNoEndpoint = ~std::uint32_t{0};
 
-    void issue(std::uint64_t n, Item& item, std::uint32_t endpoint, bool hedge, Instant now,
-               std::vector<SchedulerAction>& out);
+    Item& item(std::uint64_t n) { return items_[n - next_release_]; }
+    [[nodiscard]] const Item& item(std::uint64_t n) const { return items_[n - next_release_]; }
+    void issue(std::uint64_t n, std::uint32_t endpoint, bool hedge, Instant now, std::vector<SchedulerAction>& out);
     void issue_retries(Instant now, std::vector<SchedulerAction>& out);
     void issue_new(Instant now, std::vector<SchedulerAction>& out);
     void issue_hedges(Instant now, bool slots_are_spare, std::vector<SchedulerAction>& out);
     void deliver(std::vector<SchedulerAction>& out);
+    void lose_patience(Instant now, std::vector<SchedulerAction>& out);
     [[nodiscard]] bool slot_free() const noexcept { return in_flight() < controller_.limit(); }
+    [[nodiscard]] bool has_bytes_for_another() const noexcept;
     [[nodiscard]] bool room_for_another() const noexcept;
+    [[nodiscard]] bool held_up_by_the_oldest() const;
     [[nodiscard]] std::optional<Nanos> hedge_after() const;
-    [[nodiscard]] Nanos backoff(std::uint32_t attempts);
+    [[nodiscard]] Nanos backoff(std::uint32_t failures);
+    [[nodiscard]] Instant retry_at(const Item& item, bool spends_attempt, Instant now);
     std::optional<Request> forget(RequestId request);
+    void watch(RequestId request, Request& known);
+    void drop(RequestId request, Instant now);
 
     SchedulerOptions options_;
     LimitController controller_;
     EndpointHealth endpoints_;
     LatencyWindow latencies_;
-    std::map<std::uint64_t, Item> items_;  // by micro-batch, from next_release_ on
-    std::map<RequestId, Request> requests_;
-    std::set<RequestId> to_cancel_;
+    PrefetchWindow window_;
+    Patience patience_;
+    RetryQueue retries_;
+    std::deque<Item> items_;  // of micro-batches [next_release_, next_issue_)
+    std::unordered_map<RequestId, Request> requests_;
+    std::list<RequestId> unhedged_;  // what hedges are for: the only request of its micro-batch, the oldest first
+    std::vector<RequestId> to_cancel_;
     std::vector<GiveUpAction> given_up_;
+    std::optional<LastFailure> last_failure_;
     std::uint64_t next_issue_;
     std::uint64_t next_deliver_;
     std::uint64_t next_take_;
     std::uint64_t next_release_;
+    std::uint64_t answered_ = 0;  // micro-batches
     RequestId next_request_ = 1;
-    std::uint64_t held_bytes_ = 0;
-    std::uint64_t max_answer_;
     double hedge_tokens_;
     SplitMix64 jitter_;
     std::optional<Instant> wanted_since_;
     Instant taken_at_;
     Nanos last_busy_{0};
     bool full_while_waiting_ = false;
+    bool out_of_patience_ = false;
     SchedulerCounters counters_;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "pipeline/core/worker_events.hpp"
 
 namespace distilld {
 
@@ -14,6 +15,7 @@ struct RunState {
     std::uint64_t next_micro_batch = 0;  ///< first micro-batch not yet trained on
     std::uint64_t tokens_seen = 0;
     std::string spec_json;  ///< the spec the run was started with
+    ProgressEvent last;     ///< of the step above; all 0 in a checkpoint that is older than this field
 };
 
 /// A copy of everything a checkpoint holds, in host memory, that no longer changes. Opaque outside models/.

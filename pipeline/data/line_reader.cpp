@@ -33,7 +33,8 @@ LineReader::~LineReader() {
 }
 
 Result<void> LineReader::open() {
-    descriptor_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+    // Without O_NONBLOCK, a pipe that nobody writes to would hold us here for ever.
+    descriptor_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor_ < 0) {
         return system_error(file_, "cannot be opened");
     }
@@ -44,9 +45,10 @@ Result<void> LineReader::open() {
     if (S_ISDIR(info.st_mode)) {
         return io_error(file_.string() + ": is a folder, a file was expected");
     }
-    if (S_ISREG(info.st_mode)) {
-        file_size_ = static_cast<std::uint64_t>(info.st_size);
+    if (!S_ISREG(info.st_mode)) {
+        return invalid_input(file_.string() + ": is not a regular file (a pipe, a socket or a device)");
     }
+    file_size_ = static_cast<std::uint64_t>(info.st_size);
     buffer_.resize(kFirstBuffer + padding_);
     return {};
 }

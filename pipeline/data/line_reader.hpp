@@ -20,6 +20,7 @@ class LineReader {
     LineReader(const LineReader&) = delete;
     LineReader& operator=(const LineReader&) = delete;
 
+    /// Refuses what is no regular file, without waiting for anybody at the other end of a pipe.
     Result<void> open();
 
     /// Steps to the next line. False: end of file. The line has no line break (LF or CRLF) and, if it is the first, no
@@ -30,7 +31,7 @@ class LineReader {
     [[nodiscard]] std::uint64_t line_number() const noexcept { return line_number_; }
     /// Bytes of the file up to the end of this line.
     [[nodiscard]] std::uint64_t bytes_consumed() const noexcept { return bytes_consumed_; }
-    /// Bytes of the whole file when it was opened; 0 where that is not known (a pipe).
+    /// Bytes of the whole file when it was opened.
     [[nodiscard]] std::uint64_t file_size() const noexcept { return file_size_; }
     /// "file:line", for messages.
     [[nodiscard]] std::string location() const;

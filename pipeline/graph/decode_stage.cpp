@@ -3,13 +3,72 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/async/run_on.hpp"
+
 namespace distilld {
 
-void DecodeStage::keep(std::uint64_t number, std::optional<TeacherTargets> targets) {
-    if (targets) {
-        decoded_bytes_ += targets->held_bytes;
+namespace asio = boost::asio;
+
+/// One of the `max_at_once`, given back however the decoding ends.
+struct DecodeStage::Place {
+    explicit Place(DecodeStage& the_stage) : stage(the_stage) {
+        ++stage.running_;
+        stage.note_state();
     }
+    ~Place() {
+        --stage.running_;
+        stage.turn_.notify();
+        stage.note_state();
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    DecodeStage& stage;
+};
+
+DecodeStage::DecodeStage(asio::any_io_executor io, asio::any_io_executor decode, std::uint32_t max_at_once,
+                         TraceWriter* trace)
+    : decode_(std::move(decode)), max_at_once_(max_at_once), trace_(trace), turn_(std::move(io)) {
+    note_state();
+}
+
+asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(std::uint64_t number, EncodedAnswer answer) {
+    struct Waiting {
+        DecodeStage& stage;
+        std::multiset<std::uint64_t>::iterator mine;
+        ~Waiting() {
+            stage.waiting_.erase(mine);
+            stage.turn_.notify();  // it may have been woken and cancelled: the turn is another's
+        }
+    };
+    {
+        const Waiting waiting{*this, waiting_.insert(number)};
+        while (running_ >= max_at_once_ || *waiting_.begin() != number) {
+            co_await turn_.wait();
+        }
+    }
+    const Place place(*this);
+    struct Decoded {
+        FetchResult<TeacherTargets> targets;
+        Instant began;
+        Instant ended;
+    };
+    auto work = [encoded = std::move(answer)]() mutable {
+        const Instant began = steady_now();
+        auto targets = encoded.decode();
+        return Decoded{std::move(targets), began, steady_now()};
+    };
+    auto working = run_on(decode_, std::move(work));
+    Decoded decoded = co_await std::move(working);
+    if (trace_ != nullptr) {
+        trace_->overlapping_span(Stage::decode, "decode", decoded.began, decoded.ended, number);
+    }
+    co_return std::move(decoded.targets);
+}
+
+void DecodeStage::keep(std::uint64_t number, std::optional<TeacherTargets> targets) {
     kept_.emplace(number, std::move(targets));
+    note_state();
 }
 
 std::optional<TeacherTargets> DecodeStage::take(std::uint64_t number) {
@@ -17,7 +76,18 @@ std::optional<TeacherTargets> DecodeStage::take(std::uint64_t number) {
     if (node.empty()) {
         throw std::out_of_range("decode stage: an answer that is not kept");
     }
+    note_state();
     return std::move(node.mapped());
+}
+
+void DecodeStage::note_state() {
+    if (running_ > 0) {
+        clock_.enter(StageClock::State::busy);
+    } else if (!kept_.empty()) {
+        clock_.enter(StageClock::State::wait_output);
+    } else {
+        clock_.enter(StageClock::State::wait_input);
+    }
 }
 
 }  // namespace distilld

@@ -17,38 +17,43 @@
 namespace distilld {
 
 /// Where the stages run. `io` is single-threaded and owns the graph's coroutines; `compute` (one thread) owns the
-/// student; `staging` (one thread) plans, decodes and makes tensors; `disk` (one thread) writes checkpoints.
+/// student; `staging` (one thread) plans and makes tensors; `disk` (one thread) writes checkpoints; `decode` (one
+/// thread; empty: `staging`) reads answers.
 struct GraphExecutors {
     boost::asio::any_io_executor io;
     boost::asio::any_io_executor compute;
     boost::asio::any_io_executor staging;
     boost::asio::any_io_executor disk;
+    boost::asio::any_io_executor decode{};
 };
 
 struct GraphOptions {
     TrainingSpec training;
     std::uint64_t first_step = 0;
     std::uint64_t total_steps = 0;
-    std::uint64_t checkpoint_every = 0;  ///< steps; 0 = none but the last
-    std::uint64_t tokens_seen = 0;       ///< by the run that is resumed
-    std::string spec_json;               ///< goes into each checkpoint
-    TeacherStageOptions teacher;         ///< scheduler.first and .end are set by the graph
+    CheckpointSpec checkpoint;      ///< every_steps and every_secs; there is always one at the end
+    std::uint64_t tokens_seen = 0;  ///< by the run that is resumed
+    std::string spec_json;          ///< goes into each checkpoint
+    ProgressEvent resumed;          ///< of first_step; its figures are those of a run that has no step left to do
+    std::string resumed_from;       ///< folder of the checkpoint; empty = from the start
+    TeacherStageOptions teacher;    ///< scheduler.first and .end are set by the graph
 };
 
 /// What the graph asks of its surroundings.
 struct GraphHooks {
     std::function<void(const WorkerEvent&)> on_event;
-    /// Commits a checkpoint and returns its folder. Called on the disk executor.
+    /// Commits a checkpoint and returns its folder. Called on the disk executor; again and again while the error is of
+    /// kind disk_full.
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
 };
 
 struct GraphOutcome {
-    bool cancelled = false;
+    bool cancelled = false;  ///< steps are left, or the last checkpoint or evaluation was given up
     std::uint64_t steps_done = 0;
     ProgressEvent last;
     double fill_seconds = 0;  ///< wait for the first micro-batch, which nothing can hide
     std::optional<double> eval_loss;
-    std::string checkpoint;  ///< the newest that was committed by this run
+    std::string checkpoint;  ///< the newest: committed by this run or, when it made none, resumed from
     std::shared_ptr<const StudentSnapshot> final_snapshot;
 };
 

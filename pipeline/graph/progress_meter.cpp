@@ -52,9 +52,15 @@ Stage ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fi
     if (waited <= kNoticeableWait * (student.busy_seconds + waited)) {
         return Stage::student;
     }
-    const StageTimes staging = find(Stage::staging);
-    const double staging_total = staging.busy_seconds + staging.wait_input_seconds + staging.wait_output_seconds;
-    return staging.busy_seconds >= kNearlyAlways * staging_total ? Stage::staging : Stage::teacher;
+    // Of stages that are nearly always busy the last one holds the others up.
+    for (const Stage stage : {Stage::staging, Stage::decode}) {
+        const StageTimes times = find(stage);
+        const double total = times.busy_seconds + times.wait_input_seconds + times.wait_output_seconds;
+        if (total > 0 && times.busy_seconds >= kNearlyAlways * total) {
+            return stage;
+        }
+    }
+    return Stage::teacher;
 }
 
 }  // namespace distilld

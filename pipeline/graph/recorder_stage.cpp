@@ -22,29 +22,54 @@ RecorderStage::RecorderStage(GraphExecutors executors, Student& student, Optimiz
       hooks_(std::move(hooks)),
       trace_(trace),
       writes_(executors_.io),
+      space_(executors_.io, hooks_.on_event),
       start_(steady_now()),
       meter_(options_.first_step, options_.total_steps, start_),
-      tokens_seen_(options_.tokens_seen) {
+      schedule_(options_.checkpoint, start_),
+      tokens_seen_(options_.tokens_seen),
+      // A shorter run that trains nothing fails too.
+      nonfinite_(std::min(options_.training.max_nonfinite_steps,
+                          std::max<std::uint64_t>(1, options_.total_steps - options_.first_step))) {
     outcome_.steps_done = options_.first_step;
+    outcome_.checkpoint = options_.resumed_from;
+    outcome_.last = options_.resumed;
+    outcome_.last.step = options_.first_step;
+    outcome_.last.total_steps = options_.total_steps;
 }
 
 void RecorderStage::start() {
     start_ = steady_now();
     meter_ = ProgressMeter(options_.first_step, options_.total_steps, start_);
+    schedule_ = CheckpointSchedule(options_.checkpoint, start_);
+}
+
+void RecorderStage::cancel() {
+    cancelled_ = true;
+    space_.give_up();
 }
 
 asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished) {
     ++outcome_.steps_done;
     tokens_seen_ += sums.positions;
-    if (!finished.stats.finite) {
-        ++nonfinite_steps_;
-    }
     meter_.on_step(outcome_.steps_done, sums.positions, finished.at);
+    judge(sums, finished);
     report(sums, finished);
     const std::uint64_t every = options_.training.eval_steps;
     const bool due = every > 0 && outcome_.steps_done % every == 0;
-    if (!eval_.empty() && (whole() || due)) {
+    if (due && !whole() && !failure_) {
         co_await evaluate();
+    }
+}
+
+void RecorderStage::judge(const StepSums& sums, const FinishedStep& finished) {
+    NonfiniteSteps::Verdict verdict = nonfinite_.judge({outcome_.steps_done, finished.stats.finite, sums.mean_loss(),
+                                                        finished.stats.grad_norm, finished.learning_rate, finished.at});
+    if (!verdict.warning.empty()) {
+        emit(LogEvent{"warn", std::move(verdict.warning)});
+    }
+    if (verdict.failure && !failure_) {
+        failure_ = std::move(verdict.failure);
+        hooks_.on_failure();
     }
 }
 
@@ -52,12 +77,12 @@ void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
     const double tokens = std::max<double>(1, static_cast<double>(sums.stats.target_tokens));
     ProgressEvent event;
     event.step = outcome_.steps_done;
-    event.loss = sums.stats.loss_sum / tokens;
+    event.loss = sums.mean_loss();
     event.kd_loss = sums.stats.kd_sum / tokens;
     event.ce_loss = sums.stats.ce_sum / tokens;
     event.grad_norm = finished.stats.grad_norm;
     event.learning_rate = finished.learning_rate;
-    event.nonfinite_steps = nonfinite_steps_;
+    event.nonfinite_steps = nonfinite_.total();
     fill(event);
     outcome_.last = event;
     outcome_.last.tokens_per_second = meter_.mean_tokens_per_second();
@@ -88,27 +113,44 @@ void RecorderStage::emit(const WorkerEvent& event) const {
     }
 }
 
-asio::awaitable<void> RecorderStage::evaluate() {
+asio::awaitable<bool> RecorderStage::evaluate() {
     EvalStats total;
     for (const TokenBatch& batch : eval_) {
+        if (cancelled_) {
+            co_return false;
+        }
         auto work = [this, &batch] { return student_.evaluate(batch); };
         auto evaluating = run_on(executors_.compute, std::move(work));
         const EvalStats stats = co_await std::move(evaluating);
         total.ce_sum += stats.ce_sum;
         total.target_tokens += stats.target_tokens;
     }
-    optimizer_.on_updates_applied();
-    if (total.target_tokens == 0) {
-        co_return;
+    if (!eval_.empty()) {
+        optimizer_.on_updates_applied();
     }
-    outcome_.eval_loss = total.ce_sum / static_cast<double>(total.target_tokens);
-    emit(EvaluationEvent{outcome_.steps_done, *outcome_.eval_loss, total.target_tokens});
+    if (total.target_tokens > 0) {
+        outcome_.eval_loss = total.ce_sum / static_cast<double>(total.target_tokens);
+        emit(EvaluationEvent{outcome_.steps_done, *outcome_.eval_loss, total.target_tokens});
+    }
+    co_return true;
+}
+
+asio::awaitable<void> RecorderStage::last_evaluation() {
+    const bool done = co_await evaluate();
+    cut_short_ = cut_short_ || !done;
 }
 
 asio::awaitable<void> RecorderStage::checkpoint_when_due() {
-    const std::uint64_t every = options_.checkpoint_every;
-    const bool due = every > 0 && outcome_.steps_done % every == 0;
-    if (whole() || (!due && !checkpoint_requested_)) {
+    if (whole()) {
+        co_return;
+    }
+    if (space_.waiting()) {
+        co_await written();
+        if (cancelled_) {
+            co_return;
+        }
+    }
+    if (!schedule_.due(outcome_.steps_done, steady_now()) && !checkpoint_requested_) {
         co_return;
     }
     checkpoint_requested_ = false;
@@ -120,13 +162,17 @@ asio::awaitable<void> RecorderStage::checkpoint_when_due() {
 }
 
 asio::awaitable<void> RecorderStage::last_checkpoint() {
-    if (!whole() && outcome_.steps_done == options_.first_step) {
+    const bool nothing_new = outcome_.steps_done == options_.first_step;
+    if (nothing_new && !whole()) {
         co_return;
     }
     co_await written();
     std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();
     if (whole()) {
         outcome_.final_snapshot = taken;
+    }
+    if (nothing_new && !options_.resumed_from.empty()) {
+        co_return;  // it is on the disk
     }
     co_await write(std::move(taken), outcome_.steps_done);
 }
@@ -146,6 +192,7 @@ asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot(
     state.next_micro_batch = outcome_.steps_done * options_.training.micro_batches;
     state.tokens_seen = tokens_seen_;
     state.spec_json = options_.spec_json;
+    state.last = outcome_.last;
     auto copy = [this, state] { return student_.snapshot(state); };
     auto copying = run_on(executors_.compute, std::move(copy));
     std::shared_ptr<const StudentSnapshot> taken = co_await std::move(copying);
@@ -155,15 +202,25 @@ asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot(
 
 asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step) {
     clock_.enter(StageClock::State::busy);
+    schedule_.on_begun();
     const Instant began = steady_now();
-    auto commit = [this, taken = std::move(taken), step] { return hooks_.commit_checkpoint(step, *taken); };
-    auto committing = run_on(executors_.disk, std::move(commit));
+    std::function<Result<std::string>()> commit = [this, taken = std::move(taken), step] {
+        return hooks_.commit_checkpoint(step, *taken);
+    };
+    auto committing = space_.perform(executors_.disk, std::move(commit));
     const Result<std::string> folder = co_await std::move(committing);
     const Instant now = steady_now();
+    schedule_.on_written(now);
     if (trace_ != nullptr) {
         trace_->span(Stage::recorder, "checkpoint", began, now, step);
     }
     clock_.enter(StageClock::State::wait_input);
+    cut_short_ = !folder && folder.error().kind == ErrorKind::disk_full;
+    if (cut_short_) {
+        emit(LogEvent{"warn",
+                      "the checkpoint of step " + std::to_string(step) + " was given up: " + folder.error().message});
+        co_return;
+    }
     if (!folder) {
         if (!failure_) {
             failure_ = folder.error();

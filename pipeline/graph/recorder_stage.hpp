@@ -9,9 +9,12 @@
 
 #include "base/error.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "pipeline/core/checkpoint_schedule.hpp"
 #include "pipeline/graph/graph_options.hpp"
+#include "pipeline/graph/nonfinite_steps.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/progress_meter.hpp"
+#include "pipeline/graph/space_wait.hpp"
 #include "pipeline/graph/stage_clock.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/trace_writer.hpp"
@@ -30,6 +33,10 @@ struct StepSums {
         stats.ce_sum += more.ce_sum;
         positions += more_positions;
     }
+    /// Of the step's target tokens; 0 without any.
+    [[nodiscard]] double mean_loss() const {
+        return stats.loss_sum / static_cast<double>(stats.target_tokens > 0 ? stats.target_tokens : 1);
+    }
 };
 
 /// What the recorder asks about the other stages when it reports.
@@ -45,12 +52,13 @@ struct RecorderHooks {
     std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
-    std::function<void()> on_failure;  ///< a checkpoint could not be written: see RecorderStage::failure()
+    std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()
 };
 
 /// The stage recorder: progress events, evaluation, checkpoints. Has no loop of its own: the student stage calls it at
 /// step borders. A checkpoint's copy is taken at once and written behind the next steps; no second copy is taken before
-/// the first is written, so that memory holds one at most. All calls on the graph's executor. `trace` may be null.
+/// the first is written, so that memory holds one at most. While the disk has no space for one, the training waits at
+/// the next step border. All calls on the graph's executor. `trace` may be null.
 class RecorderStage {
   public:
     RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, std::vector<TokenBatch> eval,
@@ -58,7 +66,8 @@ class RecorderStage {
 
     /// The run begins now.
     void start();
-    /// Step number steps_done() has ended: its event, and an evaluation when one is due.
+    /// Step number steps_done() has ended: its event, and an evaluation when one is due. The one at the end is
+    /// last_evaluation()'s.
     boost::asio::awaitable<void> record(StepSums sums, FinishedStep finished);
     /// Takes a checkpoint when one is due or was asked for. Not after the last step, which last_checkpoint() is for.
     boost::asio::awaitable<void> checkpoint_when_due();
@@ -67,6 +76,13 @@ class RecorderStage {
     /// The end of the run, with a checkpoint: after the last step, or at the last whole step of a run that ends early,
     /// failed ones included: nothing that was trained is lost.
     boost::asio::awaitable<void> last_checkpoint();
+    /// After the last checkpoint of a whole run, so that no training is lost with it.
+    boost::asio::awaitable<void> last_evaluation();
+    /// Nobody waits for the run any more: an evaluation ends after the batch under way, and a full disk is not waited
+    /// for.
+    void cancel();
+    /// cancel() has kept the last checkpoint or the last evaluation from its end.
+    [[nodiscard]] bool cut_short() const noexcept { return cut_short_; }
     /// Waits for the checkpoint that is being written, which refers to this stage; throws what the write threw. No
     /// checkpoint is taken afterwards.
     boost::asio::awaitable<void> join();
@@ -79,10 +95,11 @@ class RecorderStage {
 
   private:
     void report(const StepSums& sums, const FinishedStep& finished);
+    void judge(const StepSums& sums, const FinishedStep& finished);
     void fill(ProgressEvent& event) const;
     void emit(const WorkerEvent& event) const;
-    boost::asio::awaitable<void> evaluate();
-    boost::asio::awaitable<void> written();  // until no checkpoint is being written
+    boost::asio::awaitable<bool> evaluate();  // false: cancelled
+    boost::asio::awaitable<void> written();   // until no checkpoint is being written
     boost::asio::awaitable<std::shared_ptr<const StudentSnapshot>> snapshot();
     boost::asio::awaitable<void> write(std::shared_ptr<const StudentSnapshot> taken, std::uint64_t step);
 
@@ -94,14 +111,18 @@ class RecorderStage {
     RecorderHooks hooks_;
     TraceWriter* trace_;
     TaskGroup writes_;
+    SpaceWait space_;
     StageClock clock_{Stage::recorder};
     Instant start_;
     ProgressMeter meter_;
+    CheckpointSchedule schedule_;
     GraphOutcome outcome_;
     std::optional<Error> failure_;
     std::uint64_t tokens_seen_ = 0;
-    std::uint64_t nonfinite_steps_ = 0;
+    NonfiniteSteps nonfinite_;
     bool checkpoint_requested_ = false;
+    bool cancelled_ = false;
+    bool cut_short_ = false;
 };
 
 }  // namespace distilld

@@ -2,6 +2,8 @@
 
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
+#include <chrono>
+#include <cmath>
 #include <deque>
 #include <exception>
 #include <map>
@@ -20,6 +22,17 @@ namespace asio = boost::asio;
 
 namespace {
 
+double seconds_since_epoch() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+SchedulerOptions scheduler_options(const TeacherStageOptions& options, const TeacherSource* source) {
+    SchedulerOptions scheduler = options.scheduler;
+    // Without a teacher nothing can be late, and a batch that is planned twice is work done twice.
+    scheduler.hedge.enabled = scheduler.hedge.enabled && source != nullptr;
+    return scheduler;
+}
+
 class PrefetchingTeacherStage final : public TeacherStage {
   public:
     PrefetchingTeacherStage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode, TeacherSource* source,
@@ -29,7 +42,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
           source_(source),
           options_(std::move(options)),
           trace_(trace),
-          scheduler_(options_.scheduler),
+          scheduler_(scheduler_options(options_, source)),
+          watch_(options_.on_event, seconds_since_epoch, watch_options(options_)),
           requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
           changed_(executor),
           delivered_changed_(executor) {}
@@ -68,7 +82,12 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     const std::optional<Error>& failure() const override { return failure_; }
 
-    void on_wanted() override { scheduler_.on_wanted(steady_now()); }
+    void on_wanted() override {
+        scheduler_.on_wanted(steady_now());
+        if (scheduler_.silent_since()) {
+            wake();  // an outage is told of when the student has to wait for its end
+        }
+    }
     void on_taken(std::uint64_t n) override { scheduler_.on_taken(n, steady_now()); }
     void on_trained(std::uint64_t n) override { scheduler_.on_trained(n, steady_now()); }
     void on_released(std::uint64_t n) override {
@@ -93,8 +112,10 @@ class PrefetchingTeacherStage final : public TeacherStage {
             counters.failures[to_string(kind)] = count;
         }
         counters.breaker_openings = seen.breaker_openings;
-        counters.bytes_received = decode_.decoded_bytes();
+        counters.bytes_received = source_ != nullptr ? source_->bytes_received() : 0;
+        counters.open_endpoints = scheduler_.endpoints().open_count();
         counters.concurrency = scheduler_.limit();
+        counters.window = scheduler_.window();
         counters.in_flight = scheduler_.in_flight();
         counters.buffered = scheduler_.buffered();
         counters.latency_p50_seconds = to_seconds(scheduler_.latencies().percentile(0.5));
@@ -105,6 +126,12 @@ class PrefetchingTeacherStage final : public TeacherStage {
     StageTimes times() const override { return clock_.times(); }
 
   private:
+    static TeacherWatchOptions watch_options(const TeacherStageOptions& options) {
+        TeacherWatchOptions watch = options.watch;
+        watch.max_hold = options.scheduler.breaker.max_hold;
+        return watch;
+    }
+
     [[nodiscard]] bool over() const { return stopped_ || failure_ || scheduler_.done(); }
 
     /// Something happened that the scheduler has not been asked about yet.
@@ -129,18 +156,28 @@ class PrefetchingTeacherStage final : public TeacherStage {
             if (news_) {
                 continue;
             }
-            Condition::TimePoint deadline = Condition::kNever;
-            if (const std::optional<Instant> wakeup = scheduler_.next_wakeup(now)) {
-                deadline = to_steady(*wakeup);
-            }
+            const Condition::TimePoint deadline = next_deadline(now);
             co_await changed_.wait(deadline);
         }
+        // What is waited for no longer does not stay on show.
+        watch_.update(std::nullopt, false, steady_now());
+    }
+
+    Condition::TimePoint next_deadline(Instant now) {
+        const std::optional<Instant>& silent = scheduler_.silent_since();
+        watch_.update(silent, scheduler_.student_waits(), now);
+        Condition::TimePoint deadline = Condition::kNever;
+        for (const std::optional<Instant>& at :
+             {scheduler_.next_wakeup(now), watch_.next_wakeup(silent, scheduler_.student_waits(), now)}) {
+            deadline = at ? std::min(deadline, to_steady(*at)) : deadline;
+        }
+        return deadline;
     }
 
     void note_state() {
-        if (scheduler_.in_flight() > 0) {
+        if (on_the_wire_ > 0) {
             clock_.enter(StageClock::State::busy);
-        } else if (scheduler_.buffered() > 0) {
+        } else if (scheduler_.in_flight() > 0 || scheduler_.buffered() > 0) {
             clock_.enter(StageClock::State::wait_output);
         } else {
             clock_.enter(StageClock::State::wait_input);
@@ -176,8 +213,15 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void perform(const GiveUpAction& give_up) {
-        failure_ = teacher_error("micro-batch " + std::to_string(give_up.micro_batch) + ": " + last_message_ + " (" +
-                                 to_string(give_up.kind) + ", " + std::to_string(give_up.attempts) + " attempts)");
+        std::string text = "micro-batch " + std::to_string(give_up.micro_batch) + ": ";
+        if (give_up.silence > Nanos(0)) {
+            const auto seconds = static_cast<std::int64_t>(to_seconds(give_up.silence));
+            text += "no endpoint has answered for " + std::to_string(seconds) +
+                    " s (/teacher/patience_secs is over); last: ";
+        }
+        text += watch_.last_message() + " (" + to_string(give_up.kind) + ", " + std::to_string(give_up.attempts) +
+                " attempts)";
+        failure_ = teacher_error(std::move(text));
         wake();
         delivered_changed_.notify();
     }
@@ -206,31 +250,52 @@ class PrefetchingTeacherStage final : public TeacherStage {
         auto planning = plan_.batch(issue.micro_batch);
         const PlannedBatch planned = co_await std::move(planning);
         if (source_ == nullptr) {
-            scheduler_.on_completed(issue.request, 0, steady_now());
+            scheduler_.on_completed(issue.request, AnswerBytes(), steady_now());
             decode_.keep(issue.micro_batch, std::nullopt);
             co_return;
         }
         const Instant began = steady_now();
+        ++on_the_wire_;
+        note_state();
         auto asking = ask(issue.endpoint, planned.tokens);
-        FetchResult<TeacherTargets> answer = co_await std::move(asking);
-        const Instant now = steady_now();
+        FetchResult<EncodedAnswer> answer = co_await std::move(asking);
+        --on_the_wire_;
+        note_state();
+        // The request ends here; how long the bytes wait for their turn to be decoded is not the teacher's doing.
+        const Instant received = steady_now();
         if (trace_ != nullptr) {
-            trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, now, issue.micro_batch);
+            trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, received, issue.micro_batch);
         }
-        if (answer) {
-            take(issue, std::move(*answer), now);
+        if (!answer) {
+            report(issue, answer.error(), received);
             co_return;
         }
-        const FetchError& error = answer.error();
-        if (error.kind != FailureKind::cancelled) {
-            last_message_ = error.message;
+        auto decoding = decode_.decode(issue.micro_batch, std::move(*answer));
+        FetchResult<TeacherTargets> targets = co_await std::move(decoding);
+        if (targets) {
+            take(issue, std::move(*targets), received);
+        } else {
+            report(issue, targets.error(), steady_now());
         }
+    }
+
+    void report(const IssueAction& issue, const FetchError& error, Instant now) {
+        if (error.kind != FailureKind::cancelled) {
+            watch_.on_failure(error.kind, error.message, now);
+        }
+        if (error.retry_after) {
+            watch_.on_retry_after(source_->endpoint_name(issue.endpoint), *error.retry_after, now);
+        }
+        const std::uint64_t openings = scheduler_.counters().breaker_openings;
         scheduler_.on_failed(issue.request, error.kind, error.retry_after, now);
+        if (scheduler_.counters().breaker_openings > openings) {
+            watch_.on_breaker_opened(source_->endpoint_name(issue.endpoint), now);
+        }
     }
 
     /// A source's operation_aborted is a failure like another: the group would take it for the end of a task that was
     /// cancelled, and the scheduler would wait for its answer.
-    asio::awaitable<FetchResult<TeacherTargets>> ask(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens) {
+    asio::awaitable<FetchResult<EncodedAnswer>> ask(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens) {
         auto fetching = source_->fetch(endpoint, std::move(tokens), options_.deadline);
         try {
             co_return co_await std::move(fetching);
@@ -244,14 +309,14 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     void take(const IssueAction& issue, TeacherTargets answer, Instant now) {
         const std::uint64_t before = scheduler_.counters().completed;
-        scheduler_.on_completed(issue.request, answer.held_bytes, now);
+        scheduler_.on_completed(issue.request, {answer.held_bytes, answer.wire_bytes}, now);
         // Otherwise it was cancelled meanwhile: another answer won.
         if (scheduler_.counters().completed > before) {
             decode_.keep(issue.micro_batch, std::move(answer));
         }
     }
 
-    static const char* name_of(const IssueAction& issue, const FetchResult<TeacherTargets>& answer) {
+    static const char* name_of(const IssueAction& issue, const FetchResult<EncodedAnswer>& answer) {
         if (!answer) {
             return to_string(answer.error().kind);
         }
@@ -267,6 +332,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     TeacherStageOptions options_;
     TraceWriter* trace_;
     PrefetchScheduler scheduler_;
+    TeacherWatch watch_;
     TaskGroup requests_;
     std::map<RequestId, TaskHandle> handles_;  // of the requests under way
     Condition changed_;
@@ -274,7 +340,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     StageClock clock_{Stage::teacher};
     std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;
-    std::string last_message_;
+    std::uint32_t on_the_wire_ = 0;  // requests whose bytes have not come yet
     std::optional<Error> failure_;
     bool news_ = false;
     bool stopped_ = false;

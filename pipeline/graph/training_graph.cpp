@@ -24,14 +24,17 @@ namespace asio = boost::asio;
 
 namespace {
 
-TeacherStageOptions teacher_options(const GraphOptions& options) {
+constexpr std::uint32_t kDecodeThreads = 1;
+
+TeacherStageOptions teacher_options(const GraphOptions& options, const GraphHooks& hooks) {
     TeacherStageOptions teacher = options.teacher;
+    teacher.on_event = hooks.on_event;
     teacher.scheduler.first = options.first_step * options.training.micro_batches;
     teacher.scheduler.end = options.total_steps * options.training.micro_batches;
     if (!options.training.parallel) {
         teacher.scheduler.limit.adaptive = false;
         teacher.scheduler.limit.ceiling = 1;
-        teacher.scheduler.window = 1;
+        teacher.scheduler.window.size = 1;
         teacher.scheduler.hedge.enabled = false;
     }
     return teacher;
@@ -51,7 +54,8 @@ class StagedTrainingGraph final : public TrainingGraph {
         : io_(executors.io),
           has_teacher_(source != nullptr),
           plan_(executors.staging, std::move(batches)),
-          teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options), trace)),
+          decode_(io_, executors.decode ? executors.decode : executors.staging, kDecodeThreads, trace),
+          teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options, hooks), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),
@@ -68,8 +72,13 @@ class StagedTrainingGraph final : public TrainingGraph {
         if (!error && !whole && !cancelled_) {
             error = teacher_->failure();
         }
-        if (!thrown) {
+        if (thrown) {
+            recorder_.cancel();  // who is in trouble does not wait for space on a disk
+        } else {
             thrown = co_await thrown_by(recorder_.last_checkpoint());
+        }
+        if (!thrown && whole && !recorder_.failure()) {
+            thrown = co_await thrown_by(recorder_.last_evaluation());
         }
         const std::exception_ptr unwritten = co_await thrown_by(recorder_.join());
         co_await asio::this_coro::throw_if_cancelled(throwing);
@@ -82,7 +91,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             co_return *error;
         }
         GraphOutcome outcome = recorder_.take_outcome();
-        outcome.cancelled = !whole;
+        outcome.cancelled = !whole || recorder_.cut_short();
         outcome.fill_seconds = student_.fill_seconds();
         co_return outcome;
     }
@@ -92,6 +101,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         teacher_->stop();
         staging_.output().close();
         student_.cancel();
+        recorder_.cancel();
     }
 
     void request_checkpoint() override { recorder_.request_checkpoint(); }
@@ -128,6 +138,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             times.stages.push_back(teacher_->times());
             times.teacher_busy_seconds = times.stages.back().busy_seconds;
             times.fetch = teacher_->counters();
+            times.stages.push_back(decode_.times());
         }
         times.stages.push_back(staging_.times());
         times.stages.push_back(student_.times());

@@ -19,10 +19,10 @@ namespace distilld {
 ///   plan → teacher → decode → staging → student → optimizer → recorder
 ///
 /// Three stages are coroutines that run at the same time on `io`: teacher (many requests at once, handed on in order),
-/// staging (one micro-batch ahead) and student. The others have no loop of their own: teacher asks plan, and an answer
-/// is decoded within its request; student calls optimizer and recorder at step borders, and checkpoints are written
-/// behind the next step. All work moves to the executor that owns its resource. In sequential mode (training.parallel
-/// false) the same graph runs with C = 1, W = 1 and the update applied at once.
+/// staging (one micro-batch ahead) and student. The others have no loop of their own: teacher asks plan, and decode for
+/// each answer that has come (one that cannot be read is asked for again); student calls optimizer and recorder at step
+/// borders, and checkpoints are written behind the next step. All work moves to the executor that owns its resource. In
+/// sequential mode (training.parallel false) the same graph runs with C = 1, W = 1 and the update applied at once.
 class TrainingGraph {
   public:
     virtual ~TrainingGraph() = default;

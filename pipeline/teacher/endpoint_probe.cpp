@@ -22,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 /// How far the probabilities of a row may miss 1: half precision keeps three digits.
 constexpr double kNormalisationTolerance = 0.02;
-constexpr std::chrono::milliseconds kPause{250};
+constexpr std::chrono::milliseconds kFirstPause{250};
+constexpr std::chrono::seconds kLastPause{5};
 constexpr std::uint64_t kDescriptionLimit = std::uint64_t{1} << 20U;
 
 bool same_bytes(const ArrayView& a, const ArrayView& b) {
@@ -69,85 +70,160 @@ bool not_up_status(unsigned status) {
     return status == 429 || (status >= 502 && status <= 504);
 }
 
-/// One sequence of three tokens that every vocabulary has.
-std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary) {
+/// Sequences of three tokens that every vocabulary has.
+std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary, std::uint32_t rows) {
     auto tokens = std::make_shared<TokenBatch>();
-    tokens->rows = 1;
+    tokens->rows = rows;
     tokens->columns = 3;
     const auto modulus = static_cast<std::int32_t>(std::max<std::uint32_t>(vocabulary, 1));
-    tokens->input_ids = {1 % modulus, 2 % modulus, 0};
-    tokens->labels = {2 % modulus, 0, kIgnoredLabel};
-    tokens->lengths = {3};
-    tokens->target_tokens = 2;
+    for (std::uint32_t row = 0; row < rows; ++row) {
+        tokens->input_ids.insert(tokens->input_ids.end(), {1 % modulus, 2 % modulus, 0});
+        tokens->labels.insert(tokens->labels.end(), {2 % modulus, 0, kIgnoredLabel});
+    }
+    tokens->lengths.assign(rows, 3);
+    tokens->target_tokens = std::uint64_t{2} * rows;
     return tokens;
+}
+
+/// The same failure, of a page of the endpoint's server instead of the endpoint.
+FetchError of_page(FetchError failure, const std::string& endpoint, const std::string& page) {
+    if (failure.message.starts_with(endpoint)) {
+        failure.message.replace(0, endpoint.size(), page);
+    }
+    return failure;
+}
+
+/// What an answer says of the server, when that is not up. `loading_status`: see ProbeDialogue::send.
+std::optional<FetchError> not_up_answer(const std::string& page, const HttpResponse& response,
+                                        std::optional<unsigned> loading_status) {
+    if (is_success(response)) {
+        return std::nullopt;
+    }
+    FetchError failure = failure_of_status(page, response);
+    const bool in_words = failure.kind == FailureKind::not_found && response.status != 404;
+    if (!not_up_status(response.status) && response.status != loading_status && !in_words) {
+        return std::nullopt;
+    }
+    if (!not_up(failure.kind)) {
+        failure.kind = FailureKind::overloaded;
+    }
+    return failure;
 }
 
 class EndpointDialogue final : public ProbeDialogue {
   public:
     EndpointDialogue(TeacherEndpoint& endpoint, EndpointProbeOptions options)
-        : endpoint_(endpoint), options_(options), tokens_(probe_tokens(endpoint.settings().vocabulary)) {}
+        : endpoint_(endpoint), options_(std::move(options)), tokens_(probe_tokens(endpoint.settings().vocabulary, 1)) {}
 
-    const std::string& endpoint_name() const override { return endpoint_.name(); }
+    std::string page(std::string_view target) const override { return endpoint_.page(target); }
 
     asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest question,
                                                     std::optional<unsigned> loading_status) override {
+        const std::string page = endpoint_.page(question.target);
         for (;;) {
             HttpRequest request = question;
             request.response_limit = kDescriptionLimit;
             auto sending = endpoint_.send(std::move(request), options_.request_deadline);
             auto response = co_await std::move(sending);
-            std::optional<FetchError> absent;
+            std::optional<FetchError> failure;
             if (!response) {
-                if (not_up(response.error().kind)) {
-                    absent = response.error();
-                }
-            } else if (not_up_status(response->status) || response->status == loading_status) {
-                absent = failure_of_status(endpoint_.name(), *response);
-                absent->kind = FailureKind::overloaded;
+                failure = of_page(response.error(), endpoint_.name(), page);
+            } else {
+                failure = not_up_answer(page, *response, loading_status);
             }
-            if (!absent) {
+            if (!failure) {
                 co_return response;
             }
-            if (Clock::now() >= options_.give_up) {
-                co_return *absent;
+            auto waiting = may_ask_again(*failure);
+            const bool again = co_await std::move(waiting);
+            if (!again) {
+                co_return *failure;
             }
-            co_await pause();
         }
     }
 
     asio::awaitable<FetchResult<EndpointAnswer>> ask(std::shared_ptr<const TeacherCodec> codec) override {
-        return ask_patiently(std::move(codec), AnswerBound::probe);
+        return ask_patiently(std::move(codec), tokens_, AnswerBound::probe);
     }
 
-    /// Asks again while the endpoint is not up, until it is time to give up.
-    asio::awaitable<FetchResult<EndpointAnswer>> ask_patiently(std::shared_ptr<const TeacherCodec> codec,
-                                                               AnswerBound bound) {
-        for (;;) {
-            auto asking = endpoint_.ask(codec, tokens_, options_.request_deadline, bound);
-            auto answer = co_await std::move(asking);
-            if (answer || !not_up(answer.error().kind) || Clock::now() >= options_.give_up) {
-                co_return answer;
-            }
-            co_await pause();
+    /// The probe's tokens once more, as a micro-batch is asked for.
+    asio::awaitable<FetchResult<EndpointAnswer>> ask_again(std::shared_ptr<const TeacherCodec> codec) {
+        return ask_patiently(std::move(codec), tokens_, AnswerBound::stated);
+    }
+
+    /// As many sequences as a micro-batch has. What is refused names the field that says how many those are.
+    asio::awaitable<FetchResult<EndpointAnswer>> ask_whole_batch(std::shared_ptr<const TeacherCodec> codec) {
+        auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows);
+        auto asking = ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
+        auto answer = co_await std::move(asking);
+        if (!answer && !not_up(answer.error().kind)) {
+            FetchError failure = answer.error();
+            failure.message += " (one sequence was answered, the " + std::to_string(options_.batch_rows) +
+                               " of a micro-batch were not: see /training/batch_size)";
+            co_return failure;
         }
+        co_return answer;
     }
 
   private:
-    asio::awaitable<void> pause() const {
+    /// Asks again while the endpoint is not up, until it is time to give up.
+    asio::awaitable<FetchResult<EndpointAnswer>> ask_patiently(std::shared_ptr<const TeacherCodec> codec,
+                                                               std::shared_ptr<const TokenBatch> tokens,
+                                                               AnswerBound bound) {
+        for (;;) {
+            auto asking = endpoint_.ask(codec, tokens, options_.request_deadline, bound);
+            auto answer = co_await std::move(asking);
+            if (answer) {
+                co_return answer;
+            }
+            auto waiting = may_ask_again(answer.error());
+            const bool again = co_await std::move(waiting);
+            if (!again) {
+                co_return answer;
+            }
+        }
+    }
+
+    /// Waits until it is time to ask again. False when that will not help, or the time is up.
+    asio::awaitable<bool> may_ask_again(FetchError failure) {
+        const auto now = Clock::now();
+        if (!not_up(failure.kind) || now >= options_.give_up) {
+            co_return false;
+        }
+        if (options_.on_not_up) {
+            options_.on_not_up(failure);
+        }
         asio::steady_timer timer(co_await asio::this_coro::executor);
-        timer.expires_at(std::min(options_.give_up, Clock::now() + kPause));
+        const auto pause = probe_pause(++attempts_, failure.retry_after, options_.max_retry_after);
+        timer.expires_at(std::min(options_.give_up, now + std::chrono::duration_cast<Clock::duration>(pause)));
         co_await timer.async_wait(asio::use_awaitable);
+        co_return true;
     }
 
     TeacherEndpoint& endpoint_;
     EndpointProbeOptions options_;
     std::shared_ptr<const TokenBatch> tokens_;
+    std::uint32_t attempts_ = 0;  ///< that found it not to be up
 };
 
 }  // namespace
 
+std::chrono::nanoseconds probe_pause(std::uint32_t attempts, std::optional<std::chrono::milliseconds> retry_after,
+                                     std::chrono::nanoseconds max_retry_after) noexcept {
+    std::chrono::nanoseconds pause = kFirstPause;
+    for (std::uint32_t i = 1; i < attempts && pause < kLastPause; ++i) {
+        pause *= 2;
+    }
+    pause = std::min<std::chrono::nanoseconds>(pause, kLastPause);
+    if (retry_after) {
+        pause = std::max(pause, std::min<std::chrono::nanoseconds>(*retry_after, max_retry_after));
+    }
+    return pause;
+}
+
 asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
-    EndpointDialogue dialogue(endpoint, options);
+    const bool many_rows = options.batch_rows > 1;
+    EndpointDialogue dialogue(endpoint, std::move(options));
     auto negotiating = endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
     auto negotiated = co_await std::move(negotiating);
     if (!negotiated) {
@@ -156,10 +232,17 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     if (const auto defect = normalisation_defect(negotiated->answer)) {
         co_return failed_probe({FailureKind::bad_response, endpoint.name() + ": " + *defect, std::nullopt});
     }
-    auto asking_again = dialogue.ask_patiently(negotiated->codec, AnswerBound::stated);
+    auto asking_again = dialogue.ask_again(negotiated->codec);
     auto second = co_await std::move(asking_again);
     if (!second) {
         co_return failed_probe(second.error());
+    }
+    if (many_rows) {
+        auto asking_many = dialogue.ask_whole_batch(negotiated->codec);
+        const auto whole = co_await std::move(asking_many);
+        if (!whole) {
+            co_return failed_probe(whole.error());
+        }
     }
     endpoint.set_codec(std::move(negotiated->codec));
     EndpointProbe probe;

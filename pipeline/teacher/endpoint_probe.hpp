@@ -2,6 +2,9 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "pipeline/teacher/teacher_endpoint.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
@@ -11,7 +14,17 @@ namespace distilld {
 struct EndpointProbeOptions {
     std::chrono::nanoseconds request_deadline{0};   ///< of each request
     std::chrono::steady_clock::time_point give_up;  ///< until then an endpoint that is not up is asked again
+    /// The longest that a server which is not up may put us off with Retry-After.
+    std::chrono::nanoseconds max_retry_after = std::chrono::seconds(60);
+    std::uint32_t batch_rows = 1;  ///< sequences of a micro-batch: whether the endpoint takes so many is found out
+    std::function<void(const FetchError&)> on_not_up;  ///< told whenever it was found not to be up. May be empty
 };
+
+/// How long to wait before an endpoint that was found not to be up `attempts` times is asked again: longer each time,
+/// and what the server asked for, up to a bound.
+[[nodiscard]] std::chrono::nanoseconds probe_pause(std::uint32_t attempts,
+                                                   std::optional<std::chrono::milliseconds> retry_after,
+                                                   std::chrono::nanoseconds max_retry_after) noexcept;
 
 /// What a probe learnt of one endpoint.
 struct EndpointProbe {

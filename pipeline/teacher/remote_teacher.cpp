@@ -17,6 +17,7 @@
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
+#include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "pipeline/teacher/transport/http_connector.hpp"
 
 namespace distilld {
@@ -51,10 +52,18 @@ class RemoteTeacher final : public TeacherSource {
   public:
     RemoteTeacher(asio::any_io_executor io, asio::any_io_executor decode, TeacherSpec spec,
                   RemoteTeacherOptions options)
-        : io_(std::move(io)), options_(std::move(options)), settings_(std::make_shared<TeacherSettings>()) {
+        : io_(std::move(io)),
+          options_(std::move(options)),
+          resolver_(io_, options_.lookup),
+          settings_(std::make_shared<TeacherSettings>()) {
         settings_->spec = std::move(spec);
         settings_->max_response_bytes = options_.max_response_bytes;
-        settings_->buffers = std::make_shared<BufferPool>(options_.max_idle_buffer_bytes);
+        // What nobody uses counts against no window, so it must be little beside it.
+        settings_->buffers = std::make_shared<BufferPool>(
+            std::min<std::uint64_t>(options_.max_idle_buffer_bytes, settings_->spec.window_bytes / 10));
+        if (!options_.traffic) {
+            options_.traffic = std::make_shared<TrafficCounters>();
+        }
         settings_->decode = std::move(decode);
     }
 
@@ -75,12 +84,15 @@ class RemoteTeacher final : public TeacherSource {
             return bearer.error();
         }
         pool_options.bearer = std::move(*bearer);
-        auto traffic = options_.traffic ? options_.traffic : std::make_shared<TrafficCounters>();
         std::vector<EndpointUrl> urls;
         for (const std::string& text : spec.endpoints) {
             auto url = parse_endpoint_url(text, default_path_for(*protocol, spec.model));
             if (!url) {
                 return at_endpoint(urls.size(), url.error());
+            }
+            if (protocol->complete_path != nullptr) {
+                url->path = protocol->complete_path(std::move(url->path));
+                url->name = url->page(url->path);
             }
             urls.push_back(std::move(*url));
         }
@@ -102,10 +114,10 @@ class RemoteTeacher final : public TeacherSource {
             if (!codec) {
                 return codec.error();
             }
-            auto endpoint =
-                std::make_unique<TeacherEndpoint>(io_, url, std::move(*adapter), tls, traffic, pool_options, settings_);
+            auto endpoint = std::make_unique<TeacherEndpoint>(io_, resolver_, url, std::move(*adapter), tls,
+                                                              options_.traffic, pool_options, settings_);
             endpoint->set_codec(std::move(*codec));
-            endpoints_.push_back({std::move(endpoint)});
+            endpoints_.emplace_back().at = std::move(endpoint);
         }
         return {};
     }
@@ -118,6 +130,7 @@ class RemoteTeacher final : public TeacherSource {
         for (const Member& member : endpoints_) {
             const AnswerSize other = member.at->codec()->answer_size(rows, columns);
             size.held_bytes = std::max(size.held_bytes, other.held_bytes);
+            size.max_accepted_bytes = std::max(size.max_accepted_bytes, other.max_accepted_bytes);
             size.max_wire_bytes = size.max_wire_bytes && other.max_wire_bytes
                                       ? std::optional(std::max(*size.max_wire_bytes, *other.max_wire_bytes))
                                       : std::nullopt;
@@ -125,8 +138,8 @@ class RemoteTeacher final : public TeacherSource {
         return size;
     }
 
-    asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
-                                                       std::chrono::nanoseconds deadline) override {
+    asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
+                                                      std::chrono::nanoseconds deadline) override {
         Member& where = endpoints_.at(endpoint);
         try {
             if (where.absent) {
@@ -136,12 +149,8 @@ class RemoteTeacher final : public TeacherSource {
                     co_return joined.error();
                 }
             }
-            auto asking = where.at->ask(where.at->codec(), std::move(tokens), deadline);
-            auto answer = co_await std::move(asking);
-            if (!answer) {
-                co_return answer.error();
-            }
-            co_return std::move(answer->targets);
+            auto asking = where.at->request(std::move(tokens), deadline);
+            co_return co_await std::move(asking);
         } catch (const boost::system::system_error& failure) {
             if (!is_abort(failure.code())) {
                 throw;
@@ -150,8 +159,14 @@ class RemoteTeacher final : public TeacherSource {
         co_return FetchError{FailureKind::cancelled, where.at->name() + ": cancelled", std::nullopt};
     }
 
+    std::uint64_t bytes_received() const override { return options_.traffic->bytes_received; }
+
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) override {
         settings_->vocabulary = vocabulary_size;
+        waiting_for_.clear();
+        for (Member& member : endpoints_) {
+            member.not_up.clear();
+        }
         std::vector<std::optional<FetchResult<EndpointProbe>>> probed(endpoints_.size());
         try {
             auto probing = probe_all(probed);
@@ -174,8 +189,9 @@ class RemoteTeacher final : public TeacherSource {
   private:
     struct Member {
         std::unique_ptr<TeacherEndpoint> at;
-        bool absent = false;   ///< was not up when the teacher was probed
+        bool absent = false;   ///< was not up, or did not pass, when the teacher was probed
         bool joining = false;  ///< a fetch is probing it
+        std::string not_up;    ///< what it said last while the probe waited for it
     };
     using Probed = std::vector<std::optional<FetchResult<EndpointProbe>>>;  // without a value: not known in time
 
@@ -183,11 +199,40 @@ class RemoteTeacher final : public TeacherSource {
         EndpointProbeOptions options;
         options.request_deadline = std::chrono::nanoseconds(from_seconds(settings_->spec.timeout_secs));
         options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+        options.max_retry_after = options_.max_retry_after;
+        options.batch_rows = options_.batch_rows;
         return options;
     }
 
+    /// Says what is waited for when it is another thing than before.
+    void report_waiting(const Probed& probed) {
+        if (!options_.on_waiting || std::any_of(probed.begin(), probed.end(), passed)) {
+            return;
+        }
+        constexpr std::size_t kMaxNamed = 3;
+        std::string text;
+        std::size_t waiting = 0;
+        for (const Member& member : endpoints_) {
+            if (!member.not_up.empty() && ++waiting <= kMaxNamed) {
+                text += (text.empty() ? "" : "; ") + member.not_up;
+            }
+        }
+        text += waiting > kMaxNamed ? "; and " + std::to_string(waiting - kMaxNamed) + " more" : "";
+        if (text != waiting_for_) {
+            waiting_for_ = text;
+            options_.on_waiting(text);
+        }
+    }
+
+    static bool passed(const Probed::value_type& one) { return one && *one; }
+
     asio::awaitable<void> probe_one(std::size_t index, Probed& probed, Condition& changed) {
-        auto probing = probe_endpoint(*endpoints_[index].at, probe_options(options_.start_deadline));
+        EndpointProbeOptions options = probe_options(options_.start_deadline);
+        options.on_not_up = [this, index, &probed](const FetchError& failure) {
+            endpoints_[index].not_up = failure.message;
+            report_waiting(probed);
+        };
+        auto probing = probe_endpoint(*endpoints_[index].at, std::move(options));
         try {
             probed[index] = co_await std::move(probing);
         } catch (const boost::system::system_error& failure) {
@@ -197,10 +242,13 @@ class RemoteTeacher final : public TeacherSource {
             probed[index] = FetchError{FailureKind::bad_response, endpoints_[index].at->name() + ": " + failure.what(),
                                        std::nullopt};
         }
+        if (const auto& answer = *probed[index]; !answer && !not_up(answer.error().kind)) {
+            endpoints_[index].not_up.clear();  // it is not waited for any more
+        }
         changed.notify();
     }
 
-    /// Asks all endpoints at once. When the first is up, the others get a moment more.
+    /// Asks all endpoints at once. When the first has passed, the others get a moment more.
     asio::awaitable<void> probe_all(Probed& probed) {
         TaskGroup group(io_);
         Condition changed(io_);
@@ -210,13 +258,12 @@ class RemoteTeacher final : public TeacherSource {
             }
         }
         const auto known = [](const auto& one) { return one.has_value(); };
-        const auto settled = [](const auto& one) { return one && (*one || !not_up(one->error().kind)); };
         // Tasks refer to what is here, so they are joined whatever happens to the caller.
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
         std::exception_ptr thrown;
         try {
-            while (std::none_of(probed.begin(), probed.end(), settled) &&
+            while (std::none_of(probed.begin(), probed.end(), passed) &&
                    !std::all_of(probed.begin(), probed.end(), known)) {
                 co_await changed.wait();
             }
@@ -236,48 +283,62 @@ class RemoteTeacher final : public TeacherSource {
     Result<TeacherInfo> sum_up(Probed& probed) {
         TeacherInfo info;
         const TeacherEndpoint* front = nullptr;
-        std::optional<Error> not_ready;
         bool replicas_agree = true;
+        std::vector<std::string> refusals;
+        std::vector<std::string> silences;
         for (std::size_t i = 0; i < probed.size(); ++i) {
             Member& member = endpoints_[i];
-            if (!probed[i] || !*probed[i]) {
-                const Error error =
-                    teacher_error(probed[i] ? probed[i]->error().message : member.at->name() + ": no answer");
-                if (probed[i] && !not_up(probed[i]->error().kind)) {
-                    return error;
-                }
-                member.absent = true;
+            member.absent = true;
+            if (!probed[i]) {
                 info.absent.push_back(i);
-                not_ready = not_ready ? not_ready : error;
+                silences.push_back(member.not_up.empty() ? member.at->name() + ": no answer" : member.not_up);
+                continue;
+            }
+            if (!*probed[i]) {
+                const bool refused = !not_up(probed[i]->error().kind);
+                (refused ? info.refused : info.absent).push_back(i);
+                (refused ? refusals : silences).push_back(probed[i]->error().message);
                 continue;
             }
             EndpointProbe& probe = **probed[i];
-            info.deterministic = info.deterministic && probe.deterministic;
             if (front == nullptr) {
                 front = member.at.get();
                 reference_ = std::move(probe.targets);
+            } else if (const auto difference = other_rows(probe.targets)) {
+                info.refused.push_back(i);
+                refusals.push_back(member.at->name() + ": " + *difference + front->name());
                 continue;
+            } else {
+                replicas_agree = replicas_agree && same_targets(*reference_, probe.targets);
             }
-            if (const auto difference = other_rows(probe.targets)) {
-                return teacher_error(member.at->name() + ": " + *difference + front->name());
-            }
-            replicas_agree = replicas_agree && same_targets(*reference_, probe.targets);
+            member.absent = false;
+            info.deterministic = info.deterministic && probe.deterministic;
         }
         if (front == nullptr) {
-            return *not_ready;
+            return teacher_error(refusals.empty() ? silences.front() : refusals.front());
+        }
+        for (const std::string& refusal : refusals) {
+            warn(refusal + "; the job goes on without this endpoint");
         }
         const bool logits = reference_->kind == TeacherTargets::Kind::logits;
         info.top_k = reference_->kind == TeacherTargets::Kind::topk ? reference_->width : 0;
         info.vocabulary_size = logits ? reference_->width : reference_->vocabulary;
-        if (options_.on_warning && info.vocabulary_size > settings_->vocabulary) {
-            options_.on_warning(front->name() + ": the teacher knows " + std::to_string(info.vocabulary_size) +
-                                " tokens and the student " + std::to_string(settings_->vocabulary) +
-                                ": an answer that names one of the others fails");
+        if (info.vocabulary_size > settings_->vocabulary) {
+            warn(front->name() + ": the teacher knows " + std::to_string(info.vocabulary_size) +
+                 " tokens and the student " + std::to_string(settings_->vocabulary) +
+                 ": an answer that names one of the others fails");
         }
         info.description = describe(*front, info, replicas_agree);
+        info.fingerprint = teacher_fingerprint(*reference_);
         info.deterministic = info.deterministic && replicas_agree;
         reproducible_ = info.deterministic;
         return info;
+    }
+
+    void warn(const std::string& text) const {
+        if (options_.on_warning) {
+            options_.on_warning(text);
+        }
     }
 
     /// Why these rows cannot stand beside those of the first endpoint; the caller appends its name.
@@ -297,6 +358,9 @@ class RemoteTeacher final : public TeacherSource {
         }
         if (!info.absent.empty()) {
             text += " (" + std::to_string(info.absent.size()) + " not up yet)";
+        }
+        if (!info.refused.empty()) {
+            text += " (" + std::to_string(info.refused.size()) + " left out)";
         }
         text += ": " + front.codec()->description();
         if (info.top_k == 0) {
@@ -337,19 +401,20 @@ class RemoteTeacher final : public TeacherSource {
         }
         member.absent = false;
         const bool agrees = (*probed)->deterministic && same_targets(*reference_, (*probed)->targets);
-        if (options_.on_warning && reproducible_ && !agrees) {
+        if (reproducible_ && !agrees) {
             reproducible_ = false;
-            options_.on_warning(member.at->name() +
-                                ": joined late and answers differently from its peers: weights will not be "
-                                "reproducible bit for bit");
+            warn(member.at->name() +
+                 ": joined late and answers differently from its peers: weights will not be reproducible bit for bit");
         }
         co_return FetchResult<void>();
     }
 
     asio::any_io_executor io_;
     RemoteTeacherOptions options_;
+    HostResolver resolver_;
     std::shared_ptr<TeacherSettings> settings_;
     std::vector<Member> endpoints_;
+    std::string waiting_for_;                  ///< what was last reported to be waited for
     std::optional<TeacherTargets> reference_;  ///< what the first endpoint that was up said to the probe
     bool reproducible_ = true;                 ///< all answers to the probe were the same
 };

@@ -30,21 +30,33 @@ FetchError late(const std::string& endpoint, std::chrono::nanoseconds deadline) 
     return {FailureKind::timeout, endpoint + ": no answer within " + in_seconds(deadline), std::nullopt};
 }
 
-/// `responses` to `parts`, in the same order.
+std::uint64_t body_bytes(const std::vector<HttpResponse>& responses) {
+    std::uint64_t bytes = 0;
+    for (const HttpResponse& response : responses) {
+        bytes += response.body ? response.body->size() : 0;
+    }
+    return bytes;
+}
+
+/// `responses` to `parts`, in the same order. A body is let go of as soon as it is decoded, unless targets point into
+/// it.
 Result<EndpointAnswer> decode_answer(const TeacherCodec& codec, const TokenBatch& tokens, std::uint32_t vocabulary,
                                      const std::vector<RequestPart>& parts, std::vector<HttpResponse> responses) {
+    const std::uint64_t wire_bytes = body_bytes(responses);
     std::vector<AnsweredPart> answered;
     for (std::size_t i = 0; i < parts.size(); ++i) {
         auto targets = codec.decode(responses[i], tokens, parts[i]);
         if (!targets) {
             return targets.error();
         }
+        responses[i].body.reset();
         answered.push_back({parts[i], std::move(*targets)});
     }
     auto joined = join_targets(tokens, std::move(answered));
     if (!joined) {
         return joined.error();
     }
+    joined->wire_bytes = wire_bytes;
     if (const auto defect = find_defect(*joined, vocabulary)) {
         return teacher_error(*defect);
     }
@@ -56,13 +68,48 @@ Result<EndpointAnswer> decode_answer(const TeacherCodec& codec, const TokenBatch
 
 }  // namespace
 
-TeacherEndpoint::TeacherEndpoint(asio::any_io_executor io, EndpointUrl url,
+class TeacherEndpoint::AnswerDecoder final : public EncodedAnswer::Decoder {
+  public:
+    AnswerDecoder(std::string endpoint, std::shared_ptr<const TeacherCodec> codec,
+                  std::shared_ptr<const TokenBatch> tokens, std::uint32_t vocabulary, Answered answered)
+        : endpoint_(std::move(endpoint)),
+          codec_(std::move(codec)),
+          tokens_(std::move(tokens)),
+          vocabulary_(vocabulary),
+          answered_(std::move(answered)) {}
+
+    FetchResult<EndpointAnswer> decode_with_headers() {
+        auto answer = decode_answer(*codec_, *tokens_, vocabulary_, answered_.parts, std::move(answered_.responses));
+        if (!answer) {
+            return FetchError{FailureKind::bad_response, endpoint_ + ": " + answer.error().message, std::nullopt};
+        }
+        return std::move(*answer);
+    }
+
+    FetchResult<TeacherTargets> decode() override {
+        auto answer = decode_with_headers();
+        if (!answer) {
+            return answer.error();
+        }
+        return std::move(answer->targets);
+    }
+
+  private:
+    std::string endpoint_;
+    std::shared_ptr<const TeacherCodec> codec_;
+    std::shared_ptr<const TokenBatch> tokens_;
+    std::uint32_t vocabulary_;
+    Answered answered_;
+};
+
+TeacherEndpoint::TeacherEndpoint(asio::any_io_executor io, HostResolver& resolver, EndpointUrl url,
                                  std::unique_ptr<const TeacherProtocolAdapter> protocol,
                                  std::shared_ptr<asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
                                  HttpPoolOptions options, std::shared_ptr<const TeacherSettings> settings)
     : name_(url.name),
       protocol_(std::move(protocol)),
-      pool_(std::move(io), std::move(url), std::move(tls), settings->buffers, std::move(traffic), std::move(options)),
+      pool_(std::move(io), resolver, std::move(url), std::move(tls), settings->buffers, std::move(traffic),
+            std::move(options)),
       settings_(std::move(settings)) {}
 
 asio::awaitable<FetchResult<HttpResponse>> TeacherEndpoint::send(HttpRequest request,
@@ -88,10 +135,11 @@ Result<TeacherEndpoint::Plan> TeacherEndpoint::plan(const TeacherCodec& codec, c
         if (!request) {
             return request.error();
         }
-        const std::uint64_t limit =
-            bound == AnswerBound::probe
-                ? kProbeAnswerLimit
-                : codec.answer_size(part.rows, part.columns).max_wire_bytes.value_or(settings_->max_response_bytes);
+        const AnswerSize size = codec.answer_size(part.rows, part.columns);
+        std::uint64_t limit = size.max_accepted_bytes != 0
+                                  ? size.max_accepted_bytes
+                                  : size.max_wire_bytes.value_or(settings_->max_response_bytes);
+        limit = bound == AnswerBound::probe ? kProbeAnswerLimit : limit;
         request->response_limit = std::min(limit, settings_->max_response_bytes);
         plan.requests.push_back(std::move(*request));
     }
@@ -115,11 +163,11 @@ asio::awaitable<FetchResult<std::vector<HttpResponse>>> TeacherEndpoint::send_al
     co_return responses;
 }
 
-asio::awaitable<FetchResult<EndpointAnswer>> TeacherEndpoint::ask(std::shared_ptr<const TeacherCodec> codec,
-                                                                  std::shared_ptr<const TokenBatch> tokens,
-                                                                  std::chrono::nanoseconds deadline,
-                                                                  AnswerBound bound) {
-    auto planned = plan(*codec, *tokens, bound);
+asio::awaitable<FetchResult<TeacherEndpoint::Answered>> TeacherEndpoint::carry_out(const TeacherCodec& codec,
+                                                                                   const TokenBatch& tokens,
+                                                                                   std::chrono::nanoseconds deadline,
+                                                                                   AnswerBound bound) {
+    auto planned = plan(codec, tokens, bound);
     if (!planned) {
         co_return FetchError{FailureKind::rejected, name_ + ": " + planned.error().message, std::nullopt};
     }
@@ -132,16 +180,40 @@ asio::awaitable<FetchResult<EndpointAnswer>> TeacherEndpoint::ask(std::shared_pt
     if (!*responses) {
         co_return responses->error();
     }
-    auto work = [codec, tokens, vocabulary = settings_->vocabulary, parts = std::move(planned->parts),
-                 held = std::move(**responses)]() mutable -> Result<EndpointAnswer> {
-        return decode_answer(*codec, *tokens, vocabulary, parts, std::move(held));
-    };
-    auto decoding = run_on(settings_->decode, std::move(work));
-    auto answer = co_await std::move(decoding);
-    if (!answer) {
-        co_return FetchError{FailureKind::bad_response, name_ + ": " + answer.error().message, std::nullopt};
+    Answered answered;
+    answered.parts = std::move(planned->parts);
+    answered.responses = std::move(**responses);
+    co_return answered;
+}
+
+asio::awaitable<FetchResult<EncodedAnswer>> TeacherEndpoint::request(std::shared_ptr<const TokenBatch> tokens,
+                                                                     std::chrono::nanoseconds deadline) {
+    const std::shared_ptr<const TeacherCodec> codec = codec_;
+    auto carrying_out = carry_out(*codec, *tokens, deadline, AnswerBound::stated);
+    auto answered = co_await std::move(carrying_out);
+    if (!answered) {
+        co_return answered.error();
     }
-    co_return std::move(*answer);
+    const std::uint64_t wire_bytes = body_bytes(answered->responses);
+    co_return EncodedAnswer(
+        std::make_unique<AnswerDecoder>(name_, codec, std::move(tokens), settings_->vocabulary, std::move(*answered)),
+        wire_bytes);
+}
+
+asio::awaitable<FetchResult<EndpointAnswer>> TeacherEndpoint::ask(std::shared_ptr<const TeacherCodec> codec,
+                                                                  std::shared_ptr<const TokenBatch> tokens,
+                                                                  std::chrono::nanoseconds deadline,
+                                                                  AnswerBound bound) {
+    auto carrying_out = carry_out(*codec, *tokens, deadline, bound);
+    auto answered = co_await std::move(carrying_out);
+    if (!answered) {
+        co_return answered.error();
+    }
+    auto decoder =
+        std::make_unique<AnswerDecoder>(name_, codec, std::move(tokens), settings_->vocabulary, std::move(*answered));
+    auto work = [decoder = std::move(decoder)] { return decoder->decode_with_headers(); };
+    auto decoding = run_on(settings_->decode, std::move(work));
+    co_return co_await std::move(decoding);
 }
 
 }  // namespace distilld

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/core/job_spec.hpp"
@@ -38,12 +39,15 @@ enum class AnswerBound {
 /// requests at once.
 class TeacherEndpoint {
   public:
-    TeacherEndpoint(boost::asio::any_io_executor io, EndpointUrl url,
+    /// `resolver` outlives this.
+    TeacherEndpoint(boost::asio::any_io_executor io, HostResolver& resolver, EndpointUrl url,
                     std::unique_ptr<const TeacherProtocolAdapter> protocol,
                     std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
                     HttpPoolOptions options, std::shared_ptr<const TeacherSettings> settings);
 
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    /// What messages call another page of its server.
+    [[nodiscard]] std::string page(std::string_view target) const { return pool_.url().page(target); }
     [[nodiscard]] const TeacherProtocolAdapter& protocol() const noexcept { return *protocol_; }
     [[nodiscard]] const TeacherSettings& settings() const noexcept { return *settings_; }
 
@@ -53,8 +57,11 @@ class TeacherEndpoint {
 
     /// One request within the deadline, whatever the status of the answer. Throws operation_aborted when cancelled.
     boost::asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest request, std::chrono::nanoseconds deadline);
-    /// The requests of one micro-batch, one after the other, within the deadline, and their joined, decoded and checked
-    /// answer. Throws operation_aborted when cancelled.
+    /// The requests of one micro-batch, one after the other, within the deadline; their answers are still to be
+    /// decoded. Throws operation_aborted when cancelled.
+    boost::asio::awaitable<FetchResult<EncodedAnswer>> request(std::shared_ptr<const TokenBatch> tokens,
+                                                               std::chrono::nanoseconds deadline);
+    /// The same, asked with `codec`, with the answers joined, decoded and checked.
     boost::asio::awaitable<FetchResult<EndpointAnswer>> ask(std::shared_ptr<const TeacherCodec> codec,
                                                             std::shared_ptr<const TokenBatch> tokens,
                                                             std::chrono::nanoseconds deadline,
@@ -67,6 +74,14 @@ class TeacherEndpoint {
         std::vector<RequestPart> parts;
         std::vector<HttpRequest> requests;  ///< one a part
     };
+    /// Responses to the parts, in the same order.
+    struct Answered {
+        std::vector<RequestPart> parts;
+        std::vector<HttpResponse> responses;
+    };
+    class AnswerDecoder;
+    boost::asio::awaitable<FetchResult<Answered>> carry_out(const TeacherCodec& codec, const TokenBatch& tokens,
+                                                            std::chrono::nanoseconds deadline, AnswerBound bound);
     [[nodiscard]] Result<Plan> plan(const TeacherCodec& codec, const TokenBatch& tokens, AnswerBound bound) const;
     boost::asio::awaitable<FetchResult<std::vector<HttpResponse>>> send_all(std::vector<HttpRequest> requests);
 

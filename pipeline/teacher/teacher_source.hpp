@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -29,15 +30,55 @@ struct FetchError {
 template <class T>
 using FetchResult = boost::system::result<T, FetchError>;
 
-/// Nobody answered, or somebody who is not ready yet.
+/// Nobody answered, or somebody who is not ready yet, or does not have the model yet.
 [[nodiscard]] constexpr bool not_up(FailureKind kind) noexcept {
-    return kind == FailureKind::connection || kind == FailureKind::timeout || kind == FailureKind::overloaded;
+    return kind == FailureKind::connection || kind == FailureKind::timeout || kind == FailureKind::overloaded ||
+           kind == FailureKind::not_found;
 }
 
 /// What the answer to one micro-batch takes, stated before it is asked for.
 struct AnswerSize {
-    std::optional<std::uint64_t> max_wire_bytes;  ///< bodies of the answers at most; empty = not known yet
-    std::uint64_t held_bytes = 0;                 ///< memory that the decoded targets are expected to hold
+    /// Bodies of the answers at most, as far as the metadata or the probe's answer tell; empty = not known yet. For
+    /// memory to be set aside: a body that is larger is still taken, see max_accepted_bytes.
+    std::optional<std::uint64_t> max_wire_bytes;
+    std::uint64_t held_bytes = 0;          ///< memory that the decoded targets are expected to hold
+    std::uint64_t max_accepted_bytes = 0;  ///< a body above it cannot be an answer; 0 = above max_wire_bytes
+};
+
+/// The answer to one micro-batch as it came over the wire: bytes that are still to be decoded. Moves, does not copy.
+class EncodedAnswer {
+  public:
+    /// How the bytes become targets.
+    class Decoder {
+      public:
+        virtual ~Decoder() = default;
+        /// Any thread; once. What the targets do not point into is let go of here.
+        virtual FetchResult<TeacherTargets> decode() = 0;
+    };
+
+    EncodedAnswer() = default;
+    /// Of a source that has targets and no bytes.
+    EncodedAnswer(TeacherTargets targets) : targets_(std::move(targets)) {}  // NOLINT(google-explicit-constructor)
+    EncodedAnswer(std::unique_ptr<Decoder> decoder, std::uint64_t wire_bytes)
+        : decoder_(std::move(decoder)), wire_bytes_(wire_bytes) {}
+
+    /// Bodies of the answers as they came.
+    [[nodiscard]] std::uint64_t wire_bytes() const noexcept { return wire_bytes_; }
+
+    /// Targets, checked (ids below the vocabulary, no NaN), or a bad_response that names the endpoint. Any thread;
+    /// once.
+    [[nodiscard]] FetchResult<TeacherTargets> decode() {
+        if (!decoder_) {
+            return std::move(targets_);
+        }
+        const std::unique_ptr<Decoder> decoder = std::move(decoder_);
+        return decoder->decode();
+    }
+
+  private:
+    TeacherTargets targets_;
+    std::unique_ptr<Decoder> decoder_;
+    std::uint64_t wire_bytes_ = 0;
 };
 
 /// What the probe learnt.
@@ -45,8 +86,11 @@ struct TeacherInfo {
     std::uint64_t vocabulary_size = 0;  ///< 0 = the teacher does not tell (top-k only)
     std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = full logits
     bool deterministic = true;          ///< the same request twice gave the same bytes
-    std::vector<std::size_t> absent;  ///< endpoints that were not up; each joins with the first fetch that finds it up
-    std::string description;          ///< one line for the log
+    std::vector<std::size_t> absent;   ///< endpoints that were not up; each joins with the first fetch that finds it up
+    std::vector<std::size_t> refused;  ///< endpoints that are up and did not pass; each joins with the first fetch that
+                                       ///< finds it mended
+    std::string description;           ///< one line for the log
+    std::string fingerprint;           ///< of what it says: teacher_fingerprint(); empty = not known
 };
 
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
@@ -62,20 +106,24 @@ class TeacherSource {
     /// Asks each endpoint once with a few tokens, checks shape, honoured k, id range, normalisation and determinism.
     /// `vocabulary_size` is the student's. A teacher of logits must have as many; one of top-k rows may know more
     /// tokens (many vocabularies are padded), as long as no answer names one of them. Endpoints that are not up are
-    /// waited for only until one of the others is: they are named in TeacherInfo::absent. It fails when none is up, or
-    /// one is up and does not pass.
+    /// waited for only until one of the others has passed: they are named in TeacherInfo::absent, and those that did
+    /// not pass in TeacherInfo::refused. It fails when none has passed.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
 
     /// Of the answer to a micro-batch of `rows` sequences with `columns` positions. More is known after the probe.
     [[nodiscard]] virtual AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const = 0;
 
-    /// Teacher rows of a micro-batch, decoded and checked (ids below the vocabulary, no NaN). A protocol may
-    /// need several requests for it, which are made one after the other. Gives up with FailureKind::timeout when
-    /// `deadline` is over for all of them together; per-operation cancellation (terminal) ends it with
-    /// FailureKind::cancelled. `tokens` is shared because a hedged or retried request may outlive the caller's frame.
-    virtual boost::asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t endpoint,
-                                                                      std::shared_ptr<const TokenBatch> tokens,
-                                                                      std::chrono::nanoseconds deadline) = 0;
+    /// The answer to a micro-batch, not decoded yet: EncodedAnswer::decode is work for a thread that computes. A
+    /// protocol may need several requests for it, which are made one after the other. Gives up with
+    /// FailureKind::timeout when `deadline` is over for all of them together; per-operation cancellation (terminal)
+    /// ends it with FailureKind::cancelled. `tokens` is shared because a hedged or retried request may outlive the
+    /// caller's frame.
+    virtual boost::asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint,
+                                                                     std::shared_ptr<const TokenBatch> tokens,
+                                                                     std::chrono::nanoseconds deadline) = 0;
+
+    /// Bodies of all answers that came over the wire, whole or in part, used or not. 0 when there is no wire.
+    [[nodiscard]] virtual std::uint64_t bytes_received() const { return 0; }
 
     /// Closes idle connections. Fetches under way must have ended.
     virtual void close() = 0;

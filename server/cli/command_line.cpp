@@ -52,6 +52,12 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
 void add_serve(CLI::App& app, ServeCommand& command) {
     CLI::App* serve = add_command(app, "serve", "Serve the REST API and run the submitted jobs");
     serve->add_option("--listen", command.listen, "ADDRESS:PORT; port 0 = any free one")->capture_default_str();
+    serve
+        ->add_option("--host", command.hosts,
+                     "further name or address that requests may call the service by; may be repeated")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->type_name("NAME");
     serve->add_option("--data-dir", command.data_dir, "folder of the job store, made when it is missing")->required();
     serve->add_option("--slots", command.slots, "jobs that run at once")
         ->check(CLI::Range(1, 1024))
@@ -78,7 +84,8 @@ std::string help_of(const SpecFlag& flag, const api::SpecField& field) {
 void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     CLI::App* run = add_command(app, "run", "Run one job in the foreground");
     run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->required();
-    run->add_flag("--resume", command.resume, "go on from the newest checkpoint of the output folder");
+    run->add_flag("--resume", command.resume,
+                  "go on from the newest checkpoint, whatever the spec's resume and student.model say");
     run->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
     run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when");
     run->add_option("--report", command.report_file, "write the figures of the finished run as JSON");

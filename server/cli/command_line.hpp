@@ -16,6 +16,7 @@ namespace distilld::cli {
 
 struct ServeCommand {
     std::string listen = "127.0.0.1:8500";
+    std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
     std::filesystem::path data_dir;
     std::uint32_t slots = 1;
     std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;

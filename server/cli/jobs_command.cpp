@@ -2,29 +2,19 @@
 #include <unistd.h>
 
 #include <boost/json.hpp>
-#include <chrono>
 #include <cstdio>
-#include <iostream>
-#include <optional>
-#include <thread>
 
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/job_watch.hpp"
 #include "server/cli/progress_display.hpp"
 #include "server/cli/rest_client.hpp"
-#include "server/cli/sse_parser.hpp"
 
 namespace distilld::cli {
 namespace {
 
 namespace json = boost::json;
-
-/// The service sends a comment at least every 15 s.
-constexpr std::chrono::seconds kSilence{60};
-constexpr std::chrono::seconds kReconnectPause{1};
-/// How long the service may be away before watch gives up.
-constexpr std::chrono::seconds kAway{120};
 
 void print(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -97,6 +87,9 @@ std::string job_text(const api::Job& job) {
     }
     if (job.eval_loss) {
         add("eval loss", std::to_string(*job.eval_loss));
+    }
+    if (job.exported_eval_loss) {
+        add("as exported", std::to_string(*job.exported_eval_loss));
     }
     if (!job.checkpoints.empty()) {
         add("checkpoint", job.checkpoints.back().folder);
@@ -182,108 +175,26 @@ int list(const JobsCommand& command, RestClient& client) {
     return kDone;
 }
 
-/// Follows a job's events over as many connections as it takes.
-class Watch {
-  public:
-    Watch(const JobsCommand& command, RestClient& client)
-        : command_(command),
-          client_(client),
-          display_(print, !command.json && ::isatty(STDOUT_FILENO) != 0, width()),
-          target_("/v1/jobs/" + path_segment(command.subject)) {}
+unsigned terminal_width() {
+    winsize size{};
+    return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0 ? size.ws_col : 80;
+}
 
-    int run() {
-        auto alive = std::chrono::steady_clock::now();
-        bool first = true;
-        while (!ending_) {
-            SseParser parser([this](const SseEvent& event) { take(event); });
-            bool heard = false;
-            const RestClient::OnPiece on_piece = [&](std::string_view bytes) {
-                heard = true;
-                parser.feed(bytes);
-                return !ending_.has_value();
-            };
-            RestClient::Headers headers{{"Accept", "text/event-stream"}};
-            if (!last_id_.empty()) {
-                headers.emplace_back("Last-Event-ID", last_id_);
-            }
-            const auto response = client_.stream(target_ + "/events", headers, on_piece, kSilence);
-            if (ending_) {
-                break;
-            }
-            if (response && response->status != 200 && (response->status < 500 || first)) {
-                display_.finish();
-                print_error(describe_problem(*response));
-                return kFailed;
-            }
-            const auto now = std::chrono::steady_clock::now();
-            if (heard) {
-                alive = now;
-            }
-            if (!response && ((first && !heard) || now - alive > kAway)) {
-                display_.finish();
-                print_error(response.error().message);
-                return kFailed;
-            }
-            first = false;
-            std::this_thread::sleep_for(kReconnectPause);
-        }
-        display_.finish();
-        if (!command_.json) {
-            print(job_text(*ending_));
-        }
-        return ending_->state == api::JobState::succeeded ? kDone : kFailed;
+int watch(const JobsCommand& command, RestClient& client) {
+    WatchTools tools;
+    tools.print = print;
+    tools.complain = print_error;
+    tools.terminal = !command.json && ::isatty(STDOUT_FILENO) != 0;
+    tools.width = terminal_width();
+    const auto ended = watch_job(client, command.subject, command.json, tools);
+    if (!ended) {
+        return kFailed;
     }
-
-  private:
-    static unsigned width() {
-        winsize size{};
-        return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0 ? size.ws_col : 80;
+    if (!command.json) {
+        print(job_text(*ended));
     }
-
-    void take(const SseEvent& event) {
-        boost::system::error_code ec;
-        const json::value data = json::parse(event.data, ec);
-        if (ec) {
-            return;
-        }
-        if (event.type == "done") {
-            auto job = api::job_from_json(data);
-            if (job && api::is_terminal(job->state)) {
-                ending_ = std::move(*job);
-            }
-            return;
-        }
-        if (!event.id.empty()) {
-            last_id_ = event.id;
-        }
-        if (command_.json) {
-            print(to_text(data) + "\n");
-            return;
-        }
-        if (event.type == "gap") {
-            return;
-        }
-        const auto one = api::job_event_from_json(data);
-        if (!one) {
-            return;
-        }
-        if (one->type == api::EventType::metrics) {
-            const auto progress = api::progress_from_json(json::value(one->data));
-            if (progress) {
-                display_.show(WorkerEvent(*progress), std::chrono::steady_clock::now());
-            }
-            return;
-        }
-        display_.line(one->created_at + " " + one->level + " " + one->message);
-    }
-
-    const JobsCommand& command_;
-    RestClient& client_;
-    ProgressDisplay display_;
-    std::string target_;
-    std::string last_id_;
-    std::optional<api::Job> ending_;
-};
+    return ended->state == api::JobState::succeeded ? kDone : kFailed;
+}
 
 }  // namespace
 
@@ -302,7 +213,7 @@ int jobs(const JobsCommand& command) {
         case JobsCommand::Action::get:
             return print_job(command, (*client)->request("GET", target), false);
         case JobsCommand::Action::watch:
-            return Watch(command, **client).run();
+            return watch(command, **client);
         case JobsCommand::Action::cancel:
             return print_job(command, (*client)->request("POST", target + "/cancel"), false);
     }

@@ -1,3 +1,6 @@
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -28,8 +31,30 @@ namespace asio = boost::asio;
 
 constexpr std::chrono::seconds kConnectionGrace{5};
 
-void print_error(const std::string& message) {
-    std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
+/// A line of the log when the log is for programs: nothing else may stand in it.
+void print_error(const ServeCommand& command, const std::string& message) {
+    if (command.log_json) {
+        log::error("serve", message);
+    } else {
+        std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
+    }
+}
+
+/// How many connections there are descriptors for. The usual soft limit of 1024 is there for programs that call
+/// select(), which we do not: we take more where we may.
+std::uint32_t affordable_connections(std::uint32_t wanted) {
+    constexpr rlim_t kOthers = 256;  // store, workers, files
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return wanted;
+    }
+    if (limit.rlim_cur < wanted + kOthers) {
+        limit.rlim_cur = std::min(limit.rlim_max, wanted + kOthers);
+        static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+        static_cast<void>(::getrlimit(RLIMIT_NOFILE, &limit));
+    }
+    const rlim_t left = limit.rlim_cur > 2 * kOthers ? limit.rlim_cur - kOthers : limit.rlim_cur / 2;
+    return static_cast<std::uint32_t>(std::min<rlim_t>(wanted, left));
 }
 
 std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
@@ -40,8 +65,8 @@ std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
     return make_worker_process(std::move(executor), std::move(options));
 }
 
-/// First signal: an orderly end. Second: out, at once; the workers die with this process and their jobs are resumed
-/// from their checkpoints at the next start.
+/// First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their jobs
+/// are resumed at the next start.
 asio::awaitable<void> wait_for_signal(asio::signal_set& signals) {
     co_await signals.async_wait(kTuple);
 }
@@ -77,20 +102,20 @@ int serve(const ServeCommand& command) {
     std::error_code ec;
     std::filesystem::create_directories(command.data_dir, ec);
     if (ec) {
-        print_error("cannot make the data folder " + command.data_dir.string() + ": " + ec.message());
+        print_error(command, "cannot make the data folder " + command.data_dir.string() + ": " + ec.message());
         return kFailed;
     }
     const auto data_dir = std::filesystem::absolute(command.data_dir);
     // Two services on one data folder would run one job twice.
     const auto lock = FolderLock::try_lock_file(data_dir);
     if (!lock || !*lock) {
-        print_error(lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
-                         : lock.error().message);
+        print_error(command, lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
+                                  : lock.error().message);
         return kFailed;
     }
     auto store = open_sqlite_job_store(data_dir / "jobs.sqlite");
     if (!store) {
-        print_error(store.error().message);
+        print_error(command, store.error().message);
         return kFailed;
     }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion});
@@ -104,10 +129,13 @@ int serve(const ServeCommand& command) {
     asio::signal_set signals(context, SIGINT, SIGTERM);
     http::ServerOptions server_options;
     server_options.listen = command.listen;
+    server_options.hosts = command.hosts;
+    server_options.max_connections = affordable_connections(server_options.max_connections);
+    server_options.max_streams = server_options.max_connections / 2;
     auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics),
                                     make_metrics_observer(metrics));
     if (!server) {
-        print_error(server.error().message);
+        print_error(command, server.error().message);
         return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
     }
 
@@ -129,7 +157,7 @@ int serve(const ServeCommand& command) {
         try {
             std::rethrow_exception(failed);
         } catch (const std::exception& error) {
-            print_error(error.what());
+            print_error(command, error.what());
         }
         return kFailed;
     }

@@ -25,7 +25,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-/// Refusals under way at once; beyond them a connection is closed without a word.
+/// Connections beyond the limit at once, which get one short answer each; beyond them one is closed without a word.
 constexpr std::size_t kMaxRefusals = 64;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kCancelGrace{5};
@@ -108,10 +108,10 @@ asio::awaitable<void> serve(std::shared_ptr<State> state, tcp::socket socket) {
     co_await session.run();
 }
 
-asio::awaitable<void> refuse(std::shared_ptr<State> state, tcp::socket socket) {
+asio::awaitable<void> serve_when_full(std::shared_ptr<State> state, tcp::socket socket) {
     Session session(std::move(socket), state->context);
     const Registration registration(*state, session);
-    co_await session.refuse();
+    co_await session.run_when_full();
 }
 
 /// Out of descriptors, or the peer has gone already: neither may end the server. False when it is to end.
@@ -147,7 +147,7 @@ asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessi
         if (sessions.size() < state->context->options.max_connections) {
             static_cast<void>(sessions.spawn(serve(state, std::move(socket))));
         } else {
-            static_cast<void>(refusals.spawn(refuse(state, std::move(socket))));  // or closed without a word
+            static_cast<void>(refusals.spawn(serve_when_full(state, std::move(socket))));  // or closed without a word
         }
     }
 }
@@ -247,8 +247,12 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     const std::string host =
         bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
 
-    auto context =
-        std::make_shared<SessionContext>(executor, std::move(options), Router(std::move(routes)), std::move(observer));
+    auto gate = RequestGate::make(parts->host, bound.address(), options.hosts);
+    if (!gate) {
+        return gate.error();
+    }
+    auto context = std::make_shared<SessionContext>(executor, std::move(options), std::move(*gate),
+                                                    Router(std::move(routes)), std::move(observer));
     auto state = std::make_shared<State>(std::move(acceptor), std::move(context));
     return std::unique_ptr<Server>(
         std::make_unique<BeastServer>(std::move(state), host + ":" + std::to_string(bound.port())));

@@ -25,6 +25,13 @@ struct Route {
     Handler handler;
     /// The handler is cancelled (terminal) when its client closes the connection: for work that nobody else wants.
     bool only_for_client = false;
+    /// A body must be called JSON; one of another type, or of none, is refused with 415.
+    bool json_body = false;
+    /// Answered whatever name the request has for the server: probes and scrapers use names that it does not know. For
+    /// what a stranger may read.
+    bool any_host = false;
+    /// Answered, once a connection, even when the server has as many connections as it takes. For short answers.
+    bool vital = false;
 };
 
 /// Told of every answer, for metrics: `pattern` of the route that matched (or "unmatched").
@@ -33,16 +40,19 @@ using Observer = std::function<void(const std::string& method, const std::string
 
 struct ServerOptions {
     std::string listen = "127.0.0.1:0";  ///< ADDRESS:PORT, [v6]:PORT; port 0 = any free one
+    /// Names that requests may have for the server, beside localhost and the host of `listen` (request_gate.hpp).
+    std::vector<std::string> hosts;
     std::uint64_t body_limit = 8ULL << 20;
     std::uint32_t max_connections = 1024;
+    std::uint32_t max_streams = 512;  ///< of the connections: more streams are refused with 503
     std::chrono::seconds header_timeout{30};
     std::chrono::seconds idle_timeout{75};
     std::chrono::seconds handler_timeout{600};  ///< deadline of one handler, answer 503 after it; streams excepted
 };
 
 /// An HTTP/1.1 server: keep-alive, limits, deadlines, chunked streams, 404/405 with Allow, HEAD from GET, problem+json
-/// errors (RFC 9457) for what goes wrong before a handler. One executor for all sessions, which must be a strand or a
-/// single-threaded context.
+/// errors (RFC 9457) for what goes wrong before a handler, and refusal of what web pages of other sites send. One
+/// executor for all sessions, which must be a strand or a single-threaded context.
 class Server {
   public:
     virtual ~Server() = default;

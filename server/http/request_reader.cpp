@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/problem.hpp"
 #include "pipeline/async/tuple.hpp"
 
 namespace distilld::http {
@@ -92,17 +93,17 @@ void take_header(const Head& message, const Connection& connection, const Sessio
     set_header(request.headers, "x-request-id", reply.request_id);
 }
 
-/// Finds the route, or says why there is none.
-void take_target(const Head& message, const SessionContext& context, IncomingRequest& incoming) {
+/// Finds the route, or says why there is none. The result is what the target has of the absolute form: "host:port".
+std::string take_target(const Head& message, const SessionContext& context, IncomingRequest& incoming) {
     api::Request& request = incoming.request;
     auto target = parse_target(as_view(message.target()));
     if (message.version() == 11 && message.count(bhttp::field::host) != 1) {
         incoming.refusal = make_problem(400, "exactly one Host header is needed");
-        return;
+        return {};
     }
     if (!target) {
         incoming.refusal = make_problem(400, target.error().message);
-        return;
+        return {};
     }
     request.path = std::move(target->path);
     request.query = std::move(target->query);
@@ -121,6 +122,23 @@ void take_target(const Head& message, const SessionContext& context, IncomingReq
         incoming.refusal = make_problem(405, request.path + " takes " + allow);
         incoming.refusal->headers.emplace_back("Allow", allow);
     }
+    return std::move(target->authority);
+}
+
+/// Reads a header into `incoming`. True: the request is to be refused at once, its body unread.
+bool take_head(const HeadParser& head, const Connection& connection, const SessionContext& context,
+               IncomingRequest& incoming) {
+    const Head& message = head.get();
+    take_header(message, connection, context, incoming);
+    const std::string authority = take_target(message, context, incoming);
+    const bool has_body = head.chunked() || head.content_length().value_or(0) > 0;
+    const RequestHead known{incoming.request, authority, incoming.route, has_body};
+    const auto problem = context.gate.refusal(known);
+    if (problem) {
+        incoming.refusal = api::to_response(*problem);
+        incoming.reply.keep_alive = false;
+    }
+    return problem.has_value();
 }
 
 asio::awaitable<error_code> ask_for_body(Connection& connection) {
@@ -172,9 +190,9 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
         co_return incoming;
     }
     connection.idle = false;
-    const Head& message = head.get();
-    take_header(message, connection, context, incoming);
-    take_target(message, context, incoming);
+    if (take_head(head, connection, context, incoming)) {
+        co_return incoming;
+    }
 
     // What can be said before the body is read.
     const std::uint64_t limit = context.options.body_limit;
@@ -186,6 +204,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
         }
         co_return incoming;
     }
+    const Head& message = head.get();
     if (const auto expect = as_view(message[bhttp::field::expect]); !expect.empty() && message.version() == 11) {
         if (!beast::iequals(expect, "100-continue")) {
             incoming.refusal = make_problem(417, "the only expectation known is 100-continue");
@@ -207,18 +226,23 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
     co_return incoming;
 }
 
-asio::awaitable<std::optional<IncomingRequest>> read_request_to_refuse(Connection& connection,
+asio::awaitable<std::optional<IncomingRequest>> read_request_when_full(Connection& connection,
                                                                        SessionContext& context) {
     HeadParser head;
     head.header_limit(kMaxHeaderBytes);
+    head.body_limit(boost::none);
     connection.stream.expires_after(kRefusalDeadline);
     const auto head_read = co_await bhttp::async_read_header(connection.stream, connection.buffer, head, kTuple);
     if (std::get<0>(head_read)) {
         co_return std::nullopt;
     }
     IncomingRequest incoming = new_request(context);
-    incoming.refusal = make_problem(503, "the server has as many connections as it takes");
-    incoming.refusal->headers.emplace_back("Retry-After", "1");
+    const bool refused = take_head(head, connection, context, incoming);
+    incoming.reply.keep_alive = false;
+    if (!refused && (incoming.route == nullptr || !incoming.route->vital)) {
+        incoming.refusal = make_problem(503, "the server has as many connections as it takes");
+        incoming.refusal->headers.emplace_back("Retry-After", "1");
+    }
     co_return incoming;
 }
 

@@ -20,11 +20,13 @@ struct IncomingRequest {
 
 /// Reads the next request within the server's deadlines and limits; the connection is no longer idle once its header is
 /// there. The body of a refused request is still read while it is within the limit, so that the connection stays of use
-/// (else `reply.keep_alive` is off). Nothing: the peer has left, was too slow or broke off: there is nobody to tell.
+/// (else `reply.keep_alive` is off), unless the request came from where none is wanted (request_gate.hpp). Nothing: the
+/// peer has left, was too slow or broke off: there is nobody to tell.
 boost::asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connection, SessionContext& context);
 
-/// The same for a server that is full: any request whose header comes within a short deadline is refused with 503.
-boost::asio::awaitable<std::optional<IncomingRequest>> read_request_to_refuse(Connection& connection,
+/// The same for a server that is full: of what comes within a short deadline all but vital routes is refused with 503.
+/// No body is read, and the connection is not kept.
+boost::asio::awaitable<std::optional<IncomingRequest>> read_request_when_full(Connection& connection,
                                                                               SessionContext& context);
 
 }  // namespace distilld::http

@@ -23,6 +23,7 @@ Result<Target> parse_target(std::string_view text) {
     }
     Target target;
     target.path = view.path();
+    target.authority = std::string(view.encoded_authority());
     if (target.path.empty()) {
         target.path = "/";
     }

@@ -13,6 +13,7 @@ namespace distilld::http {
 /// The target of a request line, taken apart.
 struct Target {
     std::string path;                   ///< percent-decoded
+    std::string authority;              ///< "host:port" of the absolute form, else empty
     std::vector<std::string> segments;  ///< percent-decoded one by one: %2F stays inside its segment
     std::vector<std::pair<std::string, std::string>> query;  ///< percent-decoded, '+' is a blank
 };

@@ -20,6 +20,17 @@ constexpr unsigned kClientClosedRequest = 499;  // as nginx counts it; never sen
 constexpr std::chrono::seconds kLingerDeadline{1};
 constexpr std::size_t kMaxLingerBytes = 1U << 20;
 
+class StreamCount {
+  public:
+    explicit StreamCount(std::uint32_t& count) : count_(count) { ++count_; }
+    StreamCount(const StreamCount&) = delete;
+    StreamCount& operator=(const StreamCount&) = delete;
+    ~StreamCount() { --count_; }
+
+  private:
+    std::uint32_t& count_;
+};
+
 }  // namespace
 
 Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<SessionContext> context)
@@ -52,13 +63,13 @@ asio::awaitable<void> Session::run() {
     co_await close(answered);
 }
 
-asio::awaitable<void> Session::refuse() {
+asio::awaitable<void> Session::run_when_full() {
     // The request is read first: closing a socket with unread bytes resets it, and the answer would be lost.
-    auto reading = read_request_to_refuse(connection_, *context_);
+    auto reading = read_request_when_full(connection_, *context_);
     std::optional<IncomingRequest> incoming = co_await std::move(reading);
     if (incoming) {
-        api::Response refusal = std::move(*incoming->refusal);
-        co_await send(std::move(refusal), std::move(incoming->reply));
+        auto answering = answer(std::move(*incoming));
+        co_await std::move(answering);
     }
     co_await close(true);
 }
@@ -82,11 +93,16 @@ asio::awaitable<bool> Session::exchange() {
     if (!incoming) {
         co_return false;
     }
+    auto answering = answer(std::move(*incoming));
+    co_return co_await std::move(answering);
+}
+
+asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
     connection_.idle = false;
-    Reply reply = std::move(incoming->reply);
-    std::optional<api::Response> answer = std::move(incoming->refusal);
+    Reply reply = std::move(incoming.reply);
+    std::optional<api::Response> answer = std::move(incoming.refusal);
     if (!answer) {
-        auto calling = call_handler(connection_, *incoming->route, std::move(incoming->request),
+        auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request),
                                     context_->options.handler_timeout, reply.label());
         answer = co_await std::move(calling);
         if (!answer) {
@@ -96,6 +112,11 @@ asio::awaitable<bool> Session::exchange() {
     }
     if (context_->stopping) {
         reply.keep_alive = false;
+    }
+    if (answer->stream && !reply.head && context_->streams >= context_->options.max_streams) {
+        // Streams last for hours: without a bound of their own they would take every connection.
+        answer = make_problem(503, "the server sends as many streams as it may at once");
+        answer->headers.emplace_back("Retry-After", "10");
     }
     if (answer->stream && !reply.head) {
         co_return co_await send_stream(std::move(*answer), std::move(reply));
@@ -112,6 +133,7 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
 }
 
 asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) {
+    const StreamCount counted(context_->streams);
     const bool chunked = reply.version == 11;
     if (!chunked) {
         reply.keep_alive = false;  // HTTP/1.0: the end of the connection is the end of the body

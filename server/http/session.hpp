@@ -18,8 +18,8 @@ class Session {
     /// Serves until the peer leaves, an error, or the server stops. `this` must outlive it.
     boost::asio::awaitable<void> run();
 
-    /// Answers one request with 503 and closes: the server is full.
-    boost::asio::awaitable<void> refuse();
+    /// The server is full: one request is answered, with 503 unless it is for a vital route.
+    boost::asio::awaitable<void> run_when_full();
 
     /// The server stops: ends a wait for the peer's next request; an answer under way goes on, and a stream until
     /// SessionContext::streams_end.
@@ -29,6 +29,7 @@ class Session {
     /// False: the connection ends.
     boost::asio::awaitable<bool> wait_for_peer(std::chrono::seconds timeout);
     boost::asio::awaitable<bool> exchange();
+    boost::asio::awaitable<bool> answer(IncomingRequest incoming);
     boost::asio::awaitable<bool> send(api::Response response, Reply reply);
     boost::asio::awaitable<bool> send_stream(api::Response response, Reply reply);
     boost::asio::awaitable<void> close(bool linger);

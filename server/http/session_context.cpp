@@ -17,9 +17,10 @@ std::string random_prefix() {
 
 }  // namespace
 
-SessionContext::SessionContext(const boost::asio::any_io_executor& executor, ServerOptions options_in, Router router_in,
-                               Observer observer_in)
+SessionContext::SessionContext(const boost::asio::any_io_executor& executor, ServerOptions options_in,
+                               RequestGate gate_in, Router router_in, Observer observer_in)
     : options(std::move(options_in)),
+      gate(std::move(gate_in)),
       router(std::move(router_in)),
       observer(std::move(observer_in)),
       stop_changed(executor),

@@ -8,14 +8,15 @@
 #include "pipeline/async/condition.hpp"
 #include "server/http/http_server.hpp"
 #include "server/http/reply.hpp"
+#include "server/http/request_gate.hpp"
 #include "server/http/router.hpp"
 
 namespace distilld::http {
 
 /// What all sessions of a server share. One executor.
 struct SessionContext {
-    SessionContext(const boost::asio::any_io_executor& executor, ServerOptions options_in, Router router_in,
-                   Observer observer_in);
+    SessionContext(const boost::asio::any_io_executor& executor, ServerOptions options_in, RequestGate gate_in,
+                   Router router_in, Observer observer_in);
 
     /// The server's prefix and a running number.
     [[nodiscard]] std::string next_request_id();
@@ -23,6 +24,7 @@ struct SessionContext {
     void observe(const Reply& reply, unsigned status) const;
 
     ServerOptions options;
+    RequestGate gate;
     Router router;
     Observer observer;
     bool stopping = false;
@@ -30,6 +32,7 @@ struct SessionContext {
     Condition stop_changed;                             ///< notified by each stop of the server
     std::string request_id_prefix;                      ///< random, of this server
     std::uint64_t requests = 0;
+    std::uint32_t streams = 0;  ///< under way
 };
 
 }  // namespace distilld::http

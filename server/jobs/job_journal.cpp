@@ -12,6 +12,7 @@ namespace {
 
 /// Old metrics are dropped once in so many events of a job.
 constexpr std::uint64_t kDropInterval = 1000;
+constexpr std::chrono::milliseconds kWritableKept{500};
 
 void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint) {
     std::erase_if(checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
@@ -42,6 +43,21 @@ std::vector<StoredJob> JobJournal::restore() {
 std::optional<api::Job> JobJournal::get(const std::string& id) {
     auto stored = store_->get(id);
     return stored ? std::optional(with_newest(std::move(stored->job))) : std::nullopt;
+}
+
+void JobJournal::check_writable() {
+    const auto now = std::chrono::steady_clock::now();
+    if (writable_at_ && now - *writable_at_ < kWritableKept) {
+        return;
+    }
+    writable_at_.reset();
+    try {
+        store_->try_write();
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
+    writable_at_ = now;
 }
 
 std::optional<api::JobState> JobJournal::state_of(const std::string& id) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -49,6 +50,9 @@ class JobJournal {
     [[nodiscard]] std::map<std::string, std::uint64_t> waiting() const;
     [[nodiscard]] std::vector<std::pair<api::JobState, std::uint64_t>> counts() { return store_->counts(); }
 
+    /// ErrorException when create() would throw one, as of the last half second: nobody keeps the disk busy by asking.
+    void check_writable();
+
     // --- writing ---
     /// A new job, on disk when this returns. ErrorException when it cannot be.
     void create(const StoredJob& stored);
@@ -96,6 +100,7 @@ class JobJournal {
     std::unique_ptr<JobStore> store_;
     std::uint32_t metrics_kept_;
     std::function<void(const std::string& id)> wake_;
+    std::optional<std::chrono::steady_clock::time_point> writable_at_;  ///< when that was last seen
     JobBoard board_;
     bool trouble_ = false;
     std::map<std::string, Live> live_;  ///< jobs that have not ended, or whose end is not on disk

@@ -1,6 +1,5 @@
 #include "server/jobs/job_manager.hpp"
 
-#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -36,7 +35,7 @@ void log_failure(const std::exception_ptr& failure) {
     log::error(kComponent, "unexpected: " + failure_message(failure));
 }
 
-/// Carries out what the JobTable says. All members but ready_ and the constants belong to the manager's thread.
+/// Carries out what the JobTable says. All members but the constants belong to the manager's thread.
 class ThreadedJobManager final : public JobManager {
   public:
     ThreadedJobManager(JobManagerOptions options, std::unique_ptr<JobStore> store, WorkerFactory make_worker,
@@ -73,7 +72,9 @@ class ThreadedJobManager final : public JobManager {
         co_await asio::co_spawn(io_, std::move(task), asio::use_awaitable);
     }
 
-    bool ready() const noexcept override { return ready_.load(); }
+    asio::awaitable<bool> ready() override {
+        return on_thread([this] { return ready_now(); });
+    }
 
     asio::awaitable<SubmitOutcome> submit(SubmitRequest request) override {
         return on_thread([this, request = std::move(request)] { return submit_now(request); });
@@ -298,6 +299,19 @@ class ThreadedJobManager final : public JobManager {
         co_await running_.join();
     }
 
+    bool ready_now() {
+        if (!ready_) {
+            return false;
+        }
+        try {
+            journal_.check_writable();
+        } catch (const ErrorException&) {
+            show_counts();  // store_trouble() says why
+            saved_or_retried();
+        }
+        return true;
+    }
+
     SubmitOutcome submit_now(const SubmitRequest& request) {
         SubmitOutcome outcome;
         JobSubmission submission;
@@ -387,7 +401,7 @@ class ThreadedJobManager final : public JobManager {
     std::shared_ptr<JobMetrics> metrics_;
     JobViews views_;
     JobTable table_;
-    std::atomic<bool> ready_{false};
+    bool ready_ = false;
     bool pumping_ = false;
     bool retrying_ = false;
     asio::io_context io_{1};

@@ -96,8 +96,9 @@ class JobManager {
     /// their workers have ended.
     virtual boost::asio::awaitable<void> stop() = 0;
 
-    /// True from the end of start() to the begin of stop().
-    [[nodiscard]] virtual bool ready() const noexcept = 0;
+    /// True from the end of start() to the begin of stop(). Asks the store for a write, as submit() does, so that
+    /// store_trouble() says afterwards what submit() would find.
+    virtual boost::asio::awaitable<bool> ready() = 0;
 
     /// Why jobs cannot be stored (`since` when): what happens to those that are there waits in memory, and submit()
     /// fails. Nothing: they can. At once, whatever the disk does.

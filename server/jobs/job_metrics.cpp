@@ -76,6 +76,7 @@ class TableJobMetrics final : public JobMetrics {
             found->second.ended = steady_clock::now();
             // What flowed has stopped.
             found->second.run.progress.fetch.in_flight = 0;
+            found->second.run.progress.fetch.open_endpoints = 0;
             found->second.run.progress.tokens_per_second = 0;
         }
     }

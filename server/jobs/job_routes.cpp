@@ -105,28 +105,6 @@ std::string lower(std::string_view text) {
     return result;
 }
 
-/// "application/json; charset=utf-8" is JSON, and so is anything "+json". `curl -d` calls whatever it sends a form, so
-/// that is taken for JSON too, unless an Origin says that a web page sends it: a page of another site may post forms
-/// to this machine without asking, and must not start jobs.
-void check_content_type(const Request& request) {
-    const auto header = request.header("content-type");
-    if (!header) {
-        return;
-    }
-    auto type = lower(header->substr(0, header->find(';')));
-    type.erase(0, type.find_first_not_of(" \t"));
-    type.erase(type.find_last_not_of(" \t") + 1);
-    if (type == "application/json" || type.ends_with("+json")) {
-        return;
-    }
-    if (type == "application/x-www-form-urlencoded" && !request.header("origin")) {
-        return;
-    }
-    refuse(request, 415, "unsupported_media_type",
-           "the content type is '" + type + "', application/json is expected (curl: --json @spec.json)",
-           "content-type");
-}
-
 std::string idempotency_key_of(const Request& request) {
     auto header = request.header("idempotency-key");
     if (!header) {
@@ -157,7 +135,6 @@ class JobApi {
 
     asio::awaitable<Response> submit(Request request) {
         check_query(request, {"dry_run"});
-        check_content_type(request);
         SubmitRequest order;
         order.dry_run = flag_of(request, "dry_run");
         order.idempotency_key = idempotency_key_of(request);
@@ -231,11 +208,11 @@ class JobApi {
             after = whole_number(request, *text, "after", 0, kMax);
         }
         const auto limit = limit_of(request, kEventsDefault, kEventsMax);
+        // A client that reconnects says how far it got; its URL still says where it began.
+        if (const auto last = request.header("last-event-id"); last && !last->empty()) {
+            after = whole_number(request, *last, "Last-Event-ID", 0, kMax);
+        }
         if (wants_event_stream(request)) {
-            // A client that reconnects says how far it got; its URL still says where it began.
-            if (const auto last = request.header("last-event-id"); last && !last->empty()) {
-                after = whole_number(request, *last, "Last-Event-ID", 0, kMax);
-            }
             const auto job = co_await manager_.get(id);
             if (!job) {
                 job_not_found(request, id);
@@ -264,7 +241,8 @@ class JobApi {
     }
 
     asio::awaitable<Response> ready(Request request) {
-        if (!manager_.ready()) {
+        const bool ready = co_await manager_.ready();
+        if (!ready) {
             refuse(request, 503, "not_ready", "the service is starting or stopping");
         }
         if (const auto trouble = manager_.store_trouble()) {
@@ -357,8 +335,17 @@ asio::awaitable<Response> answer_of(std::shared_ptr<JobApi> api, Method method, 
     }
 }
 
-http::Route route(const std::shared_ptr<JobApi>& api, const char* verb, const char* pattern, Method method) {
-    return {verb, pattern, [api, method](Request request) { return answer_of(api, method, std::move(request)); }};
+/// Who may ask, beside those that any route answers.
+enum class Access { usual, vital, anybody };
+
+http::Route route(const std::shared_ptr<JobApi>& api, const char* verb, const char* pattern, Method method,
+                  Access access = Access::usual) {
+    http::Route row{verb, pattern,
+                    [api, method](Request request) { return answer_of(api, method, std::move(request)); }};
+    row.json_body = true;
+    row.vital = access != Access::usual;
+    row.any_host = access == Access::anybody;
+    return row;
 }
 
 }  // namespace
@@ -367,14 +354,14 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     const auto api = std::make_shared<JobApi>(manager, std::move(metrics));
     return {
         route(api, "POST", "/v1/jobs", &JobApi::submit),
-        route(api, "GET", "/v1/jobs", &JobApi::list),
-        route(api, "GET", "/v1/jobs/{id}", &JobApi::get),
+        route(api, "GET", "/v1/jobs", &JobApi::list, Access::vital),
+        route(api, "GET", "/v1/jobs/{id}", &JobApi::get, Access::vital),
         route(api, "POST", "/v1/jobs/{id}/cancel", &JobApi::cancel),
         route(api, "GET", "/v1/jobs/{id}/events", &JobApi::events),
-        route(api, "GET", "/healthz", &JobApi::health),
-        route(api, "GET", "/readyz", &JobApi::ready),
+        route(api, "GET", "/healthz", &JobApi::health, Access::anybody),
+        route(api, "GET", "/readyz", &JobApi::ready, Access::anybody),
         route(api, "GET", "/version", &JobApi::version),
-        route(api, "GET", "/metrics", &JobApi::metrics),
+        route(api, "GET", "/metrics", &JobApi::metrics, Access::anybody),
         route(api, "GET", "/openapi.yaml", &JobApi::openapi),
     };
 }

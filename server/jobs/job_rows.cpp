@@ -97,6 +97,9 @@ StoredJob job_of(const sqlite::Statement& row) {
     if (!row.is_null(17)) {
         job.eval_loss = row.real(17);
     }
+    if (!row.is_null(19)) {
+        job.exported_eval_loss = row.real(19);
+    }
     if (!damage.text().empty()) {
         job.status_reason = {"damaged", "the job's row in the store is damaged: " + damage.text()};
     }
@@ -136,6 +139,11 @@ void bind_state(sqlite::Statement& update, const StoredJob& stored) {
     update.bind(6, job.finished_at);
     bind_reason(update, 7, job.status_reason);
     update.bind(10, job.weights_sha256);
+    if (job.exported_eval_loss) {
+        update.bind(11, *job.exported_eval_loss);
+    } else {
+        update.bind_null(11);
+    }
 }
 
 }  // namespace distilld

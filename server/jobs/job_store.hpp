@@ -77,7 +77,7 @@ class JobStore : public JobReader {
     }
     /// Drops the metrics events of a job with sequence at or below `sequence`.
     virtual void drop_metrics(std::string_view id, std::uint64_t sequence) = 0;
-    /// Writes something that changes nothing, to see whether it can.
+    /// Writes, and changes nothing: throws when nothing can be written.
     virtual void try_write() = 0;
     /// Another reader of the same, for another thread; it sees what a call has written once that returned.
     [[nodiscard]] virtual std::unique_ptr<JobReader> open_reader() = 0;

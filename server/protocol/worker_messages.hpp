@@ -28,7 +28,7 @@ struct HelloMessage {
 /// What a training worker is told first.
 struct WorkerStart {
     std::string spec_json;   ///< the job spec, validated
-    bool resume = false;     ///< go on from the newest whole checkpoint of the output folder, if there is one
+    bool resume = false;     ///< go on from the newest whole checkpoint, whatever the spec's `resume` says
     std::string trace_file;  ///< Chrome trace to write; empty = none
     std::uint32_t version = kWorkerProtocolVersion;
 };

@@ -59,22 +59,6 @@ bool raise(Fd& fd) {
     return true;
 }
 
-std::vector<std::string> merged_environment(const std::vector<std::string>& additions) {
-    std::vector<std::string> merged(additions);
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string_view ours(*entry);
-        const std::string_view name = ours.substr(0, ours.find('=') + 1);
-        bool replaced = false;
-        for (const auto& addition : additions) {
-            replaced = replaced || addition.starts_with(name);
-        }
-        if (!replaced) {
-            merged.emplace_back(ours);
-        }
-    }
-    return merged;
-}
-
 std::vector<char*> pointers(std::vector<std::string>& texts) {
     std::vector<char*> result;
     result.reserve(texts.size() + 1);
@@ -101,7 +85,8 @@ struct ChildFds {
         ::_exit(127);
     };
     ::setpgid(0, 0);
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    // A worker whose service died saves its last step, and has a deadline of its own.
+    if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) {
         fail();
     }
     if (::getppid() != parent) {
@@ -164,7 +149,7 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     const std::string path = program.string();
     std::vector<std::string> argument_texts{path};
     argument_texts.insert(argument_texts.end(), arguments.begin(), arguments.end());
-    std::vector<std::string> environment_texts = merged_environment(environment);
+    std::vector<std::string> environment_texts(environment);
     const std::vector<char*> argument_pointers = pointers(argument_texts);
     const std::vector<char*> environment_pointers = pointers(environment_texts);
     const ChildFds fds{child_channel.get(), child_output.get(), null.get(), child_report.get()};

@@ -20,7 +20,7 @@ struct Child {
 
 /// Starts `program` with `arguments` in a process group of its own (a Ctrl-C on the terminal reaches us alone), stdin
 /// from /dev/null, no other descriptor of ours, signals as by default, killed by the kernel when the calling thread
-/// ends. `environment` is NAME=value laid over ours. An error when it cannot be executed. Any thread.
+/// ends. `environment` is all that it has, NAME=value. An error when it cannot be executed. Any thread.
 Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                           const std::vector<std::string>& environment);
 

@@ -11,6 +11,7 @@
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "server/supervisor/child_process.hpp"
+#include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_run.hpp"
 #include "server/supervisor/worker_supervision.hpp"
 
@@ -77,7 +78,8 @@ class ChildWorker final : public WorkerProcess {
             run->on_event(FailedEvent{"internal", run->failure});
             co_return WorkerExit{128 + SIGKILL, {}};
         }
-        const auto child = start_child(run->options.program, run->options.arguments, run->options.environment);
+        const auto environment = child_environment(run->options.environment, run->start.spec_json);
+        const auto child = start_child(run->options.program, run->options.arguments, environment);
         if (!child) {
             run->ended = true;
             co_return child.error();

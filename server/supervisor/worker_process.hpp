@@ -29,7 +29,7 @@ struct WorkerExit {
 struct WorkerProcessOptions {
     std::filesystem::path program;  ///< distilld-worker
     std::vector<std::string> arguments{"train"};
-    std::vector<std::string> environment;     ///< NAME=value, added to ours
+    std::vector<std::string> environment;     ///< NAME=value, beside what child_environment() passes on
     std::chrono::seconds hello_timeout{120};  ///< for the first message (libtorch takes a while to load)
     std::chrono::seconds stop_grace{60};      ///< between cancel and SIGKILL
     bool forward_stderr = true;               ///< copy the worker's stderr (and stdout) to ours, line by line
@@ -37,7 +37,7 @@ struct WorkerProcessOptions {
 };
 
 /// One training worker as a child process, spoken to in newline-delimited JSON over a socket pair (fd 3 of the child;
-/// server/protocol/worker_protocol.hpp). The child dies with us (PR_SET_PDEATHSIG). One executor.
+/// server/protocol/worker_protocol.hpp). When we die, the child gets SIGTERM (PR_SET_PDEATHSIG). One executor.
 class WorkerProcess {
   public:
     using EventHandler = std::function<void(const WorkerEvent&)>;

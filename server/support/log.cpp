@@ -3,7 +3,15 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <atomic>
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
 #include <memory>
+
+#include "base/json_text.hpp"
 
 namespace distilld::log {
 
@@ -23,13 +31,58 @@ spdlog::level::level_enum to_spdlog(Level level) {
     return spdlog::level::info;
 }
 
-// One logger a process, made at first use: what it writes to (stderr) is one a process, too.
-spdlog::logger& logger() {
-    static const std::shared_ptr<spdlog::logger> instance = [] {
-        auto made =
-            std::make_shared<spdlog::logger>("distilld", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-        made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
-        made->flush_on(spdlog::level::info);
+const char* name_of(Level level) {
+    switch (level) {
+        case Level::debug:
+            return "debug";
+        case Level::info:
+            return "info";
+        case Level::warn:
+            return "warn";
+        case Level::error:
+            return "error";
+    }
+    return "info";
+}
+
+/// RFC 3339, in UTC and with milliseconds.
+std::string time_text(std::chrono::system_clock::time_point time) {
+    const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
+    const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since_epoch).count();
+    std::tm parts{};
+    ::gmtime_r(&seconds, &parts);
+    std::array<char, 32> text{};
+    const auto size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+    std::array<char, 8> fraction{};
+    std::snprintf(fraction.data(), fraction.size(), ".%03dZ", static_cast<int>(since_epoch.count() % 1000));
+    return std::string(text.data(), size) + fraction.data();
+}
+
+std::string json_line(Level level, std::string_view component, std::string_view message) {
+    return to_text(boost::json::object{{"time", time_text(std::chrono::system_clock::now())},
+                                       {"level", name_of(level)},
+                                       {"component", component},
+                                       {"message", message}});
+}
+
+/// One a process, made at first use: what it writes to (stderr) is one a process, too.
+struct Log {
+    Log() : logger("distilld", std::make_shared<spdlog::sinks::stderr_color_sink_mt>()) {
+        logger.flush_on(spdlog::level::info);
+    }
+    spdlog::logger logger;
+    std::atomic<bool> json{false};
+};
+
+void set_form(Log& log, bool json) {
+    log.json = json;
+    log.logger.set_pattern(json ? "%v" : "%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+}
+
+Log& the_log() {
+    static const std::unique_ptr<Log> instance = [] {
+        auto made = std::make_unique<Log>();
+        set_form(*made, false);
         return made;
     }();
     return *instance;
@@ -38,14 +91,17 @@ spdlog::logger& logger() {
 }  // namespace
 
 void configure(Level min_level, bool json) {
-    logger().set_level(to_spdlog(min_level));
-    if (json) {
-        logger().set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e","level":"%l",%v})");
-    }
+    the_log().logger.set_level(to_spdlog(min_level));
+    set_form(the_log(), json);
 }
 
 void write(Level level, std::string_view component, std::string_view message) {
-    logger().log(to_spdlog(level), "{}: {}", component, message);
+    Log& log = the_log();
+    if (log.json) {
+        log.logger.log(to_spdlog(level), "{}", json_line(level, component, message));
+    } else {
+        log.logger.log(to_spdlog(level), "{}: {}", component, message);
+    }
 }
 
 }  // namespace distilld::log

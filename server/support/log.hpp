@@ -9,7 +9,8 @@ namespace distilld::log {
 
 enum class Level { debug, info, warn, error };
 
-/// Sets the lowest level that is written (default info) and whether lines are JSON objects.
+/// Sets the lowest level that is written (default info) and whether lines are JSON objects: {time, level, component,
+/// message}, the time in UTC, the level as the functions below are called.
 void configure(Level min_level, bool json = false);
 
 void write(Level level, std::string_view component, std::string_view message);

@@ -22,6 +22,7 @@ struct Bounds {
 template <class Visitor, class Options>
 void visit_options(Visitor& v, Options& options) {
     v("--listen", options.listen, "ADDRESS:PORT; port 0 = any free one");
+    v("--host", options.hosts, "further name or address that requests may call the server by; may be repeated");
     v("--threads", options.threads, "threads of one forward pass; 0 = all cores",
       Bounds<std::uint32_t>{0, kMaxThreads});
     v("--dtype", options.dtype, "arithmetic: auto, fp32 or bf16");
@@ -45,6 +46,9 @@ struct Binder {
             option->check(check_name);
         }
     }
+    void operator()(const char* name, std::vector<std::string>& texts, const char* help) {
+        command.add_option(name, texts, help)->delimiter(',')->allow_extra_args(false)->type_name("NAME");
+    }
     template <class Number>
     void operator()(const char* name, Number& number, const char* help, Bounds<Number> bounds) {
         command.add_option(name, number, help)->check(CLI::Range(bounds.min, bounds.max))->capture_default_str();
@@ -64,6 +68,13 @@ struct Binder {
 
 std::string text_of(const std::string& text) {
     return text;
+}
+std::string text_of(const std::vector<std::string>& texts) {
+    std::string all;
+    for (const auto& text : texts) {
+        all += (all.empty() ? "" : ",") + text;
+    }
+    return all;
 }
 std::string text_of(Dtype dtype) {
     return name_of(kDtypeNames, dtype);

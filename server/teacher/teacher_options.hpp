@@ -18,6 +18,7 @@ namespace distilld {
 struct TeacherOptions {
     std::filesystem::path model_dir;         ///< Hugging Face folder (config.json, safetensors)
     std::string listen = "127.0.0.1:8600";   ///< ADDRESS:PORT; port 0 = any free one
+    std::vector<std::string> hosts;          ///< names that requests may have for it, beside those of `listen`
     std::uint32_t threads = 0;               ///< of one forward pass; 0 = all cores
     Dtype dtype = Dtype::auto_select;        ///< arithmetic; fp32 or bf16
     std::chrono::milliseconds delay{0};      ///< added to each answer without using the CPU: stands for a far teacher

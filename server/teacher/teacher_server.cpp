@@ -55,6 +55,7 @@ class TeacherProgram {
     int run() {
         http::ServerOptions server_options;
         server_options.listen = options_.listen;
+        server_options.hosts = options_.hosts;
         server_options.body_limit = service_options(options_).limits.max_body_bytes;
         // The queue gives up first, with an answer in the protocol's own form.
         server_options.handler_timeout = options_.request_timeout +
@@ -126,6 +127,9 @@ class TeacherProgram {
         }
         service_.set_model(*scorer_);
         const models::ServedModel& model = scorer_->model();
+        for (const std::string& warning : model.warnings) {
+            log::warn("teacher", warning);
+        }
         std::cout << "distilld teacher: " << options_.model_dir.string() << " ready on http://" << server_->address()
                   << " (" << model.parameters << " parameters, vocabulary " << model.vocabulary_size << ", "
                   << model.dtype << " on " << model.device << ", threads " << model.threads;

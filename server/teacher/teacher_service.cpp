@@ -67,16 +67,25 @@ http::Handler immediate(Answer answer) {
     return [answer = std::move(answer)](api::Request request) { return answer_at_once(answer, std::move(request)); };
 }
 
+/// A row of what a stranger may read, under whatever name the request has for us.
+http::Route for_anybody(const char* pattern, http::Handler handler) {
+    http::Route row{"GET", pattern, std::move(handler)};
+    row.any_host = true;
+    return row;
+}
+
 /// Counts an answer's memory against the budget for as long as it is under way.
 class Held {
   public:
-    Held(std::uint64_t& total, std::uint64_t bytes) : total_(total), bytes_(bytes) { total_ += bytes_; }
-    ~Held() { total_ -= bytes_; }
+    Held(std::shared_ptr<std::uint64_t> total, std::uint64_t bytes) : total_(std::move(total)), bytes_(bytes) {
+        *total_ += bytes_;
+    }
+    ~Held() { *total_ -= bytes_; }
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
 
   private:
-    std::uint64_t& total_;
+    std::shared_ptr<std::uint64_t> total_;
     std::uint64_t bytes_;
 };
 
@@ -102,15 +111,15 @@ std::vector<http::Route> TeacherService::routes() {
     http::Handler completions_handler = [this](api::Request request) { return complete(std::move(request)); };
     return {
         {"GET", "/v2", plain(&TeacherService::server_metadata)},
-        {"GET", "/v2/health/live", plain(&TeacherService::live)},
-        {"GET", "/v2/health/ready", plain(&TeacherService::ready)},
+        for_anybody("/v2/health/live", plain(&TeacherService::live)),
+        for_anybody("/v2/health/ready", plain(&TeacherService::ready)),
         {"GET", "/v2/models/{model}", about_model(&TeacherService::model_metadata)},
         {"GET", "/v2/models/{model}/ready", about_model(&TeacherService::model_ready)},
         // A client that hung up (a hedge that lost, a timeout) wants no answer: its place in the queue is free.
         {"POST", kInferPattern, std::move(infer_handler), true},
         {"POST", kCompletionsPattern, std::move(completions_handler), true},
         {"GET", "/v1/models", plain(&TeacherService::model_list)},
-        {"GET", "/metrics", plain(&TeacherService::metrics_text)},
+        for_anybody("/metrics", plain(&TeacherService::metrics_text)),
     };
 }
 
@@ -128,11 +137,11 @@ asio::awaitable<TeacherService::Scored> TeacherService::score(models::ScoreReque
                                                               std::uint64_t answer_bytes) {
     Scored scored;
     // A single request that fits the limits is always let in.
-    if (held_bytes_ != 0 && held_bytes_ + answer_bytes > options_.max_held_bytes) {
+    if (*held_bytes_ != 0 && *held_bytes_ + answer_bytes > options_.max_held_bytes) {
         scored.failure = error_answer(503, "answers under way take all the memory that the server gives them");
         co_return scored;
     }
-    const Held held(held_bytes_, answer_bytes);
+    scored.held = std::make_shared<Held>(held_bytes_, answer_bytes);
     auto waiting = queue_.submit(*scorer_, std::move(request));
     ScoreQueue::Outcome outcome = co_await std::move(waiting);
     if (outcome.refusal == ScoreQueue::Refusal::full) {
@@ -196,6 +205,7 @@ asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
                                       std::to_string(*message->json_header_length));
     }
     response.body = std::move(message->body);
+    response.until_sent = std::move(scored.held);
     co_return response;
 }
 
@@ -224,7 +234,9 @@ asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
     result.reset();
     auto delaying = wait_delay(scored.finished);
     co_await std::move(delaying);
-    co_return json_answer(200, std::move(body));
+    api::Response response = json_answer(200, std::move(body));
+    response.until_sent = std::move(scored.held);
+    co_return response;
 }
 
 api::Response TeacherService::live() const {

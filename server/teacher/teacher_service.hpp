@@ -4,6 +4,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,7 @@ struct TeacherServiceOptions {
     std::string model_name = "teacher";
     ScoreLimits limits;
     std::chrono::nanoseconds delay{0};          ///< between computing and answering
-    std::uint64_t max_held_bytes = 2ULL << 30;  ///< answers of requests under way; beyond it 503
+    std::uint64_t max_held_bytes = 2ULL << 30;  ///< answers, from the queue until they are sent; beyond it 503
 };
 
 /// The HTTP side of a teacher: routes and answers. One executor, the server's. Until set_model() the model is not ready
@@ -46,6 +48,7 @@ class TeacherService {
     struct Scored {
         std::optional<models::ScoreResult> result;
         std::chrono::steady_clock::time_point finished;
+        std::shared_ptr<const void> held;  ///< counts the answer's memory; goes on to the response
         api::Response failure;
     };
     boost::asio::awaitable<Scored> score(models::ScoreRequest request, std::uint64_t answer_bytes);
@@ -64,7 +67,8 @@ class TeacherService {
     TeacherMetrics& metrics_;
     TeacherServiceOptions options_;
     models::TeacherScorer* scorer_ = nullptr;
-    std::uint64_t held_bytes_ = 0;
+    /// Of answers under way; shared with those, which may be on their way to a client when this is gone.
+    std::shared_ptr<std::uint64_t> held_bytes_ = std::make_shared<std::uint64_t>(0);
 };
 
 }  // namespace distilld::teacher

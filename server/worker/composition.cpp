@@ -14,17 +14,18 @@
 #include "api/job_spec_json.hpp"
 #include "base/sha256.hpp"
 #include "base/time.hpp"
-#include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
-#include "server/worker/resume_identity.hpp"
+#include "pipeline/graph/space_wait.hpp"
+#include "server/worker/disk_space.hpp"
+#include "server/worker/export_owner.hpp"
+#include "server/worker/gives_up.hpp"
+#include "server/worker/load_data.hpp"
 
 namespace distilld {
 
 namespace asio = boost::asio;
 
 namespace {
-
-constexpr std::uint64_t kMaxEvalRows = 4096;
 
 StartedEvent started_event(const PreparedRun& run) {
     StartedEvent event;
@@ -37,6 +38,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.teacher = run.teacher_info.description;
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
+    event.tokenizer = run.tokenizer;
     return event;
 }
 
@@ -45,7 +47,7 @@ std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
     if (!run.eval) {
         return batches;
     }
-    const std::uint64_t rows = std::min(run.eval->row_count(), kMaxEvalRows);
+    const std::uint64_t rows = evaluated_rows(run);
     for (std::uint64_t row = 0; row < rows;) {
         std::vector<std::uint64_t> indices;
         for (; row < rows && indices.size() < run.spec.training.batch_size; ++row) {
@@ -58,23 +60,39 @@ std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
 
 TeacherStageOptions teacher_options(const PreparedRun& run) {
     TeacherStageOptions options;
-    if (!run.spec.teacher) {
-        return options;
+    if (run.teacher == nullptr) {
+        return options;  // plain training, or no step left to do
     }
     const TeacherSpec& teacher = *run.spec.teacher;
     SchedulerOptions& scheduler = options.scheduler;
     scheduler.endpoints = static_cast<std::uint32_t>(teacher.endpoints.size());
     scheduler.limit.adaptive = teacher.max_concurrent.automatic;
     scheduler.limit.ceiling = teacher.max_concurrent.limit;
-    scheduler.window = teacher.window;
-    scheduler.window_bytes = teacher.window_bytes;
-    scheduler.expected_bytes =
-        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length).held_bytes;
+    const AnswerSize expected =
+        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length);
+    scheduler.window.size = teacher.window;
+    scheduler.window.max_bytes = teacher.window_bytes;
+    scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
     scheduler.retry.max_retries = teacher.max_retries;
+    scheduler.retry.patience = from_seconds(teacher.patience_secs);
+    scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
     scheduler.hedge.enabled = teacher.hedge;
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
     options.absent_endpoints = run.teacher_info.absent;
+    options.absent_endpoints.insert(options.absent_endpoints.end(), run.teacher_info.refused.begin(),
+                                    run.teacher_info.refused.end());
     return options;
+}
+
+/// What a run that has no step left to do says of its last one. Not its counters: this run has counted nothing.
+ProgressEvent last_figures(const ProgressEvent& last) {
+    ProgressEvent figures;
+    figures.loss = last.loss;
+    figures.kd_loss = last.kd_loss;
+    figures.ce_loss = last.ce_loss;
+    figures.grad_norm = last.grad_norm;
+    figures.learning_rate = last.learning_rate;
+    return figures;
 }
 
 GraphOptions graph_options(const PreparedRun& run) {
@@ -82,9 +100,11 @@ GraphOptions graph_options(const PreparedRun& run) {
     options.training = run.spec.training;
     options.first_step = run.resumed.step;
     options.total_steps = run.total_steps;
-    options.checkpoint_every = run.spec.checkpoint.every_steps;
+    options.checkpoint = run.spec.checkpoint;
     options.tokens_seen = run.resumed.tokens_seen;
-    options.spec_json = make_run_identity(run.spec, run.dataset->hash());
+    options.spec_json = identity_of(run);
+    options.resumed = last_figures(run.resumed.last);
+    options.resumed_from = run.resumed_from;
     options.teacher = teacher_options(run);
     return options;
 }
@@ -92,11 +112,12 @@ GraphOptions graph_options(const PreparedRun& run) {
 GraphHooks graph_hooks(const PreparedRun& run, EmitEvent emit) {
     GraphHooks hooks;
     hooks.on_event = std::move(emit);
-    hooks.commit_checkpoint = [store = checkpoint_store(run.spec)](
+    hooks.commit_checkpoint = [store = checkpoint_store(run.spec),
+                               needed = checkpoint_bytes(run.student->parameter_count())](
                                   std::uint64_t step, const StudentSnapshot& snapshot) mutable -> Result<std::string> {
         const Result<std::filesystem::path> folder = store.commit(step, snapshot);
         if (!folder) {
-            return folder.error();
+            return explain_full_disk(folder.error(), store.folder(), "a checkpoint", needed);
         }
         return folder->string();
     };
@@ -125,18 +146,75 @@ class Attached {
 };
 
 /// Writes the model folder and returns the hash of its weights. Disk.
-Result<std::string> export_model(const StudentSnapshot& snapshot, const std::filesystem::path& output,
-                                 bool byte_tokenizer) {
-    if (Result<void> written = snapshot.write_model(output); !written) {
-        return written.error();
+Result<std::string> write_export(const StudentSnapshot& snapshot, const PreparedRun& run) {
+    const std::filesystem::path output(run.spec.output);
+    const std::string identity = identity_of(run);
+    Result<void> done = write_export_owner(output, identity, run.total_steps, "");
+    if (done) {
+        done = snapshot.write_model(output);
     }
     // Text that was read byte by byte needs the byte tokenizer's files beside the weights.
-    if (byte_tokenizer) {
-        if (Result<void> written = write_byte_tokenizer(output); !written) {
-            return written.error();
-        }
+    if (done && run.exports_byte_tokenizer) {
+        done = write_byte_tokenizer(output);
     }
-    return sha256_file(output / "model.safetensors");
+    if (!done) {
+        return done.error();
+    }
+    Result<std::string> hash = sha256_file(output / "model.safetensors");
+    if (hash) {
+        done = write_export_owner(output, identity, run.total_steps, *hash);
+    }
+    return done ? hash : Result<std::string>(done.error());
+}
+
+/// Waits for space where the disk is full. An error of kind disk_full: `control` was cancelled meanwhile.
+asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentSnapshot> snapshot,
+                                                  const PreparedRun& run, GraphExecutors executors, RunControl& control,
+                                                  EmitEvent emit) {
+    SpaceWait space(executors.io, std::move(emit));
+    const GivesUp gives_up(control, space);
+    std::function<Result<std::string>()> attempt = [&run, snapshot]() -> Result<std::string> {
+        Result<std::string> written = write_export(*snapshot, run);
+        if (!written) {
+            return explain_full_disk(written.error(), run.spec.output, "the model",
+                                     export_bytes(run.student->parameter_count()));
+        }
+        return written;
+    };
+    auto writing = space.perform(executors.disk, std::move(attempt));
+    Result<std::string> hash = co_await std::move(writing);
+    co_return hash;
+}
+
+/// The held-out loss of the weights as the export rounds them; nothing when it does not, without a held-out set, or
+/// when the run is told to stop meanwhile: the model is there by then.
+asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run, GraphExecutors executors,
+                                                          const RunControl& control) {
+    std::optional<double> loss;
+    if (!run.eval) {
+        co_return loss;
+    }
+    auto round = [&run] { return run.student->round_to_export(); };
+    auto rounding = run_on(executors.compute, std::move(round));
+    if (const bool rounded = co_await std::move(rounding); !rounded) {
+        co_return loss;
+    }
+    EvalStats total;
+    const std::vector<TokenBatch> batches = eval_batches(run);
+    for (const TokenBatch& batch : batches) {
+        if (control.cancelled()) {
+            co_return loss;
+        }
+        auto work = [&run, &batch] { return run.student->evaluate(batch); };
+        auto evaluating = run_on(executors.compute, std::move(work));
+        const EvalStats stats = co_await std::move(evaluating);
+        total.ce_sum += stats.ce_sum;
+        total.target_tokens += stats.target_tokens;
+    }
+    if (total.target_tokens > 0) {
+        loss = total.ce_sum / static_cast<double>(total.target_tokens);
+    }
+    co_return loss;
 }
 
 }  // namespace
@@ -152,7 +230,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
         trace = std::move(*made);
     }
     emit(started_event(run));
-    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, std::move(emit), trace.get());
+    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, trace.get());
     std::optional<Attached> attached;
     attached.emplace(control, *graph);
     auto running = graph->run();
@@ -168,16 +246,18 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     if (outcome->cancelled) {
         co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
     }
-    const std::filesystem::path output(run.spec.output);
-    std::function<Result<std::string>()> exporting = [&] {
-        return export_model(*outcome->final_snapshot, output, run.exports_byte_tokenizer);
-    };
-    auto writing = run_on(executors.disk, std::move(exporting));
-    Result<std::string> hash = co_await std::move(writing);
+    auto exporting = export_model(outcome->final_snapshot, run, executors, control, emit);
+    Result<std::string> hash = co_await std::move(exporting);
+    if (!hash && hash.error().kind == ErrorKind::disk_full) {
+        emit(LogEvent{"warn", "the export was given up: " + hash.error().message});
+        co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
+    }
     if (!hash) {
         co_return hash.error();
     }
-    co_return WorkerEvent(FinishedEvent{outcome->last, output.string(), outcome->eval_loss, *hash});
+    auto evaluating = exported_eval_loss(run, executors, control);
+    const std::optional<double> exported_loss = co_await std::move(evaluating);
+    co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash, exported_loss});
 }
 
 }  // namespace distilld

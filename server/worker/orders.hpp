@@ -3,6 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -11,13 +12,16 @@
 
 namespace distilld {
 
+/// What a worker whose service is gone gets to save its last step; then it ends, whatever it is at.
+inline constexpr std::chrono::seconds kOrphanPatience{120};
+
 /// What orders and signals act upon: a run, before, while and after its graph trains. One executor.
 class RunControl {
   public:
     /// The run is to stop: what waits on cancel_slot() is cancelled, the graph ends with a checkpoint.
     void cancel();
     [[nodiscard]] bool cancelled() const noexcept { return cancelled_; }
-    /// For one wait at a time that comes before the graph.
+    /// For one wait at a time that comes before or after the graph.
     [[nodiscard]] boost::asio::cancellation_slot cancel_slot() { return cancel_signal_.slot(); }
 
     /// A checkpoint at the next step boundary; nothing before the graph trains, for then there is nothing to keep.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,13 +15,20 @@
 #include "base/files.hpp"
 #include "base/time.hpp"
 #include "models/network/device_name.hpp"
+#include "models/network/in_force.hpp"
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/graph/space_wait.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
+#include "server/worker/disk_space.hpp"
+#include "server/worker/export_owner.hpp"
+#include "server/worker/gives_up.hpp"
+#include "server/worker/load_data.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
+#include "server/worker/starting_point.hpp"
 
 namespace distilld {
 
@@ -28,12 +36,15 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::chrono::seconds kLockPatience{30};
+constexpr std::chrono::seconds kLockPatience = kOrphanPatience + std::chrono::seconds(30);
 constexpr std::chrono::milliseconds kLockPoll{100};
-constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
 
 Error stopped() {
     return Error{ErrorKind::cancelled, "stopped on request"};
+}
+
+Surroundings surroundings_of(const PreparedRun& run) {
+    return Surroundings{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
 }
 
 /// Makes the folder, and makes and removes a file in it: what cannot be written to is found before the training, not
@@ -42,11 +53,33 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed) {
-        return io_error("cannot create folder " + folder.string() + ": " + failed.message());
+        return write_error("cannot create folder " + folder.string() + ": " + failed.message(), failed.value());
     }
     const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
     return probe ? Result<void>() : Result<void>(probe.error());
 }
+
+/// What the probe waits for, as events.
+class TeacherWait {
+  public:
+    explicit TeacherWait(EmitEvent emit) : emit_(std::move(emit)) {}
+
+    void on_waiting(const std::string& text) {
+        waits_ = true;
+        emit_(WaitingEvent{"teacher_unavailable", "no endpoint of the teacher is up yet; last: " + text,
+                           std::chrono::duration<double>(began_.time_since_epoch()).count()});
+    }
+    void over() {
+        if (std::exchange(waits_, false)) {
+            emit_(WaitingEvent{});
+        }
+    }
+
+  private:
+    EmitEvent emit_;
+    std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
+    bool waits_ = false;
+};
 
 class Preparation {
   public:
@@ -62,11 +95,18 @@ class Preparation {
         if (Result<void> loaded = co_await std::move(loading_data); !loaded) {
             co_return loaded;
         }
+        auto telling = on(executors_.compute, [this] {
+            run_.student->set_export_tokenizer(std::move(export_tokenizer_));
+            return Result<void>();
+        });
+        if (Result<void> told = co_await std::move(telling); !told) {
+            co_return told;
+        }
         auto locking = take_folders();
         if (Result<void> taken = co_await std::move(locking); !taken) {
             co_return taken;
         }
-        auto resuming = on(executors_.compute, [this, resume] { return resume ? go_on() : begin(); });
+        auto resuming = on(executors_.compute, [this, resume] { return begin_or_go_on(resume); });
         if (Result<void> found = co_await std::move(resuming); !found) {
             co_return found;
         }
@@ -77,10 +117,23 @@ class Preparation {
             }
         }
         run_.total_steps = steps();
-        if (run_.spec.teacher) {
+        const RunState& resumed = run_.resumed;
+        if (Result<void> fits = check_length(run_.spec, run_.total_steps, resumed.step, run_.resumed_from); !fits) {
+            co_return fits;
+        }
+        if (run_.spec.teacher && resumed.step < run_.total_steps) {
             auto connecting = connect_teacher();
             if (Result<void> connected = co_await std::move(connecting); !connected) {
                 co_return connected;
+            }
+            if (Result<void> same = recognise_teacher(); !same) {
+                co_return same;
+            }
+        }
+        if (run_.replaces_checkpoints) {
+            auto removing = on(executors_.disk, [this] { return remove_replaced(); });
+            if (Result<void> removed = co_await std::move(removing); !removed) {
+                co_return removed;
             }
         }
         co_return control_.cancelled() ? Result<void>(stopped()) : Result<void>();
@@ -118,11 +171,23 @@ class Preparation {
             return device.error();
         }
         run_.spec.student.device = std::move(*device);
+        // Which arithmetic it is decides weights, so checkpoints name it too.
+        const Result<Dtype> dtype = models::dtype_in_force(run_.spec.student.dtype, run_.spec.student.device);
+        if (!dtype) {
+            return dtype.error();
+        }
+        run_.spec.student.dtype = *dtype;
         models::CausalLmStudentOptions options;
         options.student = run_.spec.student;
         options.training = run_.spec.training;
         options.with_teacher = run_.spec.teacher.has_value();
         options.sequence_length = run_.spec.dataset.sequence_length;
+        Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory(run_.spec.student.device);
+        if (!memory) {
+            return memory.error();
+        }
+        options.max_bytes = (*memory)->total_bytes();
+        options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(options);
         if (!made) {
             return made.error();
@@ -132,39 +197,11 @@ class Preparation {
     }
 
     Result<void> load_data() {
-        const JobSpec& spec = run_.spec;
-        std::unique_ptr<Tokenizer> tokenizer;
-        std::string tokenizer_error;
-        if (!spec.student.model.empty() && std::filesystem::exists(spec.student.model)) {
-            Result<std::unique_ptr<Tokenizer>> loaded = load_tokenizer(spec.student.model);
-            // Data of ready-made ids needs no tokenizer, so one that is not understood is refused by the first text.
-            if (loaded) {
-                tokenizer = std::move(*loaded);
-            } else {
-                tokenizer_error = loaded.error().message;
-            }
+        Result<ExportTokenizer> tokenizer = distilld::load_data(run_, [this](const std::string& text) { info(text); });
+        if (!tokenizer) {
+            return tokenizer.error();
         }
-        if (tokenizer == nullptr && tokenizer_error.empty()) {
-            tokenizer = make_byte_tokenizer();
-            run_.exports_byte_tokenizer = run_.student->vocabulary_size() >= kByteVocabulary;
-        }
-        DatasetOptions options;
-        options.sequence_length = spec.dataset.sequence_length;
-        options.packing = spec.dataset.packing;
-        options.vocabulary_size = run_.student->vocabulary_size();
-        options.no_tokenizer_reason = tokenizer_error;
-        Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer.get(), options);
-        if (!train) {
-            return train.error();
-        }
-        run_.dataset = std::move(*train);
-        if (!spec.dataset.eval.empty()) {
-            Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer.get(), options);
-            if (!eval) {
-                return eval.error();
-            }
-            run_.eval = std::move(*eval);
-        }
+        export_tokenizer_ = std::move(*tokenizer);
         return {};
     }
 
@@ -175,7 +212,8 @@ class Preparation {
         const std::filesystem::path output(run_.spec.output);
         const std::filesystem::path checkpoints = checkpoint_store(run_.spec).folder();
         for (const std::filesystem::path& folder : {output, checkpoints}) {
-            if (Result<void> writable = require_writable(folder); !writable) {
+            auto making = make_writable(folder);
+            if (Result<void> writable = co_await std::move(making); !writable) {
                 co_return writable;
             }
             if (!run_.locks.empty() && std::filesystem::equivalent(output, folder)) {
@@ -185,6 +223,22 @@ class Preparation {
             if (Result<void> locked = co_await std::move(locking); !locked) {
                 co_return locked;
             }
+        }
+        co_return Result<void>();
+    }
+
+    /// A full disk is waited out here as well.
+    asio::awaitable<Result<void>> make_writable(std::filesystem::path folder) {
+        SpaceWait space(executors_.io, emit_);
+        const GivesUp gives_up(control_, space);
+        std::function<Result<std::string>()> attempt = [folder]() -> Result<std::string> {
+            const Result<void> writable = require_writable(folder);
+            return writable ? Result<std::string>(folder.string()) : Result<std::string>(writable.error());
+        };
+        auto making = space.perform(executors_.disk, std::move(attempt));
+        const Result<std::string> made = co_await std::move(making);
+        if (!made) {
+            co_return control_.cancelled() ? stopped() : made.error();
         }
         co_return Result<void>();
     }
@@ -217,48 +271,71 @@ class Preparation {
         }
     }
 
-    /// A first run: from step 0, whatever lies in the folder.
-    Result<void> begin() {
+    /// From the newest checkpoint of this run or from step 0; what is another's is refused.
+    Result<void> begin_or_go_on(bool ordered) {
         const models::CheckpointStore store = checkpoint_store(run_.spec);
-        const Result<std::optional<std::uint64_t>> latest = store.latest_step();
-        if (!latest) {
-            return latest.error();
+        const std::string& hash = run_.dataset->hash();
+        const Result<StartingPoint> start = find_starting_point(store, run_.spec, hash, ordered);
+        if (!start) {
+            return start.error();
         }
-        if (*latest) {
-            warn(store.folder().string() + " holds checkpoints of an earlier run, up to step " +
-                 std::to_string(**latest) + "; this run starts from step 0 and removes them when it writes its own");
+        if (Result<void> ours = check_output(run_.spec.output, run_.spec, hash); !ours) {
+            return ours;
+        }
+        for (const std::string& warning : start->warnings) {
+            warn(warning);
+        }
+        run_.replaces_checkpoints = start->replaces;
+        if (start->resume_from) {
+            if (Result<void> gone_on = go_on(*start->resume_from); !gone_on) {
+                return gone_on;
+            }
+        } else if (ordered && !start->replaces) {
+            info("nothing to resume in " + store.folder().string() + ": starting from step 0");
+        }
+        const std::string warning = space_warning(store.folder(), checkpoint_bytes(run_.student->parameter_count()),
+                                                  free_bytes(store.folder()));
+        if (!warning.empty()) {
+            warn(warning);
         }
         return {};
     }
 
-    Result<void> go_on() {
-        const models::CheckpointStore store = checkpoint_store(run_.spec);
-        const Result<models::NewestCheckpoint> newest = store.newest();
-        if (!newest) {
-            return newest.error();
-        }
-        if (!newest->warning.empty()) {
-            warn(newest->warning);
-        }
-        if (!newest->folder) {
-            info("nothing to resume in " + store.folder().string() + ": starting from step 0");
+    Result<void> go_on(const std::filesystem::path& checkpoint) {
+        Result<RunState> state = run_.student->restore(checkpoint);
+        if (!state && run_.spec.overwrite && state.error().kind == ErrorKind::invalid_input) {
+            run_.replaces_checkpoints = true;  // of another network
             return {};
         }
-        Result<RunState> state = run_.student->restore(*newest->folder);
         if (!state) {
             return state.error();
         }
-        adopt_batch_size(state->spec_json, run_.spec);
-        const Result<void> same = check_run_identity(state->spec_json, run_.spec, run_.dataset->hash());
-        if (!same) {
-            return invalid_input(newest->folder->string() + ": " + same.error().message);
-        }
-        for (const auto& warning : last_bits_warnings(state->spec_json, run_.spec)) {
+        for (const auto& warning :
+             last_bits_warnings(state->spec_json, run_.spec, api::spec_table(), surroundings_of(run_))) {
             warn(warning);
         }
-        info("resumed from " + newest->folder->string());
+        info("resumed from " + checkpoint.string());
         run_.resumed = std::move(*state);
+        run_.resumed_from = checkpoint.string();
         return {};
+    }
+
+    Result<void> recognise_teacher() {
+        const Result<std::string> told = check_teacher(run_.resumed.spec_json, run_.spec, surroundings_of(run_));
+        if (!told) {
+            return invalid_input(run_.resumed_from + ": " + told.error().message);
+        }
+        if (!told->empty()) {
+            warn(*told);
+        }
+        return {};
+    }
+
+    /// The last thing before the run: nothing can refuse it any more.
+    Result<void> remove_replaced() {
+        models::CheckpointStore store = checkpoint_store(run_.spec);
+        warn("the checkpoints of an earlier run in " + store.folder().string() + " are removed: overwrite is true");
+        return store.clear();
     }
 
     Result<void> choose_batch_size() {
@@ -289,10 +366,15 @@ class Preparation {
             co_return stopped();
         }
         RemoteTeacherOptions options;
-        options.start_deadline = std::chrono::nanoseconds(from_seconds(run_.spec.teacher->startup_timeout_secs));
+        const TeacherSpec& spec = *run_.spec.teacher;
+        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
+        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
+        auto wait = std::make_shared<TeacherWait>(emit_);  // shared with the teacher, which outlives this call
+        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
+        options.batch_rows = run_.spec.training.batch_size;
         options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<TeacherSource>> made =
-            make_remote_teacher(executors_.io, executors_.staging, *run_.spec.teacher, std::move(options));
+            make_remote_teacher(executors_.io, executors_.decode, *run_.spec.teacher, std::move(options));
         if (!made) {
             co_return made.error();
         }
@@ -306,6 +388,7 @@ class Preparation {
         auto probing = asio::co_spawn(executors_.io, teacher.probe(run_.student->vocabulary_size()),
                                       asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
+        wait->over();
         if (control_.cancelled()) {
             co_return stopped();
         }
@@ -329,9 +412,14 @@ class Preparation {
     GraphExecutors executors_;
     RunControl& control_;
     EmitEvent emit_;
+    ExportTokenizer export_tokenizer_;
 };
 
 }  // namespace
+
+std::string identity_of(const PreparedRun& run) {
+    return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));
+}
 
 models::CheckpointStore checkpoint_store(const JobSpec& spec) {
     const std::filesystem::path folder = spec.checkpoint.dir.empty()

@@ -30,21 +30,28 @@ struct PreparedRun {
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
     std::shared_ptr<const Dataset> eval;     ///< null: none
-    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, and the student knows all bytes
+    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, by the built-in tokenizer
+    std::string tokenizer;                   ///< what read the data, in one line
     std::vector<FolderLock> locks;           ///< output and checkpoint folder are ours
     std::unique_ptr<TeacherSource> teacher;  ///< null: plain training
     TeacherInfo teacher_info;                ///< of the probe; empty without a teacher
     RunState resumed;                        ///< step 0: a first run
+    std::string resumed_from;                ///< folder of its checkpoint; empty: a first run
+    bool replaces_checkpoints = false;       ///< those of an earlier run are to go
     std::uint64_t total_steps = 0;
 };
+
+/// What its checkpoints and its export say of the run.
+[[nodiscard]] std::string identity_of(const PreparedRun& run);
 
 /// Where checkpoints go: checkpoint.dir, or a folder in the output.
 [[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);
 
-/// Loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to go on from when
-/// `resume`, chooses the batch size where the spec leaves it open, and connects the teacher, in this order: everything
-/// that can be refused is refused before the first step. `run.spec` is given, the rest is filled in. An error of kind
-/// `cancelled`: `control` was. Executor of `executors.io`.
+/// Loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to go on from (`resume`:
+/// as find_starting_point()'s `ordered`), chooses the batch size where the spec leaves it open, connects the teacher
+/// where there is a step left to do, and removes checkpoints that the spec allows to replace, in this order: everything
+/// that can be refused is refused before the first step and before a file of another run is touched. `run.spec` is
+/// given, the rest is filled in. An error of kind `cancelled`: `control` was. Executor of `executors.io`.
 boost::asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors,
                                              RunControl& control, EmitEvent emit);
 

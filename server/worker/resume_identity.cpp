@@ -5,6 +5,7 @@
 #include "api/job_spec_json.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
+#include "pipeline/teacher/teacher_fingerprint.hpp"
 
 namespace distilld {
 
@@ -12,6 +13,7 @@ namespace json = boost::json;
 
 namespace {
 
+constexpr const char* kNotBitForBit = ": weights will not be those of an uninterrupted run bit for bit";
 constexpr std::size_t kMaxDepth = 64;  // a spec in an object
 
 /// What a checkpoint says of its run; nothing when it is not what make_run_identity() wrote.
@@ -44,10 +46,18 @@ std::string difference(const api::SpecField& field, const std::string& was, cons
 
 }  // namespace
 
-std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash, const api::SpecTable& table) {
+std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash, const api::SpecTable& table,
+                              const Surroundings& surroundings) {
     json::object identity;
     identity["spec"] = api::to_json_object(spec, table);
     identity["dataset_sha256"] = dataset_hash;
+    if (!surroundings.libtorch.empty()) {
+        identity["libtorch"] = surroundings.libtorch;
+    }
+    if (!surroundings.teacher.empty()) {
+        identity["teacher"] = {{"fingerprint", surroundings.teacher},
+                               {"deterministic", surroundings.teacher_deterministic}};
+    }
     return to_text(identity);
 }
 
@@ -68,15 +78,34 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     for (const auto& field : table.fields) {
         const auto was = value_in(spec_then, field);
         const auto is = value_in(now, field);
-        if (field.decides_weights == api::DecidesWeights::yes && was != is) {
+        const bool not_told = field.pointer == "/student/dtype" && was == "\"auto\"";
+        if (field.decides_weights == api::DecidesWeights::yes && was != is && !not_told) {
             return invalid_input(difference(field, was, is) + "; weights depend on it, so the run cannot be resumed");
         }
     }
     return {};
 }
 
+Result<void> check_first_weights(const std::string& identity, const JobSpec& spec, const api::SpecTable& table) {
+    const auto then = read_identity(identity);
+    if (!then) {
+        return invalid_input("the checkpoint does not say with which spec it was made");
+    }
+    const json::value now = api::to_json_object(spec, table);
+    const json::value& spec_then = then->get_object().at("spec");
+    for (const auto& field : table.fields) {
+        const auto was = value_in(spec_then, field);
+        const auto is = value_in(now, field);
+        if (field.decides_weights == api::DecidesWeights::first_weights && was != is) {
+            return invalid_input(difference(field, was, is) +
+                                 "; it is gone on from under that name, or by distilld run --resume");
+        }
+    }
+    return {};
+}
+
 std::vector<std::string> last_bits_warnings(const std::string& identity, const JobSpec& spec,
-                                            const api::SpecTable& table) {
+                                            const api::SpecTable& table, const Surroundings& surroundings) {
     std::vector<std::string> warnings;
     const auto then = read_identity(identity);
     if (!then) {
@@ -88,11 +117,31 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
         const auto was = value_in(spec_then, field);
         const auto is = value_in(now, field);
         if (field.decides_weights == api::DecidesWeights::last_bits && was != is) {
-            warnings.push_back(difference(field, was, is) +
-                               ": weights will not be those of an uninterrupted run bit for bit");
+            warnings.push_back(difference(field, was, is) + kNotBitForBit);
         }
     }
+    const auto* libtorch = find(*then, "/libtorch");
+    if (libtorch != nullptr && libtorch->is_string() && *libtorch != json::value(surroundings.libtorch)) {
+        warnings.push_back("this is libtorch " + surroundings.libtorch + ", but the checkpoint was made with " +
+                           std::string(libtorch->get_string()) + kNotBitForBit);
+    }
     return warnings;
+}
+
+Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec, const Surroundings& surroundings) {
+    const auto then = read_identity(identity);
+    const auto* was = then ? find(*then, "/teacher/fingerprint") : nullptr;
+    if (was == nullptr || !was->is_string() || same_teacher(std::string(was->get_string()), surroundings.teacher)) {
+        return std::string();
+    }
+    const std::string difference =
+        "/teacher/endpoints: the teacher is not the one that the checkpoint was made with: it answers otherwise";
+    const auto* deterministic = find(*then, "/teacher/deterministic");
+    const bool was_certain = deterministic != nullptr && *deterministic == json::value(true);
+    if (was_certain && surroundings.teacher_deterministic && !spec.overwrite) {
+        return invalid_input(difference + "; ask that one, or say \"overwrite\": true to go on with this one");
+    }
+    return difference;
 }
 
 void adopt_batch_size(const std::string& identity, JobSpec& spec) {

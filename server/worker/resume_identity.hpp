@@ -9,22 +9,44 @@
 
 namespace distilld {
 
-/// What a checkpoint remembers of its run: the spec and the hash of the dataset, as JSON text. The table says which
-/// fields there are, and which of them decide weights.
+/// What a run depends on beside its spec and its data.
+struct Surroundings {
+    std::string libtorch{};             ///< version; empty = not known
+    std::string teacher{};              ///< fingerprint; empty = none, or not known
+    bool teacher_deterministic = true;  ///< it says the same when it is asked again
+};
+
+/// What a checkpoint remembers of its run: the spec with the values in force, the hash of the dataset and the
+/// surroundings, as JSON text. The table says which fields there are, and which of them decide weights.
 [[nodiscard]] std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash,
-                                            const api::SpecTable& table = api::spec_table());
+                                            const api::SpecTable& table = api::spec_table(),
+                                            const Surroundings& surroundings = {});
 
 /// Whether a run with `identity` may go on with `spec`: the dataset and every field that decides weights must be the
-/// same; others may differ. The error names the first field that does.
+/// same; others may differ. The error names the first field that does. (Checkpoints of version 0.1 may say dtype
+/// "auto", which came to the same on the same machine: it is let pass.)
 [[nodiscard]] Result<void> check_run_identity(const std::string& identity, const JobSpec& spec,
                                               const std::string& dataset_hash,
                                               const api::SpecTable& table = api::spec_table());
 
 /// One line for each field that differs and decides the last bits of weights, as the number of threads does, among
-/// which libtorch splits its sums. That is no reason to refuse a resume on another machine, but one to say so. `spec`
-/// holds the values in force.
+/// which libtorch splits its sums; and one for another libtorch. That is no reason to refuse a resume on another
+/// machine, but one to say so. `spec` holds the values in force.
 [[nodiscard]] std::vector<std::string> last_bits_warnings(const std::string& identity, const JobSpec& spec,
-                                                          const api::SpecTable& table = api::spec_table());
+                                                          const api::SpecTable& table = api::spec_table(),
+                                                          const Surroundings& surroundings = {});
+
+/// Whether the run with `identity` began with the weights that `spec` names, by their folder and the way to make them.
+/// Only a person knows whether a folder has merely moved. The error names the first field that differs.
+[[nodiscard]] Result<void> check_first_weights(const std::string& identity, const JobSpec& spec,
+                                               const api::SpecTable& table = api::spec_table());
+
+/// What is to be said of a run that goes on with a teacher that the one with `identity` did not have; empty: it is the
+/// same as far as can be told. An error (it names the field) where both teachers say the same whenever they are asked,
+/// so that the difference is one of models; with "overwrite" in the spec it is a warning, as it is for teachers of whom
+/// nothing is certain.
+[[nodiscard]] Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec,
+                                                const Surroundings& surroundings);
 
 /// Where `spec` leaves batch_size to the memory probe, the run that is resumed has decided: its number is taken over.
 void adopt_batch_size(const std::string& identity, JobSpec& spec);

@@ -1,5 +1,7 @@
 #include "server/worker/train_worker.hpp"
 
+#include <unistd.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
@@ -112,7 +114,7 @@ class TrainWorker {
             run_.spec = *spec;
             run_.spec.training.threads = set_compute_threads(run_.spec.training.threads);
             // Orders are followed beside the work.
-            static_cast<void>(followers.spawn(follow_orders(*channel_, control_)));
+            static_cast<void>(followers.spawn(obey()));
             auto training = prepare_and_train(*start);
             co_return co_await std::move(training);
         } catch (const ErrorException& error) {
@@ -122,12 +124,22 @@ class TrainWorker {
         }
     }
 
+    /// Follows the service until it is gone. Then the kernel's own timer sees to it that we go as well, even if a
+    /// thread hangs: the next run of the job waits for our folders.
+    asio::awaitable<void> obey() {
+        auto following = follow_orders(*channel_, control_);
+        co_await std::move(following);
+        log::warn("worker", "the service is gone; the last step is saved, within " +
+                                std::to_string(kOrphanPatience.count()) + " s");
+        ::alarm(static_cast<unsigned>(kOrphanPatience.count()));
+    }
+
     asio::awaitable<WorkerEvent> prepare_and_train(WorkerStart start) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
         auto preparing = prepare(run_, start.resume, threads_.executors(), control_, emit);
         const Result<void> prepared = co_await std::move(preparing);
         if (!prepared && prepared.error().kind == ErrorKind::cancelled) {
-            co_return CancelledEvent{run_.resumed.step, ""};
+            co_return CancelledEvent{run_.resumed.step, run_.resumed_from};
         }
         if (!prepared) {
             co_return failed(prepared.error());
@@ -154,6 +166,8 @@ class TrainWorker {
 }  // namespace
 
 int run_train_worker() {
+    // When the service dies, so does the reader of what we log; the last step is to be saved all the same.
+    std::signal(SIGPIPE, SIG_IGN);
     return TrainWorker().run();
 }
 

@@ -63,8 +63,8 @@ def bad_teachers(distilld_session, teacher, tmp_path_factory):
         "has no such model": (teacher.url, {**few, "/teacher/model": "somebody"}, ["HTTP 404", "somebody"]),
         "is not asked for its key": (
             teacher.url,
-            {**few, "/teacher/api_key_env": "NO_SUCH_VARIABLE"},
-            ["NO_SUCH_VARIABLE"],
+            {**few, "/teacher/api_key_env": "DISTILLD_KEY_THAT_IS_NOT_SET"},
+            ["DISTILLD_KEY_THAT_IS_NOT_SET"],
         ),
     }
     for made in proxies:

@@ -37,8 +37,6 @@ def spec_of(data, output, endpoints):
         {
             "/training/batch_size": 1,
             "/training/micro_batches": MICRO_BATCHES,
-            "/teacher/max_retries": 100,
-            "/teacher/timeout_secs": 5,
             "/checkpoint/every_steps": 50,
         },
     )

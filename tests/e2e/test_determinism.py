@@ -17,6 +17,8 @@ PROBE = 2  # POSTs before the first micro-batch
 # Answers after which the teacher falls silent: seven steps and a half, so the worker is in mid-step.
 HALF_WAY = PROBE + 7 * MICRO_BATCHES + 2
 
+OUTAGE_SECONDS = 60.0  # 17 s of it once ended a job
+
 JITTER = Script(delay=0.01, jitter=0.8)
 FAILURES = Script(
     seed=3,
@@ -101,7 +103,6 @@ class Ways:
                 "/training/max_grad_norm": 0.5,
                 "/training/kd_ratio": 0.7,
                 "/training/temperature": 2.0,
-                "/teacher/max_retries": 50,
                 "/dataset/eval": str(self.data),
             },
         )
@@ -138,6 +139,20 @@ class Ways:
     def one_endpoint_slow(self, name):
         with ChaosProxy(self.teacher.url, Script(delay=0.2)) as proxy:
             return self.finish(name, *self.spec(name, {"/teacher/endpoints": [proxy.url, self.teacher.url]}, proxy.url))
+
+    def one_endpoint_overloaded(self, name):
+        """One of two endpoints answers 503 to all but the probe."""
+        with ChaosProxy(self.teacher.url, Script(unavailable=1.0)) as proxy:
+            changes = {"/teacher/endpoints": [proxy.url, self.teacher.url]}
+            self.finish(name, *self.spec(name, changes, proxy.url))
+            assert proxy.counts["unavailable"] > 0, "the endpoint was not asked"
+
+    def outage(self, name):
+        """The teacher's port refuses connections for a minute, in mid-step."""
+        with ChaosProxy(self.teacher.url, Script(deaths=((HALF_WAY, OUTAGE_SECONDS),))) as proxy:
+            report = self.finish(name, *self.spec(name, {}, proxy.url))
+            assert proxy.counts["return"] == 1, "the outage did not take place"
+        assert report["last"]["seconds_elapsed"] > OUTAGE_SECONDS
 
     def silent_proxy(self):
         proxy = ChaosProxy(self.teacher.url)
@@ -286,6 +301,8 @@ def test_every_way_to_run_a_job_ends_with_the_same_bits(distilld, teacher, text_
     reports = {name: ways.calm(name, *row) for name, row in CALM.items()}
     ways.one_endpoint_down("one of two endpoints down")
     ways.one_endpoint_slow("one of two endpoints slow")
+    ways.one_endpoint_overloaded("one of two endpoints answers 503")
+    ways.outage("an outage of 60 s")
     ways.run_and_worker_killed("run, worker killed in mid-step")
     ways.run_killed("run, killed in mid-step itself")
     ways.run_killed_at("run, worker killed while it computes", 3, kill_while_it_computes)

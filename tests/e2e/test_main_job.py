@@ -60,12 +60,13 @@ def test_the_job_succeeds_and_says_with_what(finished):
     assert {stage["stage"] for stage in progress["stages"]} == {
         "plan",
         "teacher",
+        "decode",
         "staging",
         "student",
         "optimizer",
         "recorder",
     }
-    assert progress["bottleneck"] in ("teacher", "staging", "student")
+    assert progress["bottleneck"] in ("teacher", "decode", "staging", "student")
     assert 0 < job["eval_loss"] < 6
     assert job["created_at"] <= job["started_at"] <= job["finished_at"]
     assert [checkpoint["step"] for checkpoint in job["checkpoints"]][-1] == 25

@@ -66,7 +66,7 @@ def test_requests_whose_clients_left_are_not_computed(teacher):
 
     before = dropped()
     body = json.dumps({"input_ids": random_ids(8, POSITIONS).tolist(), "return_logits": True}).encode()
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     clients = [socket.create_connection(("127.0.0.1", teacher.port)) for _ in range(32)]
     for client in clients:
         client.sendall(head + body)

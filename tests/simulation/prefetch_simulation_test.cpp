@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "bench/virtual_pipeline.hpp"
@@ -59,7 +60,7 @@ double jitter_efficiency(double sigma, double load, std::uint32_t concurrency, s
         const std::vector<Nanos> latencies =
             lognormal_latencies(kBatches, mean, sigma, static_cast<std::uint64_t>(seed));
         SchedulerOptions options = fixed(concurrency, kBatches);
-        options.window = window_factor * concurrency;
+        options.window.size = window_factor * concurrency;
         const VirtualRun run = run_virtual(options, kStudent, from_list(latencies));
         const double bound = std::max(load, 1.0) * to_seconds(kStudent) * kBatches + to_seconds(mean);
         sum += bound / to_seconds(run.makespan);
@@ -95,6 +96,7 @@ TEST(PrefetchSimulation, HedgingHidesStallingRequests) {
         const Nanos mean = scaled(kStudent, 0.8 * kConcurrency);
         const std::vector<Nanos> latencies = lognormal_latencies(kBatches, mean, sigma, 7);
         SchedulerOptions options = fixed(kConcurrency, kBatches);
+        options.window.size = 4 * kConcurrency;
         const VirtualTeacher teacher = stalling(latencies, mean);
         const double bound = to_seconds(kBatches * kStudent + mean);
         const VirtualRun plain = run_virtual(options, kStudent, teacher);
@@ -157,8 +159,10 @@ TEST(PrefetchSimulation, AdaptiveLimitDoesNotDriveASaturatedTeacher) {
     SchedulerOptions options = fixed(128, 2000);
     options.limit.adaptive = true;
     const VirtualRun run = run_virtual(options, kStudent, teacher);
-    EXPECT_LE(run.limit.back(), 24U);
-    EXPECT_GE(run.limit.back(), 4U);
+    // Now and then it tries whether the teacher bears more by now.
+    const double mean = std::accumulate(run.limit.begin() + 1000, run.limit.end(), 0.0) / 1000;
+    EXPECT_LE(mean, 14);
+    EXPECT_GE(mean, 4);
 }
 
 TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
@@ -181,17 +185,17 @@ TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
 
 TEST(PrefetchSimulation, WindowAndBytesAreBounds) {
     SchedulerOptions options = fixed(16, 200);
-    options.window = 20;
+    options.window.size = 20;
     const std::vector<Nanos> latencies = lognormal_latencies(200, 100ms, 1.0, 3);
     EXPECT_LE(run_virtual(options, 50ms, from_list(latencies)).max_unreleased, 20U);
-    options.window = 0;
-    options.window_bytes = 5000;
-    options.expected_bytes = 1000;
-    const VirtualRun bounded = run_virtual(options, 50ms, from_list(latencies), 1000);
+    options.window.size = 0;
+    options.window.max_bytes = 5000;
+    options.window.expected = {1000, 0};
+    const VirtualRun bounded = run_virtual(options, 50ms, from_list(latencies), {1000, 0});
     EXPECT_LE(bounded.max_unreleased, 5U);
     EXPECT_EQ(bounded.taken.size(), 200U);
-    options.window_bytes = 1;  // less than one answer: one at a time, never a standstill
-    EXPECT_EQ(run_virtual(options, 50ms, from_list(latencies), 1000).taken.size(), 200U);
+    options.window.max_bytes = 1;  // less than one answer: one at a time, never a standstill
+    EXPECT_EQ(run_virtual(options, 50ms, from_list(latencies), {1000, 0}).taken.size(), 200U);
 }
 
 TEST(PrefetchSimulation, TheSameRunTwiceIsTheSame) {

@@ -35,13 +35,13 @@ TEST(SchedulerFaults, CompletionsOutOfOrderAreReleasedInOrder) {
     PrefetchScheduler scheduler(options_of(3, 3));
     const auto issued = only<IssueAction>(scheduler.poll(Instant()));
     ASSERT_EQ(issued.size(), 3U);
-    scheduler.on_completed(issued[2].request, 1, Instant(10ns));
+    scheduler.on_completed(issued[2].request, {1, 1}, Instant(10ns));
     EXPECT_TRUE(only<DeliverAction>(scheduler.poll(Instant(10ns))).empty());
-    scheduler.on_completed(issued[0].request, 1, Instant(20ns));
+    scheduler.on_completed(issued[0].request, {1, 1}, Instant(20ns));
     auto delivered = only<DeliverAction>(scheduler.poll(Instant(20ns)));
     ASSERT_EQ(delivered.size(), 1U);
     EXPECT_EQ(delivered[0].micro_batch, 0U);
-    scheduler.on_completed(issued[1].request, 1, Instant(30ns));
+    scheduler.on_completed(issued[1].request, {1, 1}, Instant(30ns));
     delivered = only<DeliverAction>(scheduler.poll(Instant(30ns)));
     ASSERT_EQ(delivered.size(), 2U);
     EXPECT_EQ(delivered[0].micro_batch, 1U);
@@ -159,7 +159,7 @@ TEST(SchedulerFaults, AnAbsentEndpointGetsProbesOnlyAndJoinsWhenItIsUp) {
                 ++refused;
                 scheduler.on_failed(issue.request, FailureKind::connection, {}, now);
             } else {
-                scheduler.on_completed(issue.request, 1, now);
+                scheduler.on_completed(issue.request, {1, 1}, now);
             }
         }
         for (const SchedulerAction& action : scheduler.poll(now)) {
@@ -194,7 +194,7 @@ TEST(SchedulerFaults, TheSilenceOfADeadEndpointDoesNotSlowDownTheOthers) {
             if (issue.endpoint == 1) {
                 to_dead.push_back(issue);
             } else {
-                scheduler.on_completed(issue.request, 1, now);
+                scheduler.on_completed(issue.request, {1, 1}, now);
                 scheduler.on_taken(issue.micro_batch, now);
                 scheduler.on_released(issue.micro_batch, now);
             }
@@ -222,7 +222,7 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
                 slow = issue.request;
                 continue;
             }
-            scheduler.on_completed(issue.request, 1, now);
+            scheduler.on_completed(issue.request, {1, 1}, now);
         }
         for (const SchedulerAction& action : scheduler.poll(now)) {
             if (const auto* issue = std::get_if<IssueAction>(&action)) {
@@ -242,7 +242,7 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
             hedge = issue.request;
         }
         if (!issue.hedge && issue.request != slow) {
-            scheduler.on_completed(issue.request, 1, now);
+            scheduler.on_completed(issue.request, {1, 1}, now);
         }
     }
     if (hedge == 0) {
@@ -254,13 +254,13 @@ TEST(SchedulerFaults, AHedgeThatWinsCancelsTheOther) {
         }
     }
     ASSERT_NE(hedge, 0U);
-    scheduler.on_completed(hedge, 1, now + 1ns);
+    scheduler.on_completed(hedge, {1, 1}, now + 1ns);
     const auto cancelled = only<CancelAction>(scheduler.poll(now + 1ns));
     ASSERT_EQ(cancelled.size(), 1U);
     EXPECT_EQ(cancelled[0].request, slow);
     EXPECT_EQ(scheduler.counters().hedge_wins, 1U);
     const std::uint64_t completed = scheduler.counters().completed;
-    scheduler.on_completed(slow, 1, now + 2ns);  // comes late all the same: no news
+    scheduler.on_completed(slow, {1, 1}, now + 2ns);  // comes late all the same: no news
     EXPECT_EQ(scheduler.counters().completed, completed);
 }
 

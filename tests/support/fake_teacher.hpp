@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/async/tuple.hpp"
@@ -29,8 +30,8 @@ class FakeTeacher final : public TeacherSource {
     const std::string& endpoint_name(std::size_t) const override { return name_; }
     boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t) override { co_return TeacherInfo{}; }
     AnswerSize answer_size(std::uint32_t, std::uint32_t) const override { return {0, kHeldBytes}; }
-    boost::asio::awaitable<FetchResult<TeacherTargets>> fetch(std::size_t, std::shared_ptr<const TokenBatch> tokens,
-                                                              std::chrono::nanoseconds deadline) override {
+    boost::asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t, std::shared_ptr<const TokenBatch> tokens,
+                                                             std::chrono::nanoseconds deadline) override {
         asked.push_back(tokens->number);
         ++in_flight;
         max_in_flight = std::max(max_in_flight, in_flight);
@@ -53,16 +54,44 @@ class FakeTeacher final : public TeacherSource {
         targets.rows = tokens->rows;
         targets.columns = tokens->columns;
         targets.held_bytes = kHeldBytes;
-        co_return targets;
+        if (!decode) {
+            co_return targets;
+        }
+        wire_bytes += kWireBytes;
+        auto decoder = std::make_unique<Decoder>(*this, tokens->number, std::move(targets));
+        co_return EncodedAnswer(std::move(decoder), kWireBytes);
     }
+    std::uint64_t bytes_received() const override { return wire_bytes; }
     void close() override {}
 
     std::function<Fate(std::uint64_t micro_batch, std::size_t call)> decide;
+    /// Answers are bytes when it is set: decodes those of a micro-batch on the decode thread. A message = they cannot
+    /// be.
+    std::function<std::optional<std::string>(std::uint64_t micro_batch)> decode;
+    static constexpr std::uint64_t kWireBytes = 1000;
+    std::uint64_t wire_bytes = 0;
     std::vector<std::uint64_t> asked;
     int in_flight = 0;
     int max_in_flight = 0;
 
   private:
+    class Decoder final : public EncodedAnswer::Decoder {
+      public:
+        Decoder(FakeTeacher& teacher, std::uint64_t micro_batch, TeacherTargets targets)
+            : teacher_(teacher), micro_batch_(micro_batch), targets_(std::move(targets)) {}
+        FetchResult<TeacherTargets> decode() override {
+            if (const auto defect = teacher_.decode(micro_batch_)) {
+                return FetchError{FailureKind::bad_response, *defect, {}};
+            }
+            return std::move(targets_);
+        }
+
+      private:
+        FakeTeacher& teacher_;
+        std::uint64_t micro_batch_;
+        TeacherTargets targets_;
+    };
+
     static constexpr std::size_t kHeldBytes = 100;
     std::string name_ = "fake";
 };

@@ -124,12 +124,19 @@ int main(int argc, char** argv) {
         started.first_step = start.resume ? 1 : 0;
         started.dtype = start.spec_json;
         started.teacher = start.trace_file;
-        const char* policy = std::getenv("FAKE_WORKER_VALUE");
+        const char* value = std::getenv("FAKE_WORKER_VALUE");
         send(UpMessage(started));
-        send(UpMessage(LogEvent{"info", policy == nullptr ? "unset" : policy}));
+        send(UpMessage(LogEvent{"info", value == nullptr ? "unset" : value}));
         send(UpMessage(progress(1, 2)));
         send(UpMessage(progress(2, 2)));
         finish(2);
+        return 0;
+    }
+    if (behaviour == "environment") {
+        for (char** entry = environ; *entry != nullptr; ++entry) {
+            send(UpMessage(LogEvent{"info", *entry}));
+        }
+        finish(1);
         return 0;
     }
     if (behaviour == "fail") {

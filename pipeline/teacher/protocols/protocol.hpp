@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -53,7 +54,7 @@ class TeacherCodec {
 /// A decoded, checked answer to one micro-batch.
 struct EndpointAnswer {
     TeacherTargets targets;
-    std::vector<HttpResponse> responses;  ///< one a request, for what their headers tell
+    std::vector<HttpResponse> responses;  ///< one a request, for what their headers tell; without their bodies
 };
 
 /// What a protocol says to an endpoint while it learns how to speak to it. While the endpoint is not up, it is asked
@@ -62,11 +63,12 @@ class ProbeDialogue {
   public:
     virtual ~ProbeDialogue() = default;
 
-    [[nodiscard]] virtual const std::string& endpoint_name() const = 0;
+    /// What messages call the page that answers requests with this target.
+    [[nodiscard]] virtual std::string page(std::string_view target) const = 0;
 
     /// A question about the endpoint itself and its answer, whatever the status; answers above 1 MiB fail. A status
-    /// that says that the server is starting (429, 502 to 504 and `loading_status`, when there is one) is asked again
-    /// and fails at the end with FailureKind::overloaded.
+    /// that says that the server is starting (429, 502 to 504, `loading_status`, when there is one, and a 400 that says
+    /// so in words) is asked again, and fails at the end with a kind for which not_up() holds. Messages name the page.
     virtual boost::asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest request,
                                                                    std::optional<unsigned> loading_status) = 0;
 
@@ -104,6 +106,15 @@ struct ProtocolSettings {
 
 /// Fails on a URL that the protocol cannot use; the error names it. Nothing is sent.
 using MakeProtocolAdapter = Result<std::unique_ptr<TeacherProtocolAdapter>> (*)(const ProtocolSettings&);
+
+/// Text of `numbers` in JSON at most, from what one took in the probe's answer on the average (0 = not known), with
+/// room for longer ones, and no more than `bound`.
+[[nodiscard]] inline std::uint64_t json_wire_bytes(std::uint64_t numbers, double bytes_each, std::uint64_t bound) {
+    constexpr double kRoom = 1.2;
+    constexpr double kEnvelope = 4096;
+    const double expected = static_cast<double>(numbers) * bytes_each * kRoom + kEnvelope;
+    return bytes_each > 0 && expected < static_cast<double>(bound) ? static_cast<std::uint64_t>(expected) : bound;
+}
 
 /// A failure to answer the probe's tokens.
 [[nodiscard]] inline FetchError failed_probe(FetchError failure) {

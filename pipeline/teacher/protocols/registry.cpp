@@ -12,13 +12,14 @@ namespace distilld {
 namespace {
 
 constexpr TeacherProtocolRow row(TeacherProtocol protocol, std::string_view default_path,
-                                 MakeProtocolAdapter make_adapter) {
-    return {protocol, to_string(protocol), default_path, make_adapter};
+                                 MakeProtocolAdapter make_adapter,
+                                 std::string (*complete_path)(std::string) = nullptr) {
+    return {protocol, to_string(protocol), default_path, make_adapter, complete_path};
 }
 
 /// The one table of the protocols that we speak.
 constexpr std::array kRows{
-    row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter),
+    row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, kserve::complete_path),
     row(TeacherProtocol::seed, "/v1/completions", make_seed_protocol_adapter),
 };
 

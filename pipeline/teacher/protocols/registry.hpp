@@ -16,6 +16,8 @@ struct TeacherProtocolRow {
     /// Of an endpoint whose URL has none. `{model}` stands for the model's name.
     std::string_view default_path;
     MakeProtocolAdapter make_adapter;
+    /// Completes the path of an endpoint's URL that leaves out what goes without saying; null: it is taken as it is.
+    std::string (*complete_path)(std::string path) = nullptr;
 };
 
 /// A row for each value of TeacherProtocol.

@@ -177,8 +177,9 @@ TeacherTargets read_logits(od::document& document, const RequestPart& part, RowS
 
 class SeedCodec final : public TeacherCodec {
   public:
-    SeedCodec(std::string target, TargetsWanted wanted, std::shared_ptr<BufferPool> buffers)
-        : target_(std::move(target)), wanted_(wanted), buffers_(std::move(buffers)) {}
+    /// `number_bytes`: of the text of one logit, on the average; 0 = not known yet.
+    SeedCodec(std::string target, TargetsWanted wanted, std::shared_ptr<BufferPool> buffers, double number_bytes)
+        : target_(std::move(target)), wanted_(wanted), buffers_(std::move(buffers)), number_bytes_(number_bytes) {}
 
     Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const override {
         auto body = std::make_shared<std::string>(R"({"input_ids":[)");
@@ -225,7 +226,9 @@ class SeedCodec final : public TeacherCodec {
         const std::uint64_t positions = std::uint64_t{rows} * columns;
         AnswerSize size;
         if (wanted_.vocabulary != 0) {
-            size.max_wire_bytes = positions * wanted_.vocabulary * kJsonNumberBytes + (64U << 10U);
+            size.max_accepted_bytes = positions * wanted_.vocabulary * kJsonNumberBytes + (64U << 10U);
+            size.max_wire_bytes =
+                json_wire_bytes(positions * wanted_.vocabulary, number_bytes_, size.max_accepted_bytes);
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
                                                          : std::uint64_t{wanted_.vocabulary} * sizeof(float));
@@ -240,6 +243,7 @@ class SeedCodec final : public TeacherCodec {
     std::string target_;
     TargetsWanted wanted_;
     std::shared_ptr<BufferPool> buffers_;
+    double number_bytes_;
 };
 
 /// There is nothing to learn of such a teacher: it answers or it does not.
@@ -249,25 +253,27 @@ class SeedAdapter final : public TeacherProtocolAdapter {
         : target_(settings.url.target()), buffers_(settings.buffers) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
-        return make_codec(wanted);
+        return make_codec(wanted, 0);
     }
 
     boost::asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue,
                                                               TargetsWanted wanted) const override {
         Negotiated negotiated;
-        negotiated.codec = make_codec(wanted);
-        auto asking = dialogue.ask(negotiated.codec);
+        auto asking = dialogue.ask(make_codec(wanted, 0));
         auto answer = co_await std::move(asking);
         if (!answer) {
             co_return failed_probe(answer.error());
         }
         negotiated.answer = std::move(answer->targets);
+        const double numbers = double{1} * negotiated.answer.rows * negotiated.answer.columns * wanted.vocabulary;
+        negotiated.codec =
+            make_codec(wanted, numbers > 0 ? static_cast<double>(negotiated.answer.wire_bytes) / numbers : 0);
         co_return negotiated;
     }
 
   private:
-    [[nodiscard]] std::shared_ptr<const TeacherCodec> make_codec(TargetsWanted wanted) const {
-        return std::make_shared<SeedCodec>(target_, wanted, buffers_);
+    [[nodiscard]] std::shared_ptr<const TeacherCodec> make_codec(TargetsWanted wanted, double number_bytes) const {
+        return std::make_shared<SeedCodec>(target_, wanted, buffers_, number_bytes);
     }
 
     std::string target_;

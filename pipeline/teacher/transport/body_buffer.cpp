@@ -1,23 +1,39 @@
 #include "pipeline/teacher/transport/body_buffer.hpp"
 
-#include <cstring>
-
 namespace distilld {
 
-void BodyBuffer::reserve(std::size_t capacity) {
-    if (capacity <= capacity_ && data_) {
-        return;
+void BodyBuffer::allocate(std::size_t capacity) {
+    if (size_ == 0) {
+        data_.reset();  // stale bytes are not worth a copy
+        capacity_ = 0;
     }
-    // An empty buffer is replaced rather than moved: realloc would copy stale bytes.
-    std::byte* fresh = static_cast<std::byte*>(std::malloc(capacity + kPadding));
+    // Large blocks are moved by their page tables: the old and the new never lie in memory both.
+    void* fresh = std::realloc(data_.get(), capacity + kPadding);
     if (fresh == nullptr) {
         throw std::bad_alloc();
     }
-    if (size_ > 0) {
-        std::memcpy(fresh, data_.get(), size_);
-    }
-    data_.reset(fresh);
+    static_cast<void>(data_.release());
+    data_.reset(static_cast<std::byte*>(fresh));
     capacity_ = capacity;
+}
+
+void BodyBuffer::reserve(std::size_t capacity) {
+    if (capacity > capacity_ || !data_) {
+        allocate(capacity);
+    }
+}
+
+void BodyBuffer::start(std::size_t capacity) {
+    size_ = 0;
+    if (capacity > capacity_ || !data_ || capacity_ > 2 * capacity + kSlack) {
+        allocate(capacity);
+    }
+}
+
+void BodyBuffer::trim() {
+    if (capacity_ > size_ + size_ / 4 + kSlack && size_ > 0) {
+        allocate(size_);
+    }
 }
 
 BufferPool::BufferPool(std::size_t max_idle_bytes) : shared_(std::make_shared<Shared>(max_idle_bytes)) {}

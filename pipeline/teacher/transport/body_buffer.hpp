@@ -23,6 +23,11 @@ class BodyBuffer {
 
     /// Makes room for `capacity` bytes; keeps the content. Throws bad_alloc.
     void reserve(std::size_t capacity);
+    /// Makes it empty, with room for `capacity` bytes and little more: memory that it has is given back rather than
+    /// kept beside a small content. Throws bad_alloc.
+    void start(std::size_t capacity);
+    /// Gives back room that the content does not need, when that is much.
+    void trim();
     void resize(std::size_t size) {
         reserve(size);
         size_ = size;
@@ -36,6 +41,10 @@ class BodyBuffer {
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
 
   private:
+    static constexpr std::size_t kSlack = std::size_t{64} << 10U;  // not worth a system call
+
+    void allocate(std::size_t capacity);
+
     struct Free {
         void operator()(std::byte* data) const noexcept { std::free(data); }
     };

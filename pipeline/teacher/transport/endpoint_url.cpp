@@ -5,6 +5,11 @@
 
 namespace distilld {
 
+std::string EndpointUrl::page(std::string_view other_target) const {
+    return std::string(tls ? "https://" : "http://") + host_header +
+           std::string(other_target.substr(0, other_target.find('?')));
+}
+
 Result<EndpointUrl> parse_endpoint_url(const std::string& url, const std::string& default_path) {
     namespace urls = boost::urls;
     const auto fail = [&](const std::string& why) { return invalid_input("teacher endpoint '" + url + "' " + why); };
@@ -42,7 +47,7 @@ Result<EndpointUrl> parse_endpoint_url(const std::string& url, const std::string
     if (view.has_query()) {
         endpoint.query = "?" + std::string(view.encoded_query());
     }
-    endpoint.name = std::string(endpoint.tls ? "https://" : "http://") + endpoint.host_header + endpoint.path;
+    endpoint.name = endpoint.page(endpoint.path);
     return endpoint;
 }
 

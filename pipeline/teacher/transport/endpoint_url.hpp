@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/error.hpp"
 
@@ -18,6 +19,8 @@ struct EndpointUrl {
     std::string name;         ///< for messages: scheme, host, port and path
 
     [[nodiscard]] std::string target() const { return path + query; }
+    /// What messages call another page of the same server: without its query, which may hold a key.
+    [[nodiscard]] std::string page(std::string_view other_target) const;
 };
 
 /// Parses an http or https URL. `default_path` (absolute, percent-encoded) stands in for a missing path or "/". The

@@ -59,16 +59,20 @@ using Parser = http::response_parser<http::buffer_body>;
 /// The body of a response with Content-Length, read straight into its buffer.
 template <class Stream>
 asio::awaitable<void> read_sized_body(Stream& stream, beast::flat_buffer& buffer, const Parser& parser,
-                                      std::uint64_t length, std::uint64_t limit, HttpExchange& exchange) {
+                                      std::uint64_t length, std::uint64_t limit, HttpExchange& exchange,
+                                      TrafficCounters& traffic) {
     BodyBuffer& body = *exchange.response.body;
     const auto wanted = static_cast<std::size_t>(std::min(length, limit));
+    body.start(wanted);
     body.resize(wanted);
     const std::size_t present = std::min(buffer.size(), wanted);
     asio::buffer_copy(asio::buffer(body.data(), present), buffer.data());
     buffer.consume(present);
+    traffic.bytes_received += present;
     if (present < wanted) {
         const auto read =
             co_await asio::async_read(stream, asio::buffer(body.data() + present, wanted - present), kTuple);
+        traffic.bytes_received += std::get<1>(read);
         if (std::get<0>(read)) {
             exchange.failure = std::get<0>(read);
             throw_if_aborted(exchange.failure);
@@ -81,7 +85,7 @@ asio::awaitable<void> read_sized_body(Stream& stream, beast::flat_buffer& buffer
 /// A chunked body, or one that ends with the connection.
 template <class Stream>
 asio::awaitable<void> read_parsed_body(Stream& stream, beast::flat_buffer& buffer, Parser& parser, std::uint64_t limit,
-                                       bool success, HttpExchange& exchange) {
+                                       bool success, HttpExchange& exchange, TrafficCounters& traffic) {
     BodyBuffer& body = *exchange.response.body;
     std::size_t filled = 0;
     while (!parser.is_done()) {
@@ -101,6 +105,7 @@ asio::awaitable<void> read_parsed_body(Stream& stream, beast::flat_buffer& buffe
         parser.get().body().size = room;
         parser.get().body().more = true;
         const auto read = co_await http::async_read(stream, buffer, parser, kTuple);
+        traffic.bytes_received += room - parser.get().body().size;
         filled += room - parser.get().body().size;
         body.resize(filled);
         const error_code failure = std::get<0>(read);
@@ -115,6 +120,7 @@ asio::awaitable<void> read_parsed_body(Stream& stream, beast::flat_buffer& buffe
         body.resize(static_cast<std::size_t>(limit));
         co_return;
     }
+    body.trim();
     exchange.reusable = parser.get().keep_alive() && buffer.size() == 0;
 }
 
@@ -159,11 +165,10 @@ asio::awaitable<HttpExchange> exchange_on(Stream& stream, beast::flat_buffer& bu
             exchange.too_large = true;
             co_return exchange;
         }
-        co_await read_sized_body(stream, buffer, parser, *length, limit, exchange);
+        co_await read_sized_body(stream, buffer, parser, *length, limit, exchange, traffic);
     } else {
-        co_await read_parsed_body(stream, buffer, parser, limit, success, exchange);
+        co_await read_parsed_body(stream, buffer, parser, limit, success, exchange, traffic);
     }
-    traffic.bytes_received += response.body->size();
     exchange.reusable = exchange.reusable && !write_failure;
     co_return exchange;
 }

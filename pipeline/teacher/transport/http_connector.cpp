@@ -35,9 +35,11 @@ asio::awaitable<error_code> connect_to(tcp::socket& socket, tcp::endpoint addres
 
 }  // namespace
 
-HttpConnector::HttpConnector(asio::any_io_executor executor, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
-                             std::shared_ptr<TrafficCounters> traffic, std::chrono::milliseconds connect_limit)
+HttpConnector::HttpConnector(asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
+                             std::shared_ptr<asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
+                             std::chrono::milliseconds connect_limit)
     : executor_(std::move(executor)),
+      resolver_(resolver),
       url_(std::move(url)),
       tls_(std::move(tls)),
       traffic_(std::move(traffic)),
@@ -57,17 +59,16 @@ asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() 
         addresses_.emplace_back(address, url_.port);
         co_return addresses_;
     }
-    tcp::resolver resolver(executor_);
-    const auto resolved = co_await resolver.async_resolve(url_.host, std::to_string(url_.port), kTuple);
-    if (const error_code failed = std::get<0>(resolved)) {
-        throw_if_aborted(failed);
-        const bool unknown = failed == asio::error::host_not_found || failed == asio::error::no_data;
-        co_return failure(unknown ? FailureKind::rejected : FailureKind::connection,
-                          "host '" + url_.host + "' cannot be resolved: " + failed.message());
+    auto resolving = resolver_.resolve(url_.host);
+    const auto resolved = co_await std::move(resolving);
+    if (!resolved) {
+        // A name may be missing for a moment: that of a service without a pod that is ready has no address.
+        co_return failure(FailureKind::connection,
+                          "the name of host '" + url_.host + "' cannot be resolved: " + resolved.error().message);
     }
     addresses_.clear();
-    for (const auto& entry : std::get<1>(resolved)) {
-        addresses_.push_back(entry.endpoint());
+    for (const asio::ip::address& entry : *resolved) {
+        addresses_.emplace_back(entry, url_.port);
     }
     co_return addresses_;
 }
@@ -94,6 +95,7 @@ asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::con
     }
     if (failed) {
         addresses_.clear();
+        resolver_.forget(url_.host);
         co_return failure(FailureKind::connection, "cannot connect: " + failed.message());
     }
     ++traffic_->connections_opened;

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "pipeline/teacher/transport/endpoint_url.hpp"
+#include "pipeline/teacher/transport/host_resolver.hpp"
 #include "pipeline/teacher/transport/http_connection.hpp"
 
 namespace distilld {
@@ -20,12 +21,14 @@ namespace distilld {
 /// executor with one thread or a strand; any number of connections at once.
 class HttpConnector {
   public:
-    /// `tls` is needed for an https endpoint. `connect_limit` is of one address, when there are several.
-    HttpConnector(boost::asio::any_io_executor executor, EndpointUrl url,
+    /// `resolver` is on the same executor and outlives this. `tls` is needed for an https endpoint. `connect_limit` is
+    /// of one address, when there are several.
+    HttpConnector(boost::asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
                   std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<TrafficCounters> traffic,
                   std::chrono::milliseconds connect_limit);
 
-    /// Tries the host's addresses in their order. Fails with `connection` or `rejected` (unknown host, TLS refusal).
+    /// Tries the host's addresses in their order. Fails with `connection` (unknown host too) or `rejected` (TLS
+    /// refusal).
     /// Has no deadline of its own. Throws operation_aborted when cancelled.
     boost::asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> connect();
 
@@ -40,6 +43,7 @@ class HttpConnector {
     boost::asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> secure(Socket socket);
 
     boost::asio::any_io_executor executor_;
+    HostResolver& resolver_;
     EndpointUrl url_;
     std::shared_ptr<boost::asio::ssl::context> tls_;
     std::shared_ptr<TrafficCounters> traffic_;

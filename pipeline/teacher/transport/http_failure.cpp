@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "base/utf8.hpp"
 
@@ -12,6 +14,8 @@ namespace distilld {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = 300;
+constexpr const char* kNotReadyWords[] = {
+    "not ready", "unknown model", "not found", "does not exist", "no available versions", "not loaded", "is loading"};
 
 /// The first string in the places where servers put their message.
 std::optional<std::string> message_in(const boost::json::value& value) {
@@ -34,16 +38,44 @@ std::optional<std::string> message_in(const boost::json::value& value) {
     return std::nullopt;
 }
 
+/// Whether the words of a 400 say that the model is not there (yet): MLServer's and older Tritons' way to say 404.
+bool says_not_ready(std::string_view text) {
+    std::string lower(text);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+    return lower.find("model") != std::string::npos &&
+           std::any_of(std::begin(kNotReadyWords), std::end(kNotReadyWords),
+                       [&](const char* words) { return lower.find(words) != std::string::npos; });
+}
+
+FailureKind kind_of_status(unsigned status, std::string_view text) {
+    switch (status) {
+        case 429:
+        case 503:
+            return FailureKind::overloaded;
+        case 502:
+            return FailureKind::connection;
+        case 504:
+            return FailureKind::timeout;
+        case 404:
+            return FailureKind::not_found;
+        case 400:
+            return says_not_ready(text) ? FailureKind::not_found : FailureKind::rejected;
+        case 408:
+            return FailureKind::server_error;
+        default:
+            return status >= 500 ? FailureKind::server_error : FailureKind::rejected;
+    }
+}
+
 }  // namespace
 
 std::string error_text(std::string_view body) {
-    std::string text;
+    std::string text = to_valid_utf8(body);  // what a server says may be in any code, and goes into JSON from here
     boost::system::error_code failed;
-    const auto value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed);
+    const auto value = boost::json::parse(text, failed);
     if (!failed) {
-        text = message_in(value).value_or(std::string(body));
-    } else {
-        text = std::string(body);
+        text = message_in(value).value_or(text);
     }
     for (char& letter : text) {
         if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F) {
@@ -87,25 +119,17 @@ std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view valu
 }
 
 FetchError failure_of_status(const std::string& endpoint, const HttpResponse& response) {
-    FetchError failure;
-    if (response.status == 429 || response.status == 503) {
-        failure.kind = FailureKind::overloaded;
-        failure.retry_after = response.retry_after;
-    } else if (response.status >= 500 || response.status == 408) {
-        failure.kind = FailureKind::server_error;
-        failure.retry_after = response.retry_after;
-    } else {
-        failure.kind = FailureKind::rejected;
-    }
-    failure.message = endpoint + ": HTTP " + std::to_string(response.status);
+    std::string text;
     if (response.body && response.body->size() > 0) {
         const auto bytes = response.body->bytes();
-        const std::string text =
-            error_text(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-        if (!text.empty()) {
-            failure.message += ": " + text;
-        }
+        text = error_text(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
     }
+    FetchError failure;
+    failure.kind = kind_of_status(response.status, text);
+    if (failure.kind != FailureKind::rejected) {
+        failure.retry_after = response.retry_after;
+    }
+    failure.message = endpoint + ": HTTP " + std::to_string(response.status) + (text.empty() ? "" : ": " + text);
     if (response.status == 401 || response.status == 403) {
         failure.message += " (the key comes from /teacher/api_key_env)";
     }

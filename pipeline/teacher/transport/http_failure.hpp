@@ -12,7 +12,8 @@
 
 namespace distilld {
 
-/// Failure of a non-2xx answer: 429 and 503 overloaded, 408 and other 5xx server_error, everything else rejected. The
+/// Failure of a non-2xx answer: 429 and 503 overloaded, 502 connection and 504 timeout (of the gateway's own), 408 and
+/// other 5xx server_error, 404 and a 400 that says that the model is not ready not_found, everything else rejected. The
 /// message holds the endpoint, the status and what the server said.
 [[nodiscard]] FetchError failure_of_status(const std::string& endpoint, const HttpResponse& response);
 

@@ -10,10 +10,11 @@ namespace distilld {
 namespace asio = boost::asio;
 
 struct HttpPool::Implementation {
-    Implementation(asio::any_io_executor executor, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
-                   std::shared_ptr<BufferPool> the_buffers, std::shared_ptr<TrafficCounters> the_traffic,
-                   HttpPoolOptions the_options)
-        : connector(std::move(executor), std::move(url), std::move(tls), the_traffic, the_options.connect_limit),
+    Implementation(asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
+                   std::shared_ptr<asio::ssl::context> tls, std::shared_ptr<BufferPool> the_buffers,
+                   std::shared_ptr<TrafficCounters> the_traffic, HttpPoolOptions the_options)
+        : connector(std::move(executor), resolver, std::move(url), std::move(tls), the_traffic,
+                    the_options.connect_limit),
           buffers(std::move(the_buffers)),
           traffic(std::move(the_traffic)),
           options(std::move(the_options)) {}
@@ -119,10 +120,10 @@ struct HttpPool::Implementation {
     bool closed = false;
 };
 
-HttpPool::HttpPool(asio::any_io_executor executor, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
-                   std::shared_ptr<BufferPool> buffers, std::shared_ptr<TrafficCounters> traffic,
-                   HttpPoolOptions options)
-    : implementation_(std::make_unique<Implementation>(std::move(executor), std::move(url), std::move(tls),
+HttpPool::HttpPool(asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
+                   std::shared_ptr<asio::ssl::context> tls, std::shared_ptr<BufferPool> buffers,
+                   std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options)
+    : implementation_(std::make_unique<Implementation>(std::move(executor), resolver, std::move(url), std::move(tls),
                                                        std::move(buffers), std::move(traffic), std::move(options))) {}
 
 HttpPool::~HttpPool() = default;

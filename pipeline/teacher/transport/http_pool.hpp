@@ -10,6 +10,7 @@
 
 #include "pipeline/teacher/teacher_source.hpp"
 #include "pipeline/teacher/transport/endpoint_url.hpp"
+#include "pipeline/teacher/transport/host_resolver.hpp"
 #include "pipeline/teacher/transport/http_message.hpp"
 #include "pipeline/teacher/transport/traffic_counters.hpp"
 
@@ -28,15 +29,16 @@ struct HttpPoolOptions {
 /// `idle_limit`. A kept connection that fails before the first byte of a response is replaced once by a new one.
 class HttpPool {
   public:
-    /// `tls` is needed for an https endpoint.
-    HttpPool(boost::asio::any_io_executor executor, EndpointUrl url, std::shared_ptr<boost::asio::ssl::context> tls,
-             std::shared_ptr<BufferPool> buffers, std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options);
+    /// `resolver` is on the same executor and outlives this. `tls` is needed for an https endpoint.
+    HttpPool(boost::asio::any_io_executor executor, HostResolver& resolver, EndpointUrl url,
+             std::shared_ptr<boost::asio::ssl::context> tls, std::shared_ptr<BufferPool> buffers,
+             std::shared_ptr<TrafficCounters> traffic, HttpPoolOptions options);
     ~HttpPool();
     HttpPool(const HttpPool&) = delete;
     HttpPool& operator=(const HttpPool&) = delete;
 
-    /// One request and its answer, whatever the status. Fails with `connection`, `rejected` (unknown host, TLS refusal)
-    /// or `bad_response` (not HTTP, or a body above the limit). Has no deadline of its own (resolution, connection and
+    /// One request and its answer, whatever the status. Fails with `connection`, `rejected` (TLS refusal) or
+    /// `bad_response` (not HTTP, or a body above the limit). Has no deadline of its own (resolution, connection and
     /// handshake are part of it). Throws operation_aborted when cancelled; the connection is closed then.
     boost::asio::awaitable<FetchResult<HttpResponse>> request(HttpRequest request);
 

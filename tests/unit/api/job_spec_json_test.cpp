@@ -71,7 +71,7 @@ TEST(JobSpecJson, ReadsEveryField) {
                     "device": "cuda:1"},
         "teacher": {"endpoints": ["https://a.example/x", "http://[::1]:9"], "protocol": "seed", "model": "big",
                     "max_concurrent": "auto", "window": 12, "window_bytes": 4096, "timeout_secs": 0.5, "top_k": 16,
-                    "api_key_env": "TEACHER_KEY", "ca_file": "ca.pem", "max_retries": 0, "hedge": false},
+                    "api_key_env": "DISTILLD_KEY_TEACHER", "ca_file": "ca.pem", "max_retries": 0, "hedge": false},
         "dataset": {"train": "t", "eval": "e", "sequence_length": 9, "packing": false},
         "training": {"parallel": false, "overlap_optimizer": false, "batch_size": "auto", "micro_batches": 3,
                      "epochs": 1.5, "learning_rate": 0, "lr_scheduler_type": "cosine", "warmup_steps": 2,
@@ -95,7 +95,7 @@ TEST(JobSpecJson, ReadsEveryField) {
     EXPECT_EQ(teacher.window_bytes, 4096U);
     EXPECT_EQ(teacher.timeout_secs, 0.5);
     EXPECT_EQ(teacher.top_k, 16U);
-    EXPECT_EQ(teacher.api_key_env, "TEACHER_KEY");
+    EXPECT_EQ(teacher.api_key_env, "DISTILLD_KEY_TEACHER");
     EXPECT_EQ(teacher.ca_file, "ca.pem");
     EXPECT_EQ(teacher.max_retries, 0U);
     EXPECT_FALSE(teacher.hedge);
@@ -190,6 +190,9 @@ TEST(JobSpecJson, NamesWhatIsWrong) {
         {"timeout text", {{"/teacher/timeout_secs", "\"5\""}}, {"/teacher/timeout_secs wrong_type"}},
         {"top_k negative", {{"/teacher/top_k", "-1"}}, {"/teacher/top_k out_of_range"}},
         {"key itself", {{"/teacher/api_key_env", "sk-123"}}, {"/teacher/api_key_env invalid_value"}},
+        {"variable of the system", {{"/teacher/api_key_env", "HOME"}}, {"/teacher/api_key_env invalid_value"}},
+        {"prefix alone", {{"/teacher/api_key_env", "DISTILLD_KEY_"}}, {"/teacher/api_key_env invalid_value"}},
+        {"prefix within", {{"/teacher/api_key_env", "X_DISTILLD_KEY_A"}}, {"/teacher/api_key_env invalid_value"}},
         {"no dataset", {{"/dataset", "null"}}, {"/dataset required"}},
         {"empty dataset", {{"/dataset", "{}"}}, {"/dataset/train required", "/dataset/sequence_length required"}},
         {"empty train", {{"/dataset/train", "\"\""}}, {"/dataset/train invalid_value"}},

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {
@@ -48,6 +50,12 @@ TEST(AtomicFile, NamesTheFileThatCannotBeMade) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, ErrorKind::io);
     EXPECT_THAT(result.error().message, HasSubstr("absent/file.json: cannot create"));
+}
+
+TEST(AtomicFile, AFullDiskIsAKindOfItsOwn) {
+    EXPECT_EQ(write_error("x", ENOSPC).kind, ErrorKind::disk_full);
+    EXPECT_EQ(write_error("x", EDQUOT).kind, ErrorKind::disk_full);
+    EXPECT_EQ(write_error("x", EIO).kind, ErrorKind::io);
 }
 
 TEST(AtomicFile, CleansUpWhenTheNameIsAFolder) {

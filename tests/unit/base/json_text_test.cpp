@@ -11,6 +11,13 @@
 namespace distilld {
 namespace {
 
+TEST(JsonText, WritesNothingButUtf8) {
+    const boost::json::value value{{"a\xFF", "\xE8 in Latin-1"}, {"whole", "caf\u00E9"}};
+    const std::string text = to_text(value);
+    EXPECT_EQ(text, "{\"a\uFFFD\":\"\uFFFD in Latin-1\",\"whole\":\"caf\u00E9\"}");
+    EXPECT_TRUE(parse_json_text(text, 4).has_value());
+}
+
 TEST(NumberText, IsWhatPeopleWrite) {
     EXPECT_EQ(number_text(0.001), "0.001");
     EXPECT_EQ(number_text(60.0), "60");

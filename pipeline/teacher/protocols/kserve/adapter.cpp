@@ -1,9 +1,12 @@
 #include "pipeline/teacher/protocols/kserve/adapter.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
+#include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
+#include "pipeline/teacher/protocols/kserve/model_config.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld::kserve {
@@ -15,6 +18,10 @@ constexpr const char* kNotReady = "the teacher is not ready: ";
 constexpr const char* kNoMetadata = "the model's metadata cannot be read: ";
 /// Triton's answer to the question whether it is ready, while it loads a model.
 constexpr unsigned kTritonLoading = 400;
+/// Every server's answer to the question what a model is that it has not got (yet).
+constexpr unsigned kNoSuchModel = 404;
+constexpr std::string_view kModels = "/v2/models/";
+constexpr std::string_view kInfer = "/infer";
 
 FetchError prefixed(const char* what, FetchError failure) {
     failure.message = what + failure.message;
@@ -32,8 +39,7 @@ struct Paths {
 };
 
 Result<Paths> paths_beside(const EndpointUrl& url) {
-    constexpr std::string_view kInfer = "/infer";
-    const std::size_t models = url.path.rfind("/v2/models/");
+    const std::size_t models = url.path.rfind(kModels);
     if (!url.path.ends_with(kInfer) || models == std::string::npos) {
         return invalid_input("teacher endpoint '" + url.name +
                              "': the path of a kserve endpoint ends in /v2/models/NAME/infer");
@@ -68,14 +74,26 @@ class Adapter final : public TeacherProtocolAdapter {
             co_return metadata.error();
         }
         dialect.metadata = std::move(*metadata);
+        auto configuring = read_config(dialogue, dialect.metadata);
+        auto config = co_await std::move(configuring);
+        if (!config) {
+            co_return config.error();
+        }
+        dialect.config = std::move(*config);
         auto asking = first_answer(dialogue, wanted, dialect);
         auto first = co_await std::move(asking);
         if (!first) {
             co_return failed_probe(first.error());
         }
         dialect.binary_tensor_answers = first->responses.front().header(kHeaderLengthField) != nullptr;
-        if (first->targets.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
-            dialect.honoured_k = first->targets.width;
+        const TeacherTargets& rows = first->targets;
+        std::uint64_t row_numbers = wanted.vocabulary;
+        if (rows.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
+            dialect.honoured_k = rows.width;
+            row_numbers = std::uint64_t{2} * rows.width;
+        }
+        if (const double numbers = static_cast<double>(row_numbers) * rows.rows * rows.columns; numbers > 0) {
+            dialect.json_number_bytes = static_cast<double>(rows.wire_bytes) / numbers;
         }
         auto codec = make_infer_codec(url_, wanted, std::move(dialect));
         if (!codec) {
@@ -97,28 +115,49 @@ class Adapter final : public TeacherProtocolAdapter {
         // A gateway may offer the model without the server's own health page.
         const bool no_such_page = ready->status == 404 || ready->status == 405;
         if (!is_success(*ready) && !no_such_page) {
-            co_return prefixed(kNotReady, failure_of_status(dialogue.endpoint_name(), *ready));
+            co_return prefixed(kNotReady, failure_of_status(dialogue.page(paths_.readiness), *ready));
         }
         co_return FetchResult<void>();
     }
 
     asio::awaitable<FetchResult<ModelMetadata>> read_metadata(ProbeDialogue& dialogue) const {
-        auto asking = dialogue.send(make_get(paths_.metadata + url_.query), std::nullopt);
+        const std::string page = dialogue.page(paths_.metadata);
+        auto asking = dialogue.send(make_get(paths_.metadata + url_.query), kNoSuchModel);
         const auto response = co_await std::move(asking);
         if (!response) {
             co_return prefixed(kNoMetadata, response.error());
         }
         if (!is_success(*response)) {
-            co_return prefixed(kNoMetadata, failure_of_status(dialogue.endpoint_name(), *response));
+            co_return prefixed(kNoMetadata, failure_of_status(page, *response));
         }
         const auto bytes = response->body->bytes();
         const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
         auto metadata = parse_model_metadata(text);
         if (!metadata) {
-            co_return refusal(FailureKind::bad_response,
-                              dialogue.endpoint_name() + ": " + kNoMetadata + metadata.error().message);
+            co_return refusal(FailureKind::bad_response, kNoMetadata + page + ": " + metadata.error().message);
         }
         co_return std::move(*metadata);
+    }
+
+    /// What Triton says of a model beside the protocol; nothing of a server that has no such page, or of one whose
+    /// metadata states its limits.
+    asio::awaitable<FetchResult<ModelConfig>> read_config(ProbeDialogue& dialogue,
+                                                          const ModelMetadata& metadata) const {
+        if (metadata.parameters.contains("max_batch_size") || metadata.parameters.contains("max_tokens")) {
+            co_return ModelConfig();
+        }
+        auto asking = dialogue.send(make_get(paths_.metadata + "/config" + url_.query), std::nullopt);
+        const auto response = co_await std::move(asking);
+        if (!response && not_up(response.error().kind)) {
+            co_return prefixed("the model's configuration cannot be read: ", response.error());
+        }
+        if (!response || !is_success(*response)) {
+            co_return ModelConfig();
+        }
+        const auto bytes = response->body->bytes();
+        const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        const auto config = parse_model_config(text);
+        co_return config ? *config : ModelConfig();  // what is no configuration says nothing
     }
 
     /// With binary tensors, or with JSON tensors where the server refuses those; `dialect` says which.
@@ -141,11 +180,18 @@ class Adapter final : public TeacherProtocolAdapter {
         }
         auto asking_again = dialogue.ask(*plain);
         auto second = co_await std::move(asking_again);
-        if (!second && second.error().message != answer.error().message) {
-            co_return refusal(answer.error().kind,
-                              answer.error().message + " (and with JSON tensors: " + second.error().message + ")");
+        if (second) {
+            co_return second;
         }
-        co_return second;
+        FetchError failure = answer.error();
+        if (second.error().message != failure.message) {
+            failure.message += " (and with JSON tensors: " + second.error().message + ")";
+        }
+        // The metadata does not say which inputs may be left out.
+        if (const auto left_out = inputs_left_out(dialect.metadata); !left_out.empty()) {
+            failure.message += "; inputs of the model that were not sent: " + names_of(left_out);
+        }
+        co_return failure;
     }
 
     EndpointUrl url_;
@@ -154,6 +200,27 @@ class Adapter final : public TeacherProtocolAdapter {
 };
 
 }  // namespace
+
+std::string complete_path(std::string path) {
+    const std::size_t models = path.rfind(kModels);
+    if (models == std::string::npos) {
+        return path;
+    }
+    std::string_view model = std::string_view(path).substr(models + kModels.size());
+    if (model.ends_with('/')) {
+        model.remove_suffix(1);
+    }
+    // NAME, or NAME/versions/VERSION.
+    constexpr std::string_view kVersions = "/versions/";
+    const std::size_t slash = model.find('/');
+    const std::string_view version = model.substr(std::min(slash, model.size()));
+    const bool versioned = version.starts_with(kVersions) && version.size() > kVersions.size() &&
+                           version.find('/', kVersions.size()) == std::string_view::npos;
+    if (model.empty() || slash == 0 || (!version.empty() && !versioned)) {
+        return path;
+    }
+    return path.substr(0, models) + std::string(kModels) + std::string(model) + std::string(kInfer);
+}
 
 Result<std::unique_ptr<TeacherProtocolAdapter>> make_protocol_adapter(const ProtocolSettings& settings) {
     auto paths = paths_beside(settings.url);

@@ -57,7 +57,11 @@ class InferCodec final : public TeacherCodec {
           dialect_(std::move(dialect)),
           logits_output_(std::move(logits_output)),
           limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"),
-                  positive_parameter(dialect_.metadata.parameters, "max_tokens")} {}
+                  positive_parameter(dialect_.metadata.parameters, "max_tokens")} {
+        if (limits_.max_rows == 0) {
+            limits_.max_rows = dialect_.config.max_batch_size;
+        }
+    }
 
     Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const override {
         return split_rows(tokens, limits_);
@@ -135,13 +139,23 @@ class InferCodec final : public TeacherCodec {
         AnswerSize size;
         if (asks_for_topk()) {
             const std::uint64_t k = std::max(asked_k(), dialect_.honoured_k);
-            size.max_wire_bytes = positions * (binary ? k * 16 + 16 : (2 * k + 1) * kJsonNumberBytes) + kMessageBytes;
+            const std::uint64_t numbers = positions * (2 * k + 1);
+            size.max_accepted_bytes = (binary ? positions * (k * 16 + 16) : numbers * kJsonNumberBytes) + kMessageBytes;
+            size.max_wire_bytes = binary
+                                      ? positions * (k * (sent_bytes("topk_ids") + sent_bytes("topk_logprobs")) +
+                                                     sent_bytes("tail_logprob")) +
+                                            kMessageBytes
+                                      : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
             size.held_bytes = positions * (k * (element_bytes("topk_ids") + element_bytes("topk_logprobs")) +
                                            element_bytes("tail_logprob"));
             return size;
         }
         if (wanted_.vocabulary != 0) {
-            size.max_wire_bytes = positions * wanted_.vocabulary * (binary ? 8 : kJsonNumberBytes) + kMessageBytes;
+            const std::uint64_t numbers = positions * wanted_.vocabulary;
+            size.max_accepted_bytes = numbers * (binary ? 8 : kJsonNumberBytes) + kMessageBytes;
+            size.max_wire_bytes = binary
+                                      ? numbers * sent_bytes(logits_output_) + kMessageBytes
+                                      : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
                                                          : wanted_.vocabulary * element_bytes(logits_output_));
@@ -160,6 +174,9 @@ class InferCodec final : public TeacherCodec {
         }
         text += dialect_.binary_tensor_requests ? ", binary requests" : ", JSON requests";
         text += dialect_.binary_tensor_answers ? ", binary answers" : ", JSON answers";
+        if (limits_.max_rows != 0) {
+            text += ", at most " + std::to_string(limits_.max_rows) + " sequences a request";
+        }
         return text;
     }
 
@@ -179,6 +196,12 @@ class InferCodec final : public TeacherCodec {
             names.emplace_back("tail_logprob");
         }
         return names;
+    }
+
+    /// Of an element of an output over the wire; 0 when the model does not have it.
+    [[nodiscard]] std::uint64_t sent_bytes(std::string_view output) const {
+        const TensorSpec* spec = dialect_.metadata.find_output(output);
+        return spec == nullptr ? 0 : datatype_size(spec->datatype).value_or(8);
     }
 
     /// Of an output; 0 when the model does not have it.
@@ -229,7 +252,7 @@ ModelMetadata own_teacher_metadata(const std::string& model) {
 
 Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
                                                              Dialect dialect) {
-    if (auto checked = check_inputs(dialect.metadata); !checked) {
+    if (auto checked = check_inputs(dialect.metadata, dialect.config.required_inputs); !checked) {
         return Error{checked.error().kind, url.name + ": " + checked.error().message};
     }
     auto logits_output = choose_logits_output(dialect.metadata, wanted.top_k);

@@ -6,13 +6,48 @@
 #include <string_view>
 #include <utility>
 
+#include "base/half_float.hpp"
+
 namespace distilld::kserve {
 namespace {
 
-/// Inputs that we know how to fill. The first two are our own teacher's, the next three TensorRT-LLM's, the last two
-/// are how some models take k.
+constexpr std::string_view kMask = "attention_mask";
+constexpr std::string_view kPositions = "position_ids";
+
+/// Inputs that we know how to fill. The first two are our own teacher's, the next three TensorRT-LLM's, then two of
+/// exported transformers, and how some models take k.
 constexpr std::string_view kKnownInputs[] = {
-    "input_ids", "seq_lens", "input_lengths", "request_output_len", "return_context_logits", "top_k", "k"};
+    "input_ids", "seq_lens", "input_lengths", "request_output_len", "return_context_logits", kMask, kPositions,
+    "top_k",     "k"};
+
+bool is_known(std::string_view name) {
+    return std::find(std::begin(kKnownInputs), std::end(kKnownInputs), name) != std::end(kKnownInputs);
+}
+
+bool is_integer(std::string_view datatype) {
+    return datatype.find("INT") != std::string_view::npos;
+}
+
+/// What is wrong with an input that we know, if anything.
+std::optional<std::string> input_defect(const TensorSpec& spec) {
+    const auto needs = [&](const char* what) {
+        return "input '" + spec.name + "' has datatype " + spec.datatype + ", " + what + " is needed";
+    };
+    if (spec.name == "return_context_logits") {
+        return spec.datatype == "BOOL" ? std::nullopt : std::optional(needs("BOOL"));
+    }
+    const auto width = datatype_size(spec.datatype);
+    if (spec.name == kMask ? !width : !is_integer(spec.datatype) || !width || *width < 4) {
+        return needs(spec.name == kMask ? "a number" : "an integer of 32 or 64 bits");
+    }
+    const std::size_t rank = spec.shape.size();
+    const bool ranked = spec.name == kMask ? rank == 2 : rank == 1 || rank == 2;
+    if ((spec.name == kMask || spec.name == kPositions) && !ranked) {
+        return "input '" + spec.name + "' has " + std::to_string(rank) +
+               " dimensions, [sequences, positions] is needed";
+    }
+    return std::nullopt;
+}
 
 /// How the batch's rank-1 values are shaped: metadata says [B] or [B, 1].
 std::vector<std::int64_t> per_sequence_shape(const TensorSpec& spec, std::uint32_t rows) {
@@ -33,6 +68,46 @@ Result<InferTensor> integer_tensor(const TensorSpec& spec, std::vector<std::int6
         return make_tensor(spec.name, spec.datatype, std::move(shape), std::move(wide), binary);
     }
     return teacher_error("input '" + spec.name + "' has datatype " + spec.datatype + ", an integer is needed");
+}
+
+/// A one for each of `count` elements, in any datatype.
+InferTensor ones(const TensorSpec& spec, std::vector<std::int64_t> shape, std::size_t count, bool binary) {
+    const auto filled = [&](auto one) {
+        return make_tensor(spec.name, spec.datatype, std::move(shape), std::vector<decltype(one)>(count, one), binary);
+    };
+    if (spec.datatype == "FP64") {
+        return filled(1.0);
+    }
+    if (spec.datatype == "FP32") {
+        return filled(1.0F);
+    }
+    if (spec.datatype == "FP16") {
+        return filled(float_to_half(1.0F));
+    }
+    if (spec.datatype == "BF16") {
+        return filled(float_to_bfloat16(1.0F));
+    }
+    switch (datatype_size(spec.datatype).value_or(1)) {
+        case 8:
+            return filled(std::int64_t{1});
+        case 4:
+            return filled(std::int32_t{1});
+        case 2:
+            return filled(std::int16_t{1});
+        default:
+            return filled(std::uint8_t{1});
+    }
+}
+
+/// 0 to columns − 1, for each sequence where the model wants them apart.
+std::vector<std::int32_t> positions_of(const TensorSpec& spec, const RequestPart& part) {
+    std::vector<std::int32_t> positions;
+    for (std::uint32_t row = 0; row < (spec.shape.size() == 1 ? 1 : part.rows); ++row) {
+        for (std::uint32_t column = 0; column < part.columns; ++column) {
+            positions.push_back(static_cast<std::int32_t>(column));
+        }
+    }
+    return positions;
 }
 
 /// One input of the model; nothing when this form of request leaves it out.
@@ -65,6 +140,18 @@ Result<std::optional<InferTensor>> make_input(const TensorSpec& spec, const Toke
         return std::optional<InferTensor>(make_tensor(spec.name, "BOOL", per_sequence_shape(spec, part.rows),
                                                       std::vector<std::uint8_t>(part.rows, 1), binary));
     }
+    if (spec.name == kMask) {
+        // Padding is attended to: it stands on the right, where no row that carries a loss sees it.
+        return std::optional<InferTensor>(
+            ones(spec, {part.rows, part.columns}, std::size_t{part.rows} * part.columns, binary));
+    }
+    if (spec.name == kPositions) {
+        std::vector<std::int64_t> shape{part.columns};
+        if (spec.shape.size() == 2) {
+            shape.insert(shape.begin(), part.rows);
+        }
+        return integers(std::move(shape), positions_of(spec, part));
+    }
     if (asked_k && (spec.name == "top_k" || spec.name == "k")) {
         return integers({1}, {static_cast<std::int32_t>(*asked_k)});
     }
@@ -81,21 +168,31 @@ std::string names_of(const std::vector<TensorSpec>& specs) {
     return names.empty() ? "none" : names;
 }
 
-Result<void> check_inputs(const ModelMetadata& metadata) {
+std::vector<TensorSpec> inputs_left_out(const ModelMetadata& metadata) {
+    std::vector<TensorSpec> unknown;
+    std::copy_if(metadata.inputs.begin(), metadata.inputs.end(), std::back_inserter(unknown),
+                 [](const TensorSpec& spec) { return !is_known(spec.name); });
+    return unknown;
+}
+
+Result<void> check_inputs(const ModelMetadata& metadata, const std::vector<std::string>& required) {
     if (metadata.find_input("input_ids") == nullptr) {
         return teacher_error("the model has no input 'input_ids' (its inputs: " + names_of(metadata.inputs) + ")");
     }
     for (const TensorSpec& spec : metadata.inputs) {
-        if (std::find(std::begin(kKnownInputs), std::end(kKnownInputs), spec.name) == std::end(kKnownInputs)) {
-            // Triton's metadata does not say which inputs are optional (TensorRT-LLM has dozens): left out.
-            continue;
+        // Metadata does not say which inputs are optional (TensorRT-LLM has dozens): those we do not know are left out.
+        if (const auto defect = is_known(spec.name) ? input_defect(spec) : std::nullopt) {
+            return teacher_error(*defect);
         }
-        const bool flag = spec.name == "return_context_logits";
-        const bool fits = flag ? spec.datatype == "BOOL" : spec.datatype.find("INT") != std::string::npos;
-        if (!fits) {
-            return teacher_error("input '" + spec.name + "' has datatype " + spec.datatype + ", " +
-                                 (flag ? "BOOL" : "an integer") + " is needed");
+    }
+    std::string missing;
+    for (const std::string& name : required) {
+        if (!is_known(name)) {
+            missing += (missing.empty() ? "" : ", ") + name;
         }
+    }
+    if (!missing.empty()) {
+        return teacher_error("the model requires inputs that distilld cannot supply: " + missing);
     }
     return {};
 }

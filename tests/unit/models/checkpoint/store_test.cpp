@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <boost/json.hpp>
+#include <cmath>
 #include <csignal>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -44,6 +47,10 @@ class TextSnapshot final : public StudentSnapshot {
         CheckpointManifest manifest;
         manifest.run.step = 7;
         manifest.run.spec_json = R"({"name":"é \" \\"})";
+        manifest.run.last.step = 7;
+        manifest.run.last.loss = 1.25;
+        manifest.run.last.grad_norm = std::numeric_limits<double>::infinity();
+        manifest.run.last.nonfinite_steps = 3;
         manifest.adam_steps = 6;
         manifest.files["data"] = sha256_file(folder / "data").value();
         return write_checkpoint_manifest(folder, manifest);
@@ -73,12 +80,12 @@ class CheckpointStoreTest : public testing::Test {
 
 TEST_F(CheckpointStoreTest, AnEmptyOrAbsentFolderHasNone) {
     EXPECT_FALSE(store_.newest().value().folder);
-    EXPECT_EQ(store_.latest_step().value(), std::nullopt);
+    EXPECT_THAT(store_.entries().value(), IsEmpty());
     fs::create_directories(folder_ / "something-else");
     const NewestCheckpoint newest = store_.newest().value();
     EXPECT_FALSE(newest.folder);
     EXPECT_EQ(newest.warning, "");
-    EXPECT_EQ(store_.latest_step().value(), std::nullopt);
+    EXPECT_THAT(store_.entries().value(), IsEmpty());
 }
 
 TEST_F(CheckpointStoreTest, CommitsUnderTheStepAndKeepsTheNewest) {
@@ -87,7 +94,7 @@ TEST_F(CheckpointStoreTest, CommitsUnderTheStepAndKeepsTheNewest) {
         ASSERT_TRUE(committed) << committed.error().message;
         EXPECT_EQ(*committed, folder_ / checkpoint_name(step));
         EXPECT_EQ(store_.newest().value().folder, *committed);
-        EXPECT_EQ(store_.latest_step().value(), step);
+        EXPECT_EQ(store_.entries().value().front().step, step);
     }
     EXPECT_THAT(names(folder_), ElementsAre("step-00000100", "step-123456789"));
 }
@@ -99,6 +106,44 @@ TEST_F(CheckpointStoreTest, TheManifestComesBackAsWritten) {
     EXPECT_EQ(manifest.run.spec_json, R"({"name":"é \" \\"})");
     EXPECT_EQ(manifest.adam_steps, 6U);
     EXPECT_EQ(manifest.files.size(), 1U);
+    EXPECT_EQ(manifest.run.last.step, 7U);
+    EXPECT_DOUBLE_EQ(manifest.run.last.loss, 1.25);
+    EXPECT_TRUE(std::isnan(manifest.run.last.grad_norm)) << "not finite is null in JSON";
+    EXPECT_EQ(manifest.run.last.nonfinite_steps, 3U);
+}
+
+TEST_F(CheckpointStoreTest, AManifestOfAnEarlierVersionHasNoProgress) {
+    const fs::path folder = store_.commit(7, TextSnapshot("x")).value();
+    auto state = boost::json::parse(read_bytes(folder / kManifestFile)).as_object();
+    ASSERT_EQ(state.erase("progress"), 1U);
+    write_bytes(folder / kManifestFile, boost::json::serialize(state));
+    const auto manifest = read_checkpoint_manifest(folder);
+    ASSERT_TRUE(manifest) << manifest.error().message;
+    EXPECT_EQ(manifest->run.last.step, 0U);
+}
+
+/// A folder under a checkpoint's name with a file of somebody's in it.
+void make_strange(const fs::path& folder) {
+    fs::create_directories(folder);
+    write_bytes(folder / "thesis.txt", "years of work");
+}
+
+TEST_F(CheckpointStoreTest, WhatDistilldDidNotWriteIsNeverRemoved) {
+    make_strange(folder_ / "step-00000007");
+    make_strange(folder_ / "step-00000001");
+    make_strange(folder_ / ".tmp-notes");
+    ASSERT_TRUE(store_.commit(4, TextSnapshot("x")));
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("x")));
+    ASSERT_TRUE(store_.commit(6, TextSnapshot("x")));
+    EXPECT_THAT(names(folder_),
+                ElementsAre(".tmp-notes", "step-00000001", "step-00000005", "step-00000006", "step-00000007"));
+    const auto in_the_way = store_.commit(7, TextSnapshot("x"));
+    ASSERT_FALSE(in_the_way);
+    EXPECT_EQ(in_the_way.error().kind, ErrorKind::invalid_input);
+    EXPECT_THAT(in_the_way.error().message, HasSubstr("step-00000007 is in the way"));
+    ASSERT_TRUE(store_.clear());
+    EXPECT_THAT(names(folder_), ElementsAre(".tmp-notes", "step-00000001", "step-00000007"));
+    EXPECT_EQ(read_bytes(folder_ / "step-00000007" / "thesis.txt"), "years of work");
 }
 
 TEST_F(CheckpointStoreTest, TheSameStepIsReplaced) {

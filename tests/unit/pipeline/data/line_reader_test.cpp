@@ -1,6 +1,7 @@
 #include "pipeline/data/line_reader.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "tests/support/temporary_folder.hpp"
 
@@ -70,9 +71,26 @@ TEST(LineReader, RefusesLinesAboveTheLimit) {
 
 // The buffer stops growing: a file without line feeds is refused long before all of it has been read.
 TEST(LineReader, RefusesAFileWithoutLineFeedsEarly) {
-    LineReader reader("/dev/zero", 1U << 20, 64);
+    const test::TemporaryFolder folder;
+    const auto file = folder.write("zeros", "");
+    std::filesystem::resize_file(file, 64U << 20);  // without data on the disk
+    LineReader reader(file, 1U << 20, 64);
     ASSERT_TRUE(reader.open().has_value());
     EXPECT_FALSE(reader.next().has_value());
+}
+
+// A pipe that nobody writes to would be waited for with the job's slot, until the service is asked to stop.
+TEST(LineReader, RefusesWhatIsNoRegularFileAtOnce) {
+    const test::TemporaryFolder folder;
+    const auto pipe = folder.path() / "pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    for (const auto& file : {pipe, std::filesystem::path("/dev/zero"), std::filesystem::path("/dev/null")}) {
+        LineReader reader(file, 1U << 20, 64);
+        const auto opened = reader.open();
+        ASSERT_FALSE(opened.has_value()) << file;
+        EXPECT_EQ(opened.error().kind, ErrorKind::invalid_input);
+        EXPECT_THAT(opened.error().message, HasSubstr(file.string() + ": is not a regular file"));
+    }
 }
 
 TEST(LineReader, NamesTheFileThatCannotBeRead) {

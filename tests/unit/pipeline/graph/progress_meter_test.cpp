@@ -21,6 +21,10 @@ TEST(ProgressMeter, TheBottleneckIsTheStageThatSetsThePace) {
     EXPECT_EQ(ProgressMeter::bottleneck({idle_staging, times(Stage::student, 9.9, 0.1)}, 0), Stage::student);
     EXPECT_EQ(ProgressMeter::bottleneck({idle_staging, waiting}, 0), Stage::teacher);
     EXPECT_EQ(ProgressMeter::bottleneck({full_staging, waiting}, 0), Stage::staging);
+    const StageTimes full_decode = times(Stage::decode, 9.5, 0.5);
+    EXPECT_EQ(ProgressMeter::bottleneck({full_decode, idle_staging, waiting}, 0), Stage::decode);
+    EXPECT_EQ(ProgressMeter::bottleneck({full_decode, full_staging, waiting}, 0), Stage::staging);
+    EXPECT_EQ(ProgressMeter::bottleneck({times(Stage::decode, 1, 9), idle_staging, waiting}, 0), Stage::teacher);
     EXPECT_EQ(ProgressMeter::bottleneck({idle_staging, waiting}, 4.95), Stage::student) << "the fill cannot be hidden";
 }
 

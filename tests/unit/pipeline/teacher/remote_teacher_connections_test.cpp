@@ -38,7 +38,7 @@ TEST(RemoteTeacher, ConcurrentFetchesReuseConnections) {
         int done = 0;
         for (int i = 0; i < 32; ++i) {
             asio::co_spawn(loop.io, teacher->fetch(0, make_batch(2, 8), 20s),
-                           [&](std::exception_ptr error, FetchResult<TeacherTargets> result) {
+                           [&](std::exception_ptr error, FetchResult<EncodedAnswer> result) {
                                EXPECT_FALSE(error);
                                EXPECT_TRUE(result) << (result ? "" : result.error().message);
                                ++done;
@@ -73,7 +73,7 @@ TEST(RemoteTeacher, AStaleConnectionIsReopenedWithoutAFailure) {
     options.traffic = std::make_shared<TrafficCounters>();
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
     for (int i = 0; i < 5; ++i) {
-        EXPECT_TRUE(loop.run(teacher->fetch(0, make_batch(1, 3), 20s)));
+        EXPECT_TRUE(loop.fetch(*teacher, 0, make_batch(1, 3), 20s));
     }
     EXPECT_EQ(server.requests().size(), 5U);
     EXPECT_EQ(server.connections(), 5U);
@@ -87,7 +87,7 @@ TEST(RemoteTeacher, IdleConnectionsAreRetired) {
     options.idle_limit = 0ms;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
     for (int i = 0; i < 3; ++i) {
-        EXPECT_TRUE(loop.run(teacher->fetch(0, make_batch(1, 3), 20s)));
+        EXPECT_TRUE(loop.fetch(*teacher, 0, make_batch(1, 3), 20s));
     }
     EXPECT_EQ(server.connections(), 3U);
 }
@@ -103,7 +103,7 @@ TEST(RemoteTeacher, AnAnnouncedCloseIsHonoured) {
     options.traffic = std::make_shared<TrafficCounters>();
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
     for (int i = 0; i < 3; ++i) {
-        EXPECT_TRUE(loop.run(teacher->fetch(0, make_batch(1, 3), 20s)));
+        EXPECT_TRUE(loop.fetch(*teacher, 0, make_batch(1, 3), 20s));
     }
     EXPECT_EQ(server.connections(), 3U);
     EXPECT_EQ(options.traffic->stale_connections.load(), 0U);
@@ -117,7 +117,7 @@ TEST(RemoteTeacher, HttpsNeedsATrustedCertificateForTheHost) {
     Loop loop;
     auto spec = kserve_spec(server.url(), 4);
     const auto distrustful = loop.teacher(spec).value();
-    const auto refused = loop.run(distrustful->fetch(0, make_batch(1, 3), 20s));
+    const auto refused = loop.fetch(*distrustful, 0, make_batch(1, 3), 20s);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, FailureKind::rejected);
     EXPECT_NE(refused.error().message.find("self-signed"), std::string::npos) << refused.error().message;
@@ -125,7 +125,7 @@ TEST(RemoteTeacher, HttpsNeedsATrustedCertificateForTheHost) {
     spec.ca_file = ca.string();
     const auto trusting = loop.teacher(spec).value();
     for (int i = 0; i < 3; ++i) {
-        const auto result = loop.run(trusting->fetch(0, make_batch(4, 50), 20s));
+        const auto result = loop.fetch(*trusting, 0, make_batch(4, 50), 20s);
         EXPECT_TRUE(result) << (result ? "" : result.error().message);
     }
     EXPECT_EQ(server.connections(), 2U);  // the refused one, and one that was kept
@@ -141,7 +141,7 @@ TEST(RemoteTeacher, HttpsRefusesACertificateForAnotherHost) {
     auto spec = kserve_spec(server.url(), 4);
     spec.ca_file = ca.string();
     const auto teacher = loop.teacher(spec).value();
-    const auto refused = loop.run(teacher->fetch(0, make_batch(1, 3), 20s));
+    const auto refused = loop.fetch(*teacher, 0, make_batch(1, 3), 20s);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, FailureKind::rejected);
 }

@@ -25,7 +25,7 @@ TEST(RemoteTeacher, TheProbeLearnsAndChecks) {
     EXPECT_EQ(info.top_k, 4U);
     EXPECT_TRUE(info.deterministic);
     EXPECT_NE(info.description.find("top 4"), std::string::npos) << info.description;
-    EXPECT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
     // Its ids reach 5: too many for a student of four tokens.
     const auto small = loop.run(teacher->probe(4));
     ASSERT_FALSE(small);
@@ -61,27 +61,23 @@ TEST(RemoteTeacher, TheProbeWaitsForAServerThatIsNotReady) {
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
     EXPECT_TRUE(loop.run(teacher->probe(512)));
-    EXPECT_EQ(asked, 3 + 1 + 2);  // readiness three times, metadata, two answers
+    EXPECT_EQ(asked, 3 + 2 + 2);  // readiness three times, metadata and configuration, two answers
 }
 
 TEST(RemoteTeacher, TheProbeSaysWhichEndpointFailsAndHow) {
-    ScriptedHttpServer good(own_teacher(own_topk_reply));
     ScriptedHttpServer bad(own_teacher([](const SeenRequest&) {
         ScriptedReply reply;
         reply.status = 400;
-        reply.body = R"({"error":"no such model"})";
+        reply.body = R"({"error":"no such tensor"})";
         return reply;
     }));
     Loop loop;
-    auto spec = kserve_spec(good.url(), 4);
-    spec.endpoints.push_back(bad.url());
-    const auto teacher = loop.teacher(spec).value();
-    EXPECT_EQ(teacher->endpoint_count(), 2U);
+    const auto teacher = loop.teacher(kserve_spec(bad.url(), 4)).value();
     const auto info = loop.run(teacher->probe(512));
     ASSERT_FALSE(info);
     EXPECT_EQ(info.error().kind, ErrorKind::teacher);
     EXPECT_NE(info.error().message.find(bad.url()), std::string::npos) << info.error().message;
-    EXPECT_NE(info.error().message.find("no such model"), std::string::npos) << info.error().message;
+    EXPECT_NE(info.error().message.find("no such tensor"), std::string::npos) << info.error().message;
 
     RemoteTeacherOptions hasty;
     hasty.start_deadline = 0ms;
@@ -111,15 +107,15 @@ TEST(RemoteTeacher, AnEndpointThatIsDownDoesNotHoldUpTheOthersAndJoinsLater) {
     EXPECT_TRUE(info->deterministic);
     EXPECT_NE(info->description.find("1 not up yet"), std::string::npos) << info->description;
 
-    const auto down = loop.run(teacher->fetch(0, make_batch(2, 3), 20s));
+    const auto down = loop.fetch(*teacher, 0, make_batch(2, 3), 20s);
     ASSERT_FALSE(down);
     EXPECT_EQ(down.error().kind, FailureKind::connection);
-    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 1, make_batch(2, 3), 20s));
 
     ScriptedHttpServer late(own_teacher(own_topk_reply), std::nullopt, port);
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(2, 3), 20s)));
-    EXPECT_EQ(late.requests().size(), 2U + 2 + 2) << "readiness and metadata, the probe's two answers, two fetches";
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
+    EXPECT_EQ(late.requests().size(), 3U + 2 + 2) << "readiness, metadata, configuration, two answers, two fetches";
     EXPECT_TRUE(warnings.empty());
 }
 
@@ -161,7 +157,7 @@ TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
                                        return reply;
                                    }),
                                    std::nullopt, port);
-        const auto refused = loop.run(teacher->fetch(1, make_batch(2, 3), 20s));
+        const auto refused = loop.fetch(*teacher, 1, make_batch(2, 3), 20s);
         ASSERT_FALSE(refused);
         EXPECT_EQ(refused.error().kind, FailureKind::bad_response) << "it may be mended: the job goes on";
         EXPECT_NE(refused.error().message.find("no such model"), std::string::npos) << refused.error().message;
@@ -173,7 +169,7 @@ TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {
                              }),
                              std::nullopt, port);
     EXPECT_TRUE(warnings.empty());
-    EXPECT_TRUE(loop.run(teacher->fetch(1, make_batch(2, 3), 20s)));
+    EXPECT_TRUE(loop.fetch(*teacher, 1, make_batch(2, 3), 20s));
     ASSERT_EQ(warnings.size(), 1U);
     EXPECT_NE(warnings[0].find("reproducible"), std::string::npos);
 }

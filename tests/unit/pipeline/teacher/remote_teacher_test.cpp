@@ -30,7 +30,7 @@ FetchResult<TeacherTargets> fetch_once(ScriptedHttpServer::Handler handler, std:
     ScriptedHttpServer server(std::move(handler));
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4), std::move(options)).value();
-    return loop.run(teacher->fetch(0, make_batch(2, 3), deadline));
+    return loop.fetch(*teacher, 0, make_batch(2, 3), deadline);
 }
 
 FetchError failure_of(ScriptedReply reply, std::chrono::nanoseconds deadline = 20s) {
@@ -57,13 +57,13 @@ TEST(RemoteTeacher, FetchesTopKWithoutCopies) {
 }
 
 TEST(RemoteTeacher, SendsTheHeadersOfTheProtocol) {
-    ::setenv("DISTILLD_TEST_KEY", "s3cret", 1);
+    ::setenv("DISTILLD_KEY_TEST", "s3cret", 1);
     ScriptedHttpServer server(own_topk_reply);
     Loop loop;
     auto spec = kserve_spec(server.url(), 4);
-    spec.api_key_env = "DISTILLD_TEST_KEY";
+    spec.api_key_env = "DISTILLD_KEY_TEST";
     const auto teacher = loop.teacher(spec).value();
-    ASSERT_TRUE(loop.run(teacher->fetch(0, make_batch(1, 3), 20s)));
+    ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(1, 3), 20s));
     const auto request = server.requests().at(0);
     EXPECT_EQ(request.method, "POST");
     EXPECT_EQ(request.target, "/v2/models/teacher/infer");
@@ -84,8 +84,8 @@ TEST(RemoteTeacher, RefusesABadSetUpBeforeSendingAnything) {
     };
     auto spec = kserve_spec("http://127.0.0.1:1", 4);
     EXPECT_EQ(message(spec), "");
-    spec.api_key_env = "DISTILLD_TEST_NO_SUCH_KEY";
-    EXPECT_NE(message(spec).find("/teacher/api_key_env: the environment variable DISTILLD_TEST_NO_SUCH_KEY"),
+    spec.api_key_env = "DISTILLD_KEY_NO_SUCH";
+    EXPECT_NE(message(spec).find("/teacher/api_key_env: the environment variable DISTILLD_KEY_NO_SUCH"),
               std::string::npos);
     spec = kserve_spec("http://127.0.0.1:1", 4);
     spec.ca_file = "/no/such/file.pem";
@@ -151,7 +151,7 @@ TEST(RemoteTeacher, NobodyListens) {
     Loop loop;
     const auto teacher =
         loop.teacher(kserve_spec("http://127.0.0.1:" + std::to_string(test::unused_port()), 4)).value();
-    const auto result = loop.run(teacher->fetch(0, make_batch(1, 3), 20s));
+    const auto result = loop.fetch(*teacher, 0, make_batch(1, 3), 20s);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, FailureKind::connection);
 }
@@ -175,10 +175,10 @@ TEST(RemoteTeacher, ACancelledFetchEndsAndClosesItsConnection) {
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
     asio::cancellation_signal signal;
-    std::optional<FetchResult<TeacherTargets>> result;
+    std::optional<FetchResult<EncodedAnswer>> result;
     asio::co_spawn(
         loop.io, teacher->fetch(0, make_batch(1, 3), 20min),
-        asio::bind_cancellation_slot(signal.slot(), [&](std::exception_ptr error, FetchResult<TeacherTargets> outcome) {
+        asio::bind_cancellation_slot(signal.slot(), [&](std::exception_ptr error, FetchResult<EncodedAnswer> outcome) {
             EXPECT_FALSE(error);
             result = std::move(outcome);
         }));

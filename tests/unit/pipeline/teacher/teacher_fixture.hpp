@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -55,6 +57,20 @@ struct Loop {
             std::rethrow_exception(failure);
         }
         return std::move(*result);
+    }
+
+    /// The answer to a micro-batch, decoded on the thread that asks.
+    [[nodiscard]] FetchResult<TeacherTargets> fetch(TeacherSource& teacher, std::size_t endpoint,
+                                                    std::shared_ptr<const TokenBatch> tokens,
+                                                    std::chrono::nanoseconds deadline) {
+        auto answer = run(teacher.fetch(endpoint, std::move(tokens), deadline));
+        if (!answer) {
+            return answer.error();
+        }
+        const std::uint64_t wire_bytes = answer->wire_bytes();
+        auto targets = answer->decode();
+        EXPECT_TRUE(!targets || targets->wire_bytes == wire_bytes);
+        return targets;
     }
 
     [[nodiscard]] Result<std::unique_ptr<TeacherSource>> teacher(const TeacherSpec& spec,

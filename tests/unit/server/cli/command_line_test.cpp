@@ -88,8 +88,9 @@ TEST(CommandLine, Serve) {
     EXPECT_EQ(defaults.listen, "127.0.0.1:8500");
     EXPECT_EQ(defaults.slots, 1U);
     EXPECT_EQ(defaults.max_worker_restarts, 3U);
-    const auto command =
-        parsed<ServeCommand>({"serve", "--listen", "[::1]:0", "--data-dir", "d", "--slots", "3", "--log-json"});
+    const auto command = parsed<ServeCommand>({"serve", "--listen", "[::1]:0", "--host", "a", "--data-dir", "d",
+                                               "--slots", "3", "--log-json", "--host", "b.example"});
+    EXPECT_THAT(command.hosts, ElementsAre("a", "b.example"));
     EXPECT_EQ(command.listen, "[::1]:0");
     EXPECT_EQ(command.data_dir, "d");
     EXPECT_EQ(command.slots, 3U);
@@ -208,6 +209,7 @@ TEST(CommandLine, WhatTheTeacherIsToldTheWorkerUnderstands) {
     told.model_dir = "--strange";
     told.dtype = Dtype::bf16;
     told.delay = std::chrono::milliseconds(7);
+    told.hosts = {"teacher", "10.0.0.7", "[fd00::7]"};
     const auto arguments = teacher_arguments(told);
     CLI::App worker;
     TeacherOptions understood;
@@ -215,6 +217,7 @@ TEST(CommandLine, WhatTheTeacherIsToldTheWorkerUnderstands) {
     worker.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     EXPECT_EQ(understood.model_dir, "--strange");
     EXPECT_EQ(understood.dtype, Dtype::bf16);
+    EXPECT_EQ(understood.hosts, told.hosts);
     EXPECT_EQ(teacher_arguments(understood), arguments);
 }
 

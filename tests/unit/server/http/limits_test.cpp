@@ -87,6 +87,60 @@ TEST_F(HttpServer, RefusesConnectionsBeyondTheLimit) {
     EXPECT_THAT(response, StartsWith("HTTP/1.1 200 OK"));
 }
 
+TEST_F(HttpServer, AnswersVitalRequestsWhenItIsFull) {
+    ServerOptions options;
+    options.max_connections = 2;
+    start(options);
+    RawClient first(server_->address());
+    RawClient second(server_->address());
+    for (auto* client : {&first, &second}) {
+        client->write(get("/hello"));
+        client->read_response();
+    }
+    for (int i = 0; i < 3; ++i) {
+        RawClient prober(server_->address());
+        prober.write(get("/probe"));
+        const auto response = prober.read_all();
+        EXPECT_THAT(response, StartsWith("HTTP/1.1 200 OK"));
+        EXPECT_THAT(response, HasSubstr("Connection: close\r\n"));
+        EXPECT_THAT(response, HasSubstr("\r\n\r\nalive"));
+    }
+    RawClient other(server_->address());
+    other.write(get("/hello"));
+    EXPECT_THAT(other.read_all(), StartsWith("HTTP/1.1 503 "));
+}
+
+TEST_F(HttpServer, BoundsStreamsBelowItsConnections) {
+    ServerOptions options;
+    options.max_streams = 2;
+    start(options);
+    RawClient first(server_->address());
+    RawClient second(server_->address());
+    for (auto* client : {&first, &second}) {
+        client->write(get("/endless"));
+        client->read_until("tick");
+    }
+    RawClient third(server_->address());
+    third.write(get("/endless"));
+    const auto refused = third.read_response();
+    EXPECT_THAT(refused, StartsWith("HTTP/1.1 503 "));
+    EXPECT_THAT(refused, HasSubstr("Retry-After: "));
+    EXPECT_THAT(refused, HasSubstr("streams"));
+    third.write(get("/hello"));  // all else goes on, on the same connection
+    EXPECT_THAT(third.read_response(), StartsWith("HTTP/1.1 200 OK"));
+    second.close();
+    std::string response;
+    for (int i = 0; i < 2000 && !response.starts_with("HTTP/1.1 200"); ++i) {
+        third.write(get("/endless"));
+        response = third.read_until("\r\n\r\n");
+        if (!response.starts_with("HTTP/1.1 200")) {
+            third.read_until("}}");
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+    }
+    EXPECT_THAT(response, StartsWith("HTTP/1.1 200 OK"));
+}
+
 TEST_F(HttpServer, ClosesOnASlowHeader) {
     ServerOptions options;
     options.header_timeout = std::chrono::seconds(1);

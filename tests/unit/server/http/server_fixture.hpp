@@ -75,6 +75,7 @@ class HttpServer : public ::testing::Test {
   protected:
     void start(http::ServerOptions options = {}) {
         options.listen = "127.0.0.1:0";
+        options.hosts.emplace_back("test");  // as the raw client calls it
         auto made = http::make_server(context_.get_executor(), options, routes(),
                                       [log = log_](const std::string& method, const std::string& pattern,
                                                    unsigned status, std::chrono::nanoseconds) {
@@ -114,6 +115,20 @@ class HttpServer : public ::testing::Test {
                              response.body = std::move(request.body);
                              co_return response;
                          }});
+        table.push_back(
+            {.method = "POST",
+             .pattern = "/json",
+             .handler = [](api::Request) -> boost::asio::awaitable<api::Response> { co_return api::Response{}; },
+             .json_body = true});
+        table.push_back({.method = "GET",
+                         .pattern = "/probe",
+                         .handler = [](api::Request) -> boost::asio::awaitable<api::Response> {
+                             api::Response response;
+                             response.body = "alive";
+                             co_return response;
+                         },
+                         .any_host = true,
+                         .vital = true});
         table.push_back({"GET", "/items/{id}", [](api::Request request) -> boost::asio::awaitable<api::Response> {
                              api::Response response;
                              response.body = request.path + "|" + request.path_parameters.at(0).second;

@@ -100,6 +100,7 @@ TEST_F(HttpServer, TheContextMayBeDestroyedUnderItsSessions) {
     auto context = std::make_unique<asio::io_context>();
     ServerOptions options;
     options.listen = "127.0.0.1:0";
+    options.hosts = {"test"};
     auto server = make_server(context->get_executor(), options, routes());
     ASSERT_TRUE(server.has_value()) << server.error().message;
     asio::co_spawn(*context, (*server)->run(), asio::detached);

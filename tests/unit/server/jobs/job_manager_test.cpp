@@ -34,6 +34,7 @@ void finish(const test::Control& worker, ProgressEvent last = progress_at(10, 1.
     event.output = "/out";
     event.eval_loss = 2.5;
     event.weights_sha256 = "abc";
+    event.exported_eval_loss = 2.75;
     worker->emit(event, worker);
     worker->end(worker);
 }
@@ -69,6 +70,7 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     EXPECT_EQ(job.progress->step, 10U);
     EXPECT_EQ(job.eval_loss, 2.5);
     EXPECT_EQ(job.weights_sha256, "abc");
+    EXPECT_EQ(job.exported_eval_loss, 2.75);
     ASSERT_EQ(job.checkpoints.size(), 1U);
     EXPECT_EQ(job.checkpoints[0].step, 5U);
     EXPECT_FALSE(job.started_at.empty());
@@ -217,7 +219,7 @@ TEST(JobManager, PutsRunningJobsBackWhenItStopsAndResumesThem) {
     const auto queued = world.submit("b");
     const auto worker = world.fleet.next();
     await(world.manager->stop());
-    EXPECT_FALSE(world.manager->ready());
+    EXPECT_FALSE(await(world.manager->ready()));
     EXPECT_EQ(worker->cancels, 1);
     EXPECT_EQ(await(world.manager->get(running))->state, JobState::queued);
     EXPECT_EQ(await(world.manager->get(running))->status_reason->code, "service_stopped");

@@ -7,6 +7,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <fstream>
+#include <limits>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
@@ -114,7 +115,6 @@ TEST_F(JobRoutesTest, RefusesWhatIsWrong) {
     EXPECT_EQ(body(bad).at("errors").at(0).at("pointer").as_string(), "/student/model");
     EXPECT_EQ(post("{").status, 400U);
     EXPECT_EQ(body(post("{")).at("errors").at(0).at("code").as_string(), "malformed_json");
-    EXPECT_EQ(post(spec_text("x"), {{"Content-Type", "text/plain"}}).status, 415U);
     EXPECT_EQ(post(spec_text("x"), {}, {{"dryrun", "true"}}).status, 400U);
     EXPECT_EQ(post(spec_text("x"), {}, {{"dry_run", "yes"}}).status, 400U);
     EXPECT_EQ(post(spec_text("x"), {{"Idempotency-Key", ""}}).status, 400U);
@@ -228,8 +228,17 @@ TEST_F(JobRoutesTest, StreamsEventsToTheEnd) {
     EXPECT_THAT(drain(*again.stream), ::testing::StartsWith("id: 5\n"));
     auto after = get("/v1/jobs/{id}/events", id, {{"after", "3"}}, accept);
     EXPECT_THAT(drain(*after.stream), ::testing::StartsWith("id: 4\n"));
-    EXPECT_EQ(get("/v1/jobs/{id}/events", id, {}, {{"accept", "text/event-stream"}, {"Last-Event-ID", "x"}}).status,
-              400U);
+    // In vain it would start again from the first event; pages know it as well.
+    for (const char* bad : {"x", "-1", "1.5", " 4", "9223372036854775808"}) {
+        for (const char* form : {"text/event-stream", "application/json"}) {
+            const auto refused = get("/v1/jobs/{id}/events", id, {}, {{"Accept", form}, {"Last-Event-ID", bad}});
+            EXPECT_EQ(refused.status, 400U) << bad;
+            EXPECT_EQ(body(refused).at("error").at("param").as_string(), "Last-Event-ID");
+            EXPECT_THAT(std::string(body(refused).at("detail").as_string()), HasSubstr("Last-Event-ID"));
+        }
+    }
+    const auto page = body(get("/v1/jobs/{id}/events", id, {{"after", "1"}}, {{"Last-Event-ID", "4"}}));
+    EXPECT_EQ(page.at("data").at(0).at("sequence").to_number<int>(), 5);
     EXPECT_EQ(get("/v1/jobs/{id}/events", "nobody", {}, accept).status, 404U);
 }
 
@@ -294,19 +303,46 @@ TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
     const auto full = std::make_shared<std::atomic<bool>>(true);
     world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
     routes_ = make_job_routes(*world.manager, world.metrics);
+    // It is what a submission would be told, before there was one.
+    const auto unready = get("/readyz");
+    EXPECT_EQ(unready.status, 503U);
+    EXPECT_EQ(code(unready), "store_unavailable");
     const auto refused = post(spec_text("z"));
     EXPECT_EQ(refused.status, 503U);
     EXPECT_EQ(code(refused), "store_unavailable");
     EXPECT_EQ(refused.headers, (api::Headers{{"Retry-After", "10"}}));
-    const auto unready = get("/readyz");
-    EXPECT_EQ(unready.status, 503U);
-    EXPECT_EQ(code(unready), "store_unavailable");
+    EXPECT_EQ(unready.headers, refused.headers);
+    EXPECT_EQ(get("/healthz").status, 200U);
     EXPECT_THAT(unready.body, HasSubstr("database or disk is full"));
     EXPECT_EQ(get("/v1/jobs").status, 200U);
     *full = false;
     while (get("/readyz").status != 200U) {
     }
     EXPECT_EQ(post(spec_text("z")).status, 201U);
+}
+
+TEST_F(JobRoutesTest, ChangesAndJobsAreNotForStrangers) {
+    for (const auto& route : routes_) {
+        const bool open = route.pattern == "/healthz" || route.pattern == "/readyz" || route.pattern == "/metrics";
+        EXPECT_EQ(route.any_host, open) << route.pattern;
+        EXPECT_TRUE(route.json_body || route.method == "GET") << route.pattern;
+        EXPECT_FALSE(route.vital && (route.method != "GET" || route.pattern.ends_with("/events"))) << route.pattern;
+    }
+}
+
+TEST_F(JobRoutesTest, ContractSaysTypesAndBounds) {
+    const auto contract = get("/openapi.yaml");
+    EXPECT_EQ(contract.content_type, "application/yaml");
+    EXPECT_THAT(contract.body, HasSubstr("application/yaml:"));
+    const auto events = contract.body.find("\n  /v1/jobs/{id}/events:\n");
+    const auto end = contract.body.find("\n  /", events + 3);
+    const std::string bound = "maximum: " + std::to_string(std::numeric_limits<std::int64_t>::max());
+    const auto first = contract.body.find(bound, events);
+    EXPECT_LT(first, end);
+    EXPECT_LT(contract.body.find(bound, first + 1), end);
+    // What the routes refuse above it.
+    EXPECT_EQ(get("/v1/jobs/{id}/events", "any", {{"after", "9223372036854775808"}}).status, 400U);
+    EXPECT_EQ(get("/v1/jobs/{id}/events", "any", {{"after", "9223372036854775807"}}).status, 404U);
 }
 
 TEST_F(JobRoutesTest, ContractNamesEveryRoute) {

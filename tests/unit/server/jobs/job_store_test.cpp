@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
@@ -83,7 +85,10 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
     store->create(job("b"));
     a.job.state = JobState::failed;
     a.job.status_reason = api::StatusReason{"io", "disk full"};
+    a.job.exported_eval_loss = 1.75;
     store->append_event("a", event("over"), {.state = &a});
+    EXPECT_EQ(store->get("a")->job.exported_eval_loss, 1.75);
+    EXPECT_EQ(store->get("b")->job.exported_eval_loss, std::nullopt);
     EXPECT_EQ(store->get("a")->job.status_reason->message, "disk full");
     EXPECT_THAT(store->counts(),
                 ::testing::UnorderedElementsAre(std::pair(JobState::failed, 1U), std::pair(JobState::queued, 1U)));
@@ -235,6 +240,32 @@ TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {
     EXPECT_EQ(store->find_by_key("k", "2025-12-31T00:00:00.000Z")->job.id, "a");
     EXPECT_FALSE(store->find_by_key("k", "2026-01-02T00:00:00.000Z"));
     EXPECT_FALSE(store->find_by_key("", "2025-12-31T00:00:00.000Z"));
+}
+
+TEST_F(JobStoreTest, SaysWhenNothingCanBeWritten) {
+    const auto store = open();
+    const auto fails = [](const auto& write) {
+        try {
+            write();
+        } catch (const ErrorException&) {
+            return true;
+        }
+        return false;
+    };
+    // No file of this process may grow: as on a full disk.
+    std::signal(SIGXFSZ, SIG_IGN);
+    rlimit usual{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
+    const rlimit full{1, usual.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+    const bool checked = fails([&] { store->try_write(); });
+    const bool created = fails([&] { store->create(job("a")); });
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
+    EXPECT_TRUE(checked);
+    EXPECT_TRUE(created);
+    EXPECT_NO_THROW(store->try_write());
+    EXPECT_NO_THROW(store->create(job("a")));
+    EXPECT_THAT(ids(open()->unfinished()), ElementsAre("a"));
 }
 
 TEST_F(JobStoreTest, RefusesFilesThatAreNotItsOwn) {

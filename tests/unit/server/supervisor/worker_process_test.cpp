@@ -304,6 +304,45 @@ TEST(WorkerProcess, DestructionKillsTheWorker) {
     // No orderly end: process and context go; the test would hang in waitpid if the child lived on.
 }
 
+TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+                             "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
+        ::setenv(name, "ours", 1);
+    }
+    const std::vector<std::string> settings{"OMP_NUM_THREADS=2"};
+    const auto plain = child_environment(settings, R"({"name":"x"})");
+    EXPECT_THAT(plain, ::testing::IsSupersetOf(
+                           {"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours", "DISTILLD_TEST=ours"}));
+    EXPECT_THAT(plain, Contains(::testing::StartsWith("PATH=")));
+    EXPECT_THAT(plain, Not(Contains("OMP_NUM_THREADS=ours")));
+    for (const char* name : {"DISTILLD_KEY_", "AWS_", "OMPX", "LANGX", "SHELL_LIKE"}) {
+        EXPECT_THAT(plain, Not(Contains(::testing::StartsWith(name))));
+    }
+    const auto keyed = child_environment({}, R"({"teacher":{"api_key_env":"DISTILLD_KEY_A"}})");
+    EXPECT_THAT(keyed, Contains("DISTILLD_KEY_A=ours"));
+    EXPECT_THAT(keyed, Not(Contains("DISTILLD_KEY_AB=ours")));
+    // What the spec's check would refuse is not passed on either.
+    const auto sly = child_environment({}, R"({"teacher":{"api_key_env":"AWS_SECRET_ACCESS_KEY"}})");
+    EXPECT_THAT(sly, Not(Contains("AWS_SECRET_ACCESS_KEY=ours")));
+    EXPECT_THAT(child_environment({}, "no JSON"), Not(Contains("DISTILLD_KEY_A=ours")));
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+                             "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
+        ::unsetenv(name);
+    }
+}
+
+TEST(WorkerEnvironment, IsAllThatAWorkerHas) {
+    ::setenv("DISTILLD_KEY_OTHER", "secret", 1);
+    ::setenv("SOME_TOKEN", "secret", 1);
+    const Outcome outcome = run(fake("environment"));
+    ::unsetenv("DISTILLD_KEY_OTHER");
+    ::unsetenv("SOME_TOKEN");
+    EXPECT_GE(outcome.of<LogEvent>().size(), 1U);
+    for (const auto& entry : outcome.of<LogEvent>()) {
+        EXPECT_THAT(entry.message, Not(HasSubstr("secret")));
+    }
+}
+
 TEST(WorkerEnvironment, SpinsBrieflyUnlessTheUserChose) {
     for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
         ::unsetenv(name);

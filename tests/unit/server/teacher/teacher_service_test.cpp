@@ -300,6 +300,10 @@ TEST_F(TeacherServiceTest, BoundsTheMemoryOfAnswersUnderWay) {
     gate_.set_value();
     run_until(busy);
     EXPECT_EQ(busy->response->status, 200U);
+    const auto early = seed(2);
+    run_until(early);
+    EXPECT_EQ(early->response->status, 503U) << "the first answer is still on its way";
+    busy->response.reset();  // sent
     const auto next = seed(2);
     run_until(next);
     EXPECT_EQ(next->response->status, 200U);

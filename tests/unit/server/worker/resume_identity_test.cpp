@@ -20,6 +20,7 @@ using ::testing::StartsWith;
 JobSpec spec_of_a_run() {
     JobSpec spec;
     spec.student.model = "student";
+    spec.student.dtype = Dtype::bf16;
     spec.dataset.train = "data.jsonl";
     spec.dataset.sequence_length = 8;
     spec.teacher.emplace().endpoints = {"http://teacher:1"};
@@ -80,6 +81,13 @@ TEST_P(EachField, IsRefusedOrNotAsItsRowSays) {
         EXPECT_THAT(same.error().message, HasSubstr("made with " + to_text(value) + "; weights depend on it"));
     } else {
         EXPECT_TRUE(same) << same.error().message;
+    }
+    const auto first = check_first_weights(then, now);
+    if (field.decides_weights == api::DecidesWeights::first_weights) {
+        ASSERT_FALSE(first) << field.pointer;
+        EXPECT_THAT(first.error().message, StartsWith(std::string(field.pointer) + ": is "));
+    } else {
+        EXPECT_TRUE(first) << first.error().message;
     }
     if (field.decides_weights == api::DecidesWeights::last_bits) {
         EXPECT_THAT(warnings, ElementsAre(StartsWith(std::string(field.pointer) + ": is ")));
@@ -168,6 +176,46 @@ TEST(ResumeIdentity, AnotherNumberOfThreadsIsSaid) {
     EXPECT_THAT(last_bits_warnings(identity, spec),
                 ElementsAre(StartsWith("/student/device: is \"cpu\", but the checkpoint was made with \"auto\""),
                             StartsWith("/training/threads: is 4, but the checkpoint was made with 2: weights will")));
+}
+
+TEST(ResumeIdentity, AnotherArithmeticIsRefusedUnlessTheCheckpointDoesNotSay) {
+    JobSpec spec = spec_of_a_run();
+    spec.student.dtype = Dtype::fp32;
+    EXPECT_THAT(refusal(spec), StartsWith("/student/dtype: is \"fp32\", but the checkpoint was made with \"bf16\""));
+    JobSpec old = spec_of_a_run();
+    old.student.dtype = Dtype::auto_select;
+    EXPECT_TRUE(check_run_identity(make_run_identity(old, "hash"), spec, "hash"));
+}
+
+TEST(ResumeIdentity, AnotherLibtorchIsSaid) {
+    const JobSpec spec = spec_of_a_run();
+    const std::string identity = make_run_identity(spec, "hash", api::spec_table(), {"2.8.0"});
+    EXPECT_TRUE(check_run_identity(identity, spec, "hash"));
+    EXPECT_THAT(last_bits_warnings(identity, spec, api::spec_table(), {"2.8.0"}), IsEmpty());
+    EXPECT_THAT(
+        last_bits_warnings(identity, spec, api::spec_table(), {"2.9.1"}),
+        ElementsAre(StartsWith("this is libtorch 2.9.1, but the checkpoint was made with 2.8.0: weights will")));
+    EXPECT_THAT(last_bits_warnings(make_run_identity(spec, "hash"), spec, api::spec_table(), {"2.9.1"}), IsEmpty())
+        << "it does not say";
+}
+
+TEST(ResumeIdentity, AnotherTeacherIsRefusedWhereItIsCertain) {
+    const std::string fox = "[[[1,-0.5],[2,-1.5]]]";
+    const std::string hen = "[[[3,-0.5],[4,-1.5]]]";
+    JobSpec spec = spec_of_a_run();
+    const auto told = [&spec](const Surroundings& then, const Surroundings& now) {
+        return check_teacher(make_run_identity(spec, "hash", api::spec_table(), then), spec, now);
+    };
+    EXPECT_EQ(told({"", fox}, {"", fox}).value(), "");
+    EXPECT_EQ(told({}, {"", fox}).value(), "") << "the checkpoint does not say";
+    EXPECT_EQ(told({"", fox}, {}).value(), "") << "nobody was asked";
+    const auto refused = told({"", fox}, {"", hen});
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, StartsWith("/teacher/endpoints: the teacher is not the one"));
+    EXPECT_THAT(told({"", fox, false}, {"", hen}).value(), StartsWith("/teacher/endpoints"));
+    EXPECT_THAT(told({"", fox}, {"", hen, false}).value(), StartsWith("/teacher/endpoints"));
+    spec.overwrite = true;
+    EXPECT_THAT(told({"", fox}, {"", hen}).value(), StartsWith("/teacher/endpoints"));
 }
 
 TEST(ResumeIdentity, TheProbedBatchSizeIsTakenOver) {

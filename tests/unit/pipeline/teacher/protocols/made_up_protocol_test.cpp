@@ -177,7 +177,7 @@ TEST(MadeUpProtocol, IsProbedAndAsksOneRequestASequence) {
     const std::size_t before = server.requests().size();
     EXPECT_EQ(before, 1U + 2U) << "/about, and the probe's tokens twice";
 
-    const auto targets = teacher.loop.run(teacher.source->fetch(0, padded_batch(), 20s)).value();
+    const auto targets = teacher.loop.fetch(*teacher.source, 0, padded_batch(), 20s).value();
     const auto requests = server.requests();
     ASSERT_EQ(requests.size(), before + 3);
     EXPECT_EQ(requests[before].target, "/lines/m");
@@ -208,7 +208,7 @@ TEST(MadeUpProtocol, RowsThatAreMissingMustCarryNoLoss) {
     LinesTeacher teacher(server);
     auto batch = padded_batch();
     batch->labels[8] = 1;
-    const auto refused = teacher.loop.run(teacher.source->fetch(0, batch, 20s));
+    const auto refused = teacher.loop.fetch(*teacher.source, 0, batch, 20s);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, FailureKind::bad_response);
     EXPECT_NE(refused.error().message.find("sequence 2, position 2: the teacher gave no row"), std::string::npos)
@@ -225,7 +225,7 @@ TEST(MadeUpProtocol, TheDeadlineIsOfAllRequestsTogether) {
         return reply;
     });
     LinesTeacher teacher(server);
-    const auto late = teacher.loop.run(teacher.source->fetch(0, padded_batch(), 300ms));
+    const auto late = teacher.loop.fetch(*teacher.source, 0, padded_batch(), 300ms);
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().kind, FailureKind::timeout);
     EXPECT_NE(late.error().message.find("0.3 s"), std::string::npos) << late.error().message;

@@ -31,7 +31,7 @@ FetchResult<TeacherTargets> fetch_body(const std::string& body, std::uint32_t to
     });
     Loop loop;
     const auto teacher = loop.teacher(seed_spec(server, top_k)).value();
-    return loop.run(teacher->fetch(0, test::make_batch(1, 2), 20s));
+    return loop.fetch(*teacher, 0, test::make_batch(1, 2), 20s);
 }
 
 TEST(SeedTeacher, AsksInTheSeedsFormAndReadsLogits) {
@@ -42,7 +42,7 @@ TEST(SeedTeacher, AsksInTheSeedsFormAndReadsLogits) {
     });
     Loop loop;
     const auto teacher = loop.teacher(seed_spec(server, 0)).value();
-    const auto targets = loop.run(teacher->fetch(0, test::make_batch(2, 2), 20s)).value();
+    const auto targets = loop.fetch(*teacher, 0, test::make_batch(2, 2), 20s).value();
     EXPECT_EQ(targets.kind, TeacherTargets::Kind::logits);
     EXPECT_EQ(targets.width, 3U);
     EXPECT_EQ(floats_of(targets.values), (std::vector<float>{0.1F, -20, 3, 4, 5, 6.5F, 1, 2, 3, 1, 2, 3}));
@@ -116,7 +116,7 @@ TEST(SeedTeacher, StatesTheSizeOfItsAnswers) {
         ASSERT_TRUE(loop.run(teacher->probe(20)));
         const AnswerSize stated = teacher->answer_size(1, 3);
         const std::uint64_t before = options.traffic->bytes_received;
-        const auto targets = loop.run(teacher->fetch(0, test::make_batch(1, 3), 20s)).value();
+        const auto targets = loop.fetch(*teacher, 0, test::make_batch(1, 3), 20s).value();
         const std::size_t arrays = targets.ids.bytes.size() + targets.values.bytes.size() + targets.tail.bytes.size();
         EXPECT_EQ(stated.held_bytes, arrays);
         EXPECT_LE(options.traffic->bytes_received - before, stated.max_wire_bytes);

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/utf8.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
 namespace distilld {
@@ -24,12 +25,25 @@ TEST(HttpFailure, ClassifiesStatuses) {
     EXPECT_EQ(failure(429, "").kind, FailureKind::overloaded);
     EXPECT_EQ(failure(503, "").kind, FailureKind::overloaded);
     EXPECT_EQ(failure(500, "").kind, FailureKind::server_error);
-    EXPECT_EQ(failure(502, "").kind, FailureKind::server_error);
+    EXPECT_EQ(failure(502, "").kind, FailureKind::connection);
+    EXPECT_EQ(failure(504, "").kind, FailureKind::timeout);
     EXPECT_EQ(failure(408, "").kind, FailureKind::server_error);
     EXPECT_EQ(failure(400, "").kind, FailureKind::rejected);
     EXPECT_EQ(failure(401, "").kind, FailureKind::rejected);
-    EXPECT_EQ(failure(404, "").kind, FailureKind::rejected);
+    EXPECT_EQ(failure(404, "").kind, FailureKind::not_found);
     EXPECT_EQ(failure(302, "").kind, FailureKind::rejected);
+}
+
+TEST(HttpFailure, AModelThatIsNotThereYetIsNotARefusal) {
+    for (const char* recorded : {"triton-err-model.txt", "kserve-err-model.json", "mlserver-err-model.json"}) {
+        EXPECT_EQ(failure(404, test::read_fixture(recorded)).kind, FailureKind::not_found) << recorded;
+        EXPECT_EQ(failure(400, test::read_fixture(recorded)).kind, FailureKind::not_found) << recorded;
+    }
+    EXPECT_EQ(failure(400, R"({"error":"Model teacher is not ready yet."})").kind, FailureKind::not_found);
+    EXPECT_EQ(failure(400, R"({"error":"Request for unknown model: 'teacher' has no available versions"})").kind,
+              FailureKind::not_found);
+    EXPECT_EQ(failure(400, R"({"error":"model 'teacher' takes no input 'ids'"})").kind, FailureKind::rejected);
+    EXPECT_EQ(failure(403, R"({"error":"model not found"})").kind, FailureKind::rejected);
 }
 
 TEST(HttpFailure, FindsTheServersWords) {
@@ -44,6 +58,15 @@ TEST(HttpFailure, FindsTheServersWords) {
     EXPECT_EQ(error_text(R"({"unknown":1})"), R"({"unknown":1})");
     EXPECT_EQ(error_text("\n  two\nlines  \n"), "two lines");
     EXPECT_EQ(error_text(std::string(1000, 'x')).size(), 300U);
+}
+
+// Latin-1 in JSON, a binary answer, and a character that the bound on the length would cut in two.
+TEST(HttpFailure, SaysInUtf8WhatAServerSaysInAnotherCode) {
+    EXPECT_EQ(failure(400, "{\"error\":\"mod\xE8le absent\"}").message, "http://h/: HTTP 400: mod\uFFFDle absent");
+    EXPECT_EQ(failure(400, "\xFF\xFE\x80 no").message, "http://h/: HTTP 400: \uFFFD\uFFFD\uFFFD no");
+    const std::string long_text = error_text(std::string(1000, '\xE8'));
+    EXPECT_EQ(to_valid_utf8(long_text), long_text);
+    EXPECT_LE(long_text.size(), 300U);
 }
 
 TEST(HttpFailure, NamesTheFieldOfTheKey) {

@@ -43,7 +43,7 @@ TEST(KserveRequests, StayBelowTheLimitsThatTheMetadataStates) {
     const auto whole_teacher = loop.teacher(kserve_spec(limitless.url(), 4)).value();
     ASSERT_TRUE(loop.run(whole_teacher->probe(512)));
     const std::size_t asked = limitless.requests().size();
-    const auto whole = loop.run(whole_teacher->fetch(0, batch, 20s)).value();
+    const auto whole = loop.fetch(*whole_teacher, 0, batch, 20s).value();
     EXPECT_EQ(limitless.requests().size(), asked + 1) << "no limit: one request a micro-batch";
 
     for (const kserve::Parameters& parameters : {kserve::Parameters{{"max_batch_size", std::int64_t{2}}},
@@ -52,7 +52,7 @@ TEST(KserveRequests, StayBelowTheLimitsThatTheMetadataStates) {
         const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
         ASSERT_TRUE(loop.run(teacher->probe(512)));
         const std::size_t before = server.requests().size();
-        const auto joined = loop.run(teacher->fetch(0, batch, 20s)).value();
+        const auto joined = loop.fetch(*teacher, 0, batch, 20s).value();
         EXPECT_EQ(ids_of(joined.ids), ids_of(whole.ids));
         EXPECT_EQ(floats_of(joined.values), floats_of(whole.values));
         EXPECT_EQ(floats_of(joined.tail), floats_of(whole.tail));
@@ -86,7 +86,7 @@ TEST(KserveRequests, OneThatFailsFailsTheMicroBatch) {
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
     ASSERT_TRUE(loop.run(teacher->probe(512)));
-    const auto failed = loop.run(teacher->fetch(0, make_batch(3, 2), 20s));
+    const auto failed = loop.fetch(*teacher, 0, make_batch(3, 2), 20s);
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().kind, FailureKind::overloaded);
     EXPECT_NE(failed.error().message.find(server.url()), std::string::npos);
@@ -98,7 +98,7 @@ TEST(KserveRequests, ASequenceAboveTheTeachersLimitNamesTheField) {
     Loop loop;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4)).value();
     ASSERT_TRUE(loop.run(teacher->probe(512)));
-    const auto refused = loop.run(teacher->fetch(0, make_batch(1, 4), 20s));
+    const auto refused = loop.fetch(*teacher, 0, make_batch(1, 4), 20s);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, FailureKind::rejected);
     EXPECT_NE(refused.error().message.find("/dataset/sequence_length"), std::string::npos) << refused.error().message;
@@ -114,7 +114,7 @@ TEST(KserveAnswers, AreAsLargeAsStatedBeforeTheRequest) {
     ASSERT_TRUE(loop.run(teacher->probe(512)));
     const AnswerSize stated = teacher->answer_size(16, 128);
     const std::uint64_t before = options.traffic->bytes_received;
-    const auto targets = loop.run(teacher->fetch(0, make_batch(16, 128), 20s)).value();
+    const auto targets = loop.fetch(*teacher, 0, make_batch(16, 128), 20s).value();
     const std::size_t arrays = targets.ids.bytes.size() + targets.values.bytes.size() + targets.tail.bytes.size();
     EXPECT_EQ(stated.held_bytes, arrays);
     ASSERT_TRUE(stated.max_wire_bytes);

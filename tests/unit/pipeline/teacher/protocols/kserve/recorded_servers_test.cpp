@@ -102,7 +102,7 @@ TEST(RecordedServers, TritonWithContextLogits) {
     EXPECT_EQ(info.vocabulary_size, 512U);
     EXPECT_EQ(info.top_k, 0U);
     EXPECT_TRUE(info.deterministic);
-    const auto targets = loop.run(teacher->fetch(0, test::recorded_batch(), 20s)).value();
+    const auto targets = loop.fetch(*teacher, 0, test::recorded_batch(), 20s).value();
     ASSERT_EQ(targets.kind, TeacherTargets::Kind::logits);
     EXPECT_EQ(targets.values.bytes.size(), 10U * 512U * 4U);
     EXPECT_NEAR(floats_of(targets.values)[0], -0.650209903717041F, 1e-6);
@@ -134,7 +134,7 @@ TEST(RecordedServers, TritonReducedToTopK) {
         const auto teacher = loop.teacher(test::kserve_spec(server.url(), 5, "tensorrt_llm")).value();
         const auto info = loop.run(teacher->probe(512)).value();
         EXPECT_EQ(info.top_k, 5U);
-        const auto targets = loop.run(teacher->fetch(0, test::recorded_batch(), 20s)).value();
+        const auto targets = loop.fetch(*teacher, 0, test::recorded_batch(), 20s).value();
         expect_reference(targets, 1e-4F);
         double sum = std::exp(floats_of(targets.tail)[0]);
         for (int i = 0; i < 5; ++i) {
@@ -150,7 +150,7 @@ TEST(RecordedServers, KserveSdkAnswersInChunksWithNulls) {
     const auto teacher = loop.teacher(test::kserve_spec(server.url(), 5)).value();
     const auto info = loop.run(teacher->probe(512)).value();
     EXPECT_EQ(info.top_k, 5U);
-    const auto targets = loop.run(teacher->fetch(0, test::recorded_batch(), 20s)).value();
+    const auto targets = loop.fetch(*teacher, 0, test::recorded_batch(), 20s).value();
     expect_reference(targets, 1e-4F);
     EXPECT_TRUE(targets.tail.bytes.empty());
     EXPECT_EQ(targets.ids.type, ElementType::i32);
@@ -165,7 +165,7 @@ TEST(RecordedServers, MlserverRefusesBinaryAndAnswersJson) {
     const auto info = loop.run(teacher->probe(512)).value();
     EXPECT_NE(info.description.find("JSON requests, JSON answers"), std::string::npos) << info.description;
     const auto before = server.requests().size();
-    const auto targets = loop.run(teacher->fetch(0, test::recorded_batch(), 20s)).value();
+    const auto targets = loop.fetch(*teacher, 0, test::recorded_batch(), 20s).value();
     expect_reference(targets, 1e-4F);
     EXPECT_EQ(server.requests().size(), before + 1);  // it remembers: no binary attempt
 }
@@ -182,11 +182,11 @@ TEST(RecordedServers, EveryTruncationOfARecordedAnswerIsABadResponse) {
     Loop loop;
     const auto teacher = loop.teacher(test::kserve_spec(server.url(), 5)).value();
     for (length = 0; length < whole.size(); ++length) {
-        const auto result = loop.run(teacher->fetch(0, test::recorded_batch(), 20s));
+        const auto result = loop.fetch(*teacher, 0, test::recorded_batch(), 20s);
         ASSERT_FALSE(result) << length;
         EXPECT_EQ(result.error().kind, FailureKind::bad_response) << length;
     }
-    const auto complete = loop.run(teacher->fetch(0, test::recorded_batch(), 20s));
+    const auto complete = loop.fetch(*teacher, 0, test::recorded_batch(), 20s);
     EXPECT_TRUE(complete);
 }
 

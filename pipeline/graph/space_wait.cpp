@@ -1,0 +1,67 @@
+#include "pipeline/graph/space_wait.hpp"
+
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+namespace {
+
+double unix_seconds() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+SpaceWait::SpaceWait(asio::any_io_executor io, std::function<void(const WorkerEvent&)> emit,
+                     std::chrono::milliseconds pause)
+    : emit_(std::move(emit)), pause_(pause), changed_(std::move(io)) {}
+
+asio::awaitable<Result<std::string>> SpaceWait::perform(asio::any_io_executor disk,
+                                                        std::function<Result<std::string>()> attempt) {
+    for (;;) {
+        auto attempting = run_on(disk, attempt);
+        Result<std::string> done = co_await std::move(attempting);
+        const bool full = !done && done.error().kind == ErrorKind::disk_full;
+        if (!full || given_up_) {
+            end_wait();
+            co_return done;
+        }
+        begin_wait(done.error());
+        const auto again = std::chrono::steady_clock::now() + pause_;
+        while (!given_up_ && std::chrono::steady_clock::now() < again) {
+            co_await changed_.wait(again);
+        }
+        if (given_up_) {
+            end_wait();
+            co_return done;
+        }
+    }
+}
+
+void SpaceWait::give_up() {
+    given_up_ = true;
+    changed_.notify();
+}
+
+void SpaceWait::begin_wait(const Error& error) {
+    if (std::exchange(waiting_, true) || !emit_) {
+        return;
+    }
+    WaitingEvent event;
+    event.code = to_string(ErrorKind::disk_full);
+    event.message = error.message + "; the run waits for space and goes on by itself";
+    event.since = unix_seconds();
+    emit_(event);
+}
+
+void SpaceWait::end_wait() {
+    if (std::exchange(waiting_, false) && emit_) {
+        emit_(WaitingEvent{});
+    }
+}
+
+}  // namespace distilld

@@ -1,0 +1,51 @@
+#include "server/worker/disk_space.hpp"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace distilld {
+
+std::optional<std::uint64_t> free_bytes(const std::filesystem::path& folder) {
+    std::error_code code;
+    const auto space = std::filesystem::space(folder, code);
+    if (code || space.available == static_cast<std::uintmax_t>(-1)) {
+        return std::nullopt;
+    }
+    return space.available;
+}
+
+std::string size_text(std::uint64_t bytes) {
+    constexpr std::array<const char*, 5> kUnits{"bytes", "kB", "MB", "GB", "TB"};
+    double value = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    while (value >= 1000 && unit + 1 < kUnits.size()) {
+        value /= 1000;
+        ++unit;
+    }
+    char text[32];
+    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+    return text;
+}
+
+Error explain_full_disk(Error error, const std::filesystem::path& folder, const std::string& what,
+                        std::uint64_t needed) {
+    if (error.kind != ErrorKind::disk_full) {
+        return error;
+    }
+    const auto free = free_bytes(folder);
+    error.message = folder.string() + ": no space on the disk: " + what + " needs " + size_text(needed) +
+                    (free ? ", " + size_text(*free) + " are free" : "") + " (" + error.message + ")";
+    return error;
+}
+
+std::string space_warning(const std::filesystem::path& folder, std::uint64_t needed,
+                          std::optional<std::uint64_t> free) {
+    if (!free || *free >= needed) {
+        return {};
+    }
+    return folder.string() + ": a checkpoint needs " + size_text(needed) + " and " + size_text(*free) +
+           " are free; the run will wait for space when it is to write one";
+}
+
+}  // namespace distilld

@@ -1,0 +1,94 @@
+#include "server/worker/export_owner.hpp"
+
+#include <boost/json/value.hpp>
+#include <optional>
+
+#include "base/files.hpp"
+#include "base/json_text.hpp"
+#include "server/worker/resume_identity.hpp"
+
+namespace distilld {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+namespace {
+
+constexpr std::uint64_t kMaxOwnerBytes = 4U << 20;
+constexpr std::size_t kMaxDepth = 4;
+constexpr std::int64_t kFormatVersion = 1;
+
+/// The first file of a model, in the order of names; absent: there is none.
+Result<std::optional<fs::path>> model_file(const fs::path& output) {
+    std::optional<fs::path> found;
+    std::error_code code;
+    fs::directory_iterator entries(output, code);
+    if (code == std::errc::no_such_file_or_directory) {
+        return found;
+    }
+    for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
+        const fs::path& path = entries->path();
+        const bool of_a_model = path.filename() == "config.json" || path.extension() == ".safetensors";
+        // What begins with a dot is a file that was never completed.
+        if (of_a_model && path.filename().native().front() != '.' && (!found || path < *found)) {
+            found = path;
+        }
+    }
+    if (code) {
+        return io_error("cannot read folder " + output.string() + ": " + code.message());
+    }
+    return found;
+}
+
+/// The run's identity in distilld.json.
+std::optional<std::string> owner(const fs::path& output) {
+    const Result<std::string> text = read_text_file(output / kExportOwnerFile, kMaxOwnerBytes);
+    if (!text) {
+        return std::nullopt;
+    }
+    const auto document = parse_json_text(*text, kMaxDepth);
+    const auto* object = document ? document->if_object() : nullptr;
+    const auto* run = object != nullptr ? object->if_contains("run") : nullptr;
+    if (run == nullptr || !run->is_string()) {
+        return std::nullopt;
+    }
+    return std::string(run->get_string());
+}
+
+}  // namespace
+
+Result<void> check_output(const fs::path& output, const JobSpec& spec, const std::string& dataset_hash) {
+    const Result<std::optional<fs::path>> file = model_file(output);
+    if (!file) {
+        return file.error();
+    }
+    if (!*file || spec.overwrite) {
+        return {};
+    }
+    const std::string in_the_way = "/output: " + (*file)->string() + " is of another model";
+    const std::string way_out = ". Nothing was changed: name another folder, or say \"overwrite\": true to replace it";
+    const std::optional<std::string> identity = owner(output);
+    if (!identity) {
+        return invalid_input(in_the_way + " (no " + kExportOwnerFile + " says that distilld made it)" + way_out);
+    }
+    JobSpec adopted = spec;
+    adopt_batch_size(*identity, adopted);
+    if (const Result<void> same = check_run_identity(*identity, adopted, dataset_hash); !same) {
+        return invalid_input(in_the_way + ": " + same.error().message + way_out);
+    }
+    return {};
+}
+
+Result<void> write_export_owner(const fs::path& output, const std::string& identity, std::uint64_t step,
+                                const std::string& weights_sha256) {
+    std::error_code code;
+    fs::create_directories(output, code);
+    if (code) {
+        return write_error("cannot create folder " + output.string() + ": " + code.message(), code.value());
+    }
+    const json::object document{
+        {"format_version", kFormatVersion}, {"step", step}, {"weights_sha256", weights_sha256}, {"run", identity}};
+    return write_file_atomically(output / kExportOwnerFile, to_text(document) + "\n");
+}
+
+}  // namespace distilld

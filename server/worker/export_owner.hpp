@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+namespace distilld {
+
+/// Says beside an exported model of which run it is.
+inline constexpr const char* kExportOwnerFile = "distilld.json";
+
+/// Whether `output` may take the model of the run: there is none in it, or one of the same run. Else the error
+/// (invalid_input) names the file that would be replaced; with "overwrite" in the spec there is none.
+Result<void> check_output(const std::filesystem::path& output, const JobSpec& spec, const std::string& dataset_hash);
+
+/// Written before the first file of the export, so that what an interrupted one leaves is known to be the run's, and
+/// once more with the hash of the weights when it is whole. `identity`: of make_run_identity().
+Result<void> write_export_owner(const std::filesystem::path& output, const std::string& identity, std::uint64_t step,
+                                const std::string& weights_sha256);
+
+}  // namespace distilld

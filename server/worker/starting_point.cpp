@@ -1,0 +1,89 @@
+#include "server/worker/starting_point.hpp"
+
+#include <utility>
+
+#include "models/checkpoint/manifest.hpp"
+#include "server/worker/resume_identity.hpp"
+
+namespace distilld {
+
+namespace {
+
+constexpr const char* kWayOut =
+    ". Nothing was changed: name another /output or /checkpoint/dir, or say \"overwrite\": true to begin at step 0 and "
+    "replace what is there";
+
+Error refusal(const std::filesystem::path& folder, const std::string& why) {
+    return invalid_input(folder.string() + ": " + why + kWayOut);
+}
+
+/// Whether the run that wrote `identity` is the one that `spec` describes; then `spec` has its batch size.
+Result<void> same_run(const std::string& identity, JobSpec& spec, const std::string& dataset_hash, bool ordered) {
+    JobSpec adopted = spec;
+    adopt_batch_size(identity, adopted);
+    if (Result<void> same = check_run_identity(identity, adopted, dataset_hash); !same) {
+        return same;
+    }
+    // A run that may overwrite may have been stopped before it had.
+    if (!ordered || spec.overwrite) {
+        if (Result<void> same = check_first_weights(identity, adopted); !same) {
+            return same;
+        }
+    }
+    spec = std::move(adopted);
+    return {};
+}
+
+}  // namespace
+
+Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, JobSpec& spec,
+                                          const std::string& dataset_hash, bool ordered) {
+    const Result<std::vector<models::CheckpointEntry>> entries = store.entries();
+    if (!entries) {
+        return entries.error();
+    }
+    const Result<models::NewestCheckpoint> newest = store.newest();
+    if (!newest) {
+        return newest.error();
+    }
+    StartingPoint start;
+    if (!newest->warning.empty()) {
+        start.warnings.push_back(newest->warning);
+    }
+    for (const models::CheckpointEntry& entry : *entries) {
+        if (!entry.run) {
+            continue;  // not ours, or damaged: the warning names it
+        }
+        if (newest->folder && entry.folder != *newest->folder) {
+            continue;
+        }
+        Result<void> same =
+            invalid_input("/resume: is false, but there are checkpoints up to step " + std::to_string(entry.step));
+        if (ordered || spec.resume) {
+            same = same_run(entry.run->spec_json, spec, dataset_hash, ordered);
+        }
+        if (!same && !spec.overwrite) {
+            return refusal(entry.folder, same.error().message);
+        }
+        if (!same) {
+            start.replaces = true;
+        } else if (newest->folder) {
+            start.resume_from = *newest->folder;
+        }
+    }
+    return start;
+}
+
+Result<void> check_length(const JobSpec& spec, std::uint64_t total_steps, std::uint64_t resumed_step,
+                          const std::string& resumed_from) {
+    if (resumed_step <= total_steps) {
+        return {};
+    }
+    const std::string than = " below the checkpoint's step " + std::to_string(resumed_step) + " in " + resumed_from;
+    if (spec.training.max_steps) {
+        return invalid_input("/training/max_steps: " + std::to_string(total_steps) + " is" + than);
+    }
+    return invalid_input("/training/epochs: come to " + std::to_string(total_steps) + " steps, which is" + than);
+}
+
+}  // namespace distilld

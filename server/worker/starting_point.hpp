@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "models/checkpoint/store.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+namespace distilld {
+
+/// Where a run begins.
+struct StartingPoint {
+    std::optional<std::filesystem::path> resume_from;  ///< a whole checkpoint; absent: step 0
+    bool replaces = false;              ///< the checkpoints that are there go before the first of this run is written
+    std::vector<std::string> warnings;  ///< of damaged checkpoints
+};
+
+/// The newest whole checkpoint, when it is of the run that `spec` describes and the run is to go on: `ordered`, as by
+/// the service after an interruption or by `distilld run --resume`, or because the spec does not say "resume": false.
+/// Not ordered, a run goes on only from what began with the same weights. Checkpoints of another run, or those that are
+/// not to be gone on from, are an error (invalid_input) that names the folder and the difference, unless the spec says
+/// "overwrite". Where the spec leaves the batch size open, that of the checkpoint is taken over. Changes no file.
+Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, JobSpec& spec,
+                                          const std::string& dataset_hash, bool ordered);
+
+/// A run that is shorter than what it goes on from is an error that names the field.
+Result<void> check_length(const JobSpec& spec, std::uint64_t total_steps, std::uint64_t resumed_step,
+                          const std::string& resumed_from);
+
+}  // namespace distilld
