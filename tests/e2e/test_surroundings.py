@@ -44,6 +44,9 @@ def test_no_job_fails_while_the_worker_program_is_missing(programs, text_data, t
         again = wait_until(lambda: waits_with(rest, ids[0], "tried again in 4 s"), "the third try")
         assert again["since"] == reason["since"] > rest.job(ids[0])["created_at"]
         assert [rest.job(job_id)["queue_position"] for job_id in ids[1:]] == [2, 3, 4, 5]
+        listed = started.run("jobs", "list", "--server", rest.url).out
+        assert f"(waits since {reason['since']}: worker_not_started)" in listed, listed
+        assert f"waits since   {reason['since']}" in started.run("jobs", "get", ids[0], "--server", rest.url).out
         samples = metric_samples(rest.get("/metrics").text)
         assert samples['distilld_jobs_waiting{reason="worker_not_started"}'] == 1
         (folder / "distilld-worker").symlink_to(programs / "distilld-worker")

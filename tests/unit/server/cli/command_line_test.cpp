@@ -58,6 +58,7 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
                                                       {"dance"},
                                                       {"serve"},
                                                       {"serve", "--data-dir", "d", "--slots", "0"},
+                                                      {"serve", "--data-dir", "d", "--max-worker-restarts", "-1"},
                                                       {"run"},
                                                       {"run", "a.json", "b.json"},
                                                       {"run", "a.json", "--parallel", "perhaps"},
@@ -86,6 +87,7 @@ TEST(CommandLine, Serve) {
     const auto defaults = parsed<ServeCommand>({"serve", "--data-dir", "d"});
     EXPECT_EQ(defaults.listen, "127.0.0.1:8500");
     EXPECT_EQ(defaults.slots, 1U);
+    EXPECT_EQ(defaults.max_worker_restarts, 3U);
     const auto command = parsed<ServeCommand>({"serve", "--listen", "[::1]:0", "--host", "a", "--data-dir", "d",
                                                "--slots", "3", "--log-json", "--host", "b.example"});
     EXPECT_THAT(command.hosts, ElementsAre("a", "b.example"));
@@ -93,6 +95,8 @@ TEST(CommandLine, Serve) {
     EXPECT_EQ(command.data_dir, "d");
     EXPECT_EQ(command.slots, 3U);
     EXPECT_TRUE(command.log_json);
+    const auto none = parsed<ServeCommand>({"serve", "--data-dir", "d", "--max-worker-restarts", "0"});
+    EXPECT_EQ(none.max_worker_restarts, 0U);
 }
 
 TEST(CommandLine, RunMapsFlagsToFieldsInOrder) {
