@@ -17,6 +17,7 @@
 #include "server/jobs/event_waiters.hpp"
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_table.hpp"
+#include "server/jobs/model_folder_check.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/jobs/running_jobs.hpp"
 #include "server/support/log.hpp"
@@ -335,6 +336,11 @@ class ThreadedJobManager final : public JobManager {
                 outcome.violations = output_conflict(*table_.output_user(*submission.output), *submission.output);
                 return outcome;
             case SubmitVerdict::valid:
+                outcome.violations = check_model_folder(spec->student);
+                if (!outcome.violations.violations.empty()) {
+                    outcome.kind = SubmitVerdict::invalid;
+                    return outcome;
+                }
                 outcome.job = new_job(request, *spec).job;
                 return outcome;
             case SubmitVerdict::created:
