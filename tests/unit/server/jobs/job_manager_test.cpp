@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
@@ -128,6 +130,11 @@ TEST(JobManager, RefusesBadSpecsAndSharedOutputs) {
 
 TEST(JobManager, DryRunStoresNothing) {
     World world;
+    EXPECT_EQ(await(world.manager->submit({spec_text("out"), "key", true})).kind, SubmitOutcome::Kind::invalid)
+        << "there is no model folder";
+    std::filesystem::create_directory(world.folder.path() / "m");
+    std::ofstream(world.folder.path() / "m/config.json") << "{}";
+    std::ofstream(world.folder.path() / "m/model.safetensors") << "";
     const auto outcome = await(world.manager->submit({spec_text("out"), "key", true}));
     EXPECT_EQ(outcome.kind, SubmitOutcome::Kind::valid);
     EXPECT_TRUE(api::parse_job_spec(outcome.job.resolved_spec_json));

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -122,6 +123,12 @@ TEST_F(JobRoutesTest, RefusesWhatIsWrong) {
 }
 
 TEST_F(JobRoutesTest, ValidatesOnly) {
+    const auto without_model = post(spec_text("out"), {}, {{"dry_run", "true"}});
+    EXPECT_EQ(without_model.status, 400U);
+    EXPECT_EQ(body(without_model).at("errors").at(0).at("pointer").as_string(), "/student/model");
+    std::filesystem::create_directory(world_.folder.path() / "m");
+    std::ofstream(world_.folder.path() / "m/config.json") << "{}";
+    std::ofstream(world_.folder.path() / "m/model.safetensors") << "";
     const auto response = post(spec_text("out"), {}, {{"dry_run", "true"}});
     EXPECT_EQ(response.status, 200U);
     EXPECT_TRUE(body(response).at("valid").as_bool());

@@ -1,0 +1,77 @@
+#include "server/jobs/model_folder_check.hpp"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <boost/system/error_code.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/files.hpp"
+
+namespace distilld {
+namespace {
+
+constexpr std::uint64_t kConfigLimit = std::uint64_t{1} << 20U;
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+std::optional<std::string> config_defect(const std::filesystem::path& file) {
+    if (!is_file(file)) {
+        return file.string() + " is no file";
+    }
+    const Result<std::string> text = read_text_file(file, kConfigLimit);
+    if (!text) {
+        return text.error().message;
+    }
+    boost::system::error_code failed;
+    const auto value = boost::json::parse(*text, failed);
+    if (failed || !value.is_object()) {
+        return file.string() + " is not a JSON object";
+    }
+    return std::nullopt;
+}
+
+bool has_weights(const std::filesystem::path& folder) {
+    return is_file(folder / "model.safetensors") || is_file(folder / "model.safetensors.index.json");
+}
+
+}  // namespace
+
+api::SpecViolations check_model_folder(const StudentSpec& student) {
+    api::SpecViolations found;
+    const std::filesystem::path folder = student.model;
+    const auto violate = [&found](std::string detail) {
+        found.violations.push_back({"/student/model", "invalid_value", std::move(detail)});
+    };
+    if (student.model.empty()) {
+        return found;
+    }
+    std::error_code failed;
+    if (!std::filesystem::is_directory(folder, failed)) {
+        violate(folder.string() + " is no folder" + (failed ? ": " + failed.message() : ""));
+        return found;
+    }
+    if (!student.config_json) {
+        if (auto defect = config_defect(folder / "config.json")) {
+            violate(std::move(*defect));
+        }
+    }
+    if (student.init == StudentInit::pretrained && !has_weights(folder)) {
+        violate(folder.string() + " has neither model.safetensors nor model.safetensors.index.json");
+    }
+    const auto tokenizer = folder / "tokenizer.json";
+    if (is_file(tokenizer) && !std::ifstream(tokenizer)) {
+        violate(tokenizer.string() + " cannot be read");
+    }
+    return found;
+}
+
+}  // namespace distilld
