@@ -90,7 +90,7 @@ void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
     event.ce_loss = sums.stats.ce_sum / tokens;
     event.grad_norm = finished.stats.grad_norm;
     event.learning_rate = finished.learning_rate;
-    event.nonfinite_steps = options_.resumed.nonfinite_steps + nonfinite_.total();
+    event.nonfinite_steps = nonfinite_.total();
     fill(event);
     outcome_.last = event;
     outcome_.last.tokens_per_second = meter_.mean_tokens_per_second();
