@@ -136,7 +136,7 @@ class Ways:
 
     def one_endpoint_at_503(self, name):
         with ChaosProxy(self.teacher.url) as proxy:
-            proxy.answer_with, proxy.answer_from = (503, {}, b"busy"), PROBE
+            proxy.answer_with, proxy.answer_from = (503, {}, b"busy"), PROBE + MICRO_BATCHES
             return self.finish(name, *self.spec(name, {"/teacher/endpoints": [proxy.url, self.teacher.url]}, proxy.url))
 
     def teacher_away(self, name, seconds):

@@ -149,7 +149,8 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("stall_fraction":0,"teacher_hidden_fraction":0,"bottleneck":"student","stages":[{"stage":"student",)"
         R"("busy_seconds":1,"wait_input_seconds":2,"wait_output_seconds":3}],"fetch":{"requests":9,"completed":0,)"
         R"("retries":0,"hedges":0,"hedge_wins":0,"failures":{"timeout":2},"breaker_openings":0,)"
-        R"("bytes_received":0,"open_endpoints":0,"concurrency":0,"window":0,"in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
+        R"("bytes_received":0,"open_endpoints":0,"concurrency":0,"window":0,)"
+        R"("in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
         R"("latency_p95_seconds":0},"nonfinite_steps":0})");
     EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
                                                R"("created_at":"2026-01-01T00:00:02.000Z"}])");
