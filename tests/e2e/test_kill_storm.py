@@ -121,6 +121,7 @@ class Storm:
         progress = job["progress"]
         assert progress["step"] == progress["total_steps"] == STEPS, progress
         assert progress["loss"] > 0, progress
+        assert (job["eval_loss"] or 0) > 0, job
         assert job["weights_sha256"] == expected[seed], f"{job_id}: the weights differ"
         assert jobs.sha256(self.folder / file.stem / "model.safetensors") == expected[seed]
         records = self.events(job_id)
