@@ -246,7 +246,12 @@ class JobApi {
             refuse(request, 503, "not_ready", "the service is starting or stopping");
         }
         if (const auto trouble = manager_.store_trouble()) {
-            refuse(request, 503, trouble->code, trouble->message + " (since " + trouble->since + ")");
+            Problem problem;
+            problem.status = 503;
+            problem.code = trouble->code;
+            problem.detail = trouble->message + " (since " + trouble->since + ")";
+            problem.instance = request.path;
+            co_return api::to_response(problem, {{"Retry-After", "10"}});
         }
         const json::object body{{"status", "ready"}};
         co_return json_response(200, body);
