@@ -56,7 +56,7 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         return not_started(kWorkerNotStarted, std::string("no worker can be made: ") + error.what());
     }
     const auto active = std::make_shared<Active>(
-        Active{std::move(worker), JobRun(id, sequence_length, metrics_interval_, journal_, metrics_)});
+        Active{std::move(worker), RunRecorder(id, sequence_length, metrics_interval_, journal_, metrics_)});
     auto& stored = journal_.edit(id);
     stored.job.state = api::JobState::running;
     stored.job.started_at = now_text();

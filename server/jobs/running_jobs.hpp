@@ -13,8 +13,8 @@
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
-#include "server/jobs/job_run.hpp"
 #include "server/jobs/job_table.hpp"
+#include "server/jobs/run_recorder.hpp"
 
 namespace distilld {
 
@@ -50,7 +50,7 @@ class RunningJobs {
   private:
     struct Active {
         std::unique_ptr<WorkerProcess> worker;
-        JobRun run;
+        RunRecorder run;
     };
     boost::asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start);
 

@@ -1,4 +1,4 @@
-#include "server/jobs/job_run.hpp"
+#include "server/jobs/run_recorder.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -8,20 +8,20 @@
 
 namespace distilld {
 
-JobRun::JobRun(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
-               JobJournal& journal, JobMetrics& metrics)
+RunRecorder::RunRecorder(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
+                         JobJournal& journal, JobMetrics& metrics)
     : id_(std::move(job_id)),
       sequence_length_(sequence_length),
       metrics_interval_(metrics_interval),
       journal_(journal),
       metrics_(metrics) {}
 
-void JobRun::handle(const WorkerEvent& event, Time now) {
+void RunRecorder::handle(const WorkerEvent& event, Time now) {
     std::visit([&](const auto& it) { on(it, now); }, event);
     heard_ = true;
 }
 
-void JobRun::on(const StartedEvent& event, Time) {
+void RunRecorder::on(const StartedEvent& event, Time) {
     outcome_.reach = {event.first_step, event.first_step};
     metrics_.run_details(id_, event.first_step, std::uint64_t{event.batch_size} * sequence_length_);
     if (!waiting_ && journal_.job(id_).status_reason) {
@@ -30,7 +30,7 @@ void JobRun::on(const StartedEvent& event, Time) {
     journal_.append(id_, record_of(event));
 }
 
-void JobRun::on(const ProgressEvent& event, Time now) {
+void RunRecorder::on(const ProgressEvent& event, Time now) {
     outcome_.reach.last_step = std::max(outcome_.reach.last_step, event.step);
     journal_.set_progress(id_, event);
     metrics_.progress(id_, event);
@@ -42,17 +42,17 @@ void JobRun::on(const ProgressEvent& event, Time now) {
     journal_.append(id_, record_of(event));
 }
 
-void JobRun::on(const EvaluationEvent& event, Time) {
+void RunRecorder::on(const EvaluationEvent& event, Time) {
     journal_.set_eval_loss(id_, event.loss);
     journal_.append(id_, record_of(event));
 }
 
-void JobRun::on(const CheckpointEvent& event, Time) {
+void RunRecorder::on(const CheckpointEvent& event, Time) {
     journal_.add_checkpoint(id_, {event.step, event.folder, event.seconds, now_text()});
     journal_.append(id_, record_of(event));
 }
 
-void JobRun::on(const WaitingEvent& event, Time) {
+void RunRecorder::on(const WaitingEvent& event, Time) {
     auto& reason = journal_.edit(id_).job.status_reason;
     reason.reset();
     waiting_ = !event.code.empty();
@@ -64,7 +64,7 @@ void JobRun::on(const WaitingEvent& event, Time) {
     journal_.append(id_, record_of(event));
 }
 
-void JobRun::on(const FinishedEvent& event, Time) {
+void RunRecorder::on(const FinishedEvent& event, Time) {
     // A run that went on from the end has no step of its own to tell of: what is known of the last one stays.
     auto last = event.last;
     if (const auto& known = journal_.job(id_).progress; known && last.step < known->step) {
@@ -91,11 +91,11 @@ void JobRun::on(const FinishedEvent& event, Time) {
     end(WorkerOutcome::Kind::finished);
 }
 
-void JobRun::on(const CancelledEvent& event, Time) {
+void RunRecorder::on(const CancelledEvent& event, Time) {
     end(WorkerOutcome::Kind::cancelled, !event.checkpoint.empty());
 }
 
-void JobRun::on(const FailedEvent& event, Time) {
+void RunRecorder::on(const FailedEvent& event, Time) {
     auto kind = WorkerOutcome::Kind::failed;
     if (event.kind == kWorkerKilled) {
         kind = WorkerOutcome::Kind::died;
@@ -105,7 +105,7 @@ void JobRun::on(const FailedEvent& event, Time) {
     end(kind, false, {event.kind, event.message});
 }
 
-void JobRun::end(WorkerOutcome::Kind kind, bool checkpoint, api::StatusReason reason) {
+void RunRecorder::end(WorkerOutcome::Kind kind, bool checkpoint, api::StatusReason reason) {
     outcome_.kind = kind;
     outcome_.checkpoint = checkpoint;
     outcome_.reason = std::move(reason);

@@ -14,11 +14,11 @@
 namespace distilld {
 
 /// What the worker of one job says, brought to the journal and to the metrics, until it says how it ended.
-class JobRun {
+class RunRecorder {
   public:
     /// `metrics_interval`: shortest time between two stored metrics events.
-    JobRun(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
-           JobJournal& journal, JobMetrics& metrics);
+    RunRecorder(std::string job_id, std::uint32_t sequence_length, std::chrono::milliseconds metrics_interval,
+                JobJournal& journal, JobMetrics& metrics);
 
     void handle(const WorkerEvent& event, std::chrono::steady_clock::time_point now);
 
