@@ -106,6 +106,7 @@ void describe(Visitor& v, T& job) {
     v("queue_position", job.queue_position);
     progress_field(v, "progress", job.progress);
     v("eval_loss", job.eval_loss);
+    v("exported_eval_loss", job.exported_eval_loss);
     v("output", job.output);
     text_or_null_field(v, "weights_sha256", job.weights_sha256);
     v("checkpoints", job.checkpoints);

@@ -51,8 +51,8 @@ constexpr const auto& enum_names(JobState) {
 }
 
 /// Why a job is in the state it is in: `code` for programs (invalid_input, io, teacher, internal, worker_killed,
-/// cancelled_by_user, service_stopped, service_restarted; of a job that waits for something: teacher_unavailable,
-/// disk_full, worker_restarting, worker_not_started, store_unavailable), `message` for people.
+/// cancelled_by_user, service_stopped, service_restarted, damaged; of a job that waits for something:
+/// teacher_unavailable, disk_full, worker_restarting, worker_not_started, store_unavailable), `message` for people.
 struct StatusReason {
     std::string code;
     std::string message;
@@ -81,9 +81,10 @@ struct Job {
     std::optional<StatusReason> status_reason;
     std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only
     std::optional<ProgressEvent> progress;
-    std::optional<double> eval_loss;  ///< newest held-out loss
-    std::string output;               ///< absolute folder
-    std::string weights_sha256;       ///< of the exported model; empty before success
+    std::optional<double> eval_loss;           ///< newest held-out loss
+    std::optional<double> exported_eval_loss;  ///< of the weights as an export of less than fp32 rounds them
+    std::string output;                        ///< absolute folder
+    std::string weights_sha256;                ///< of the exported model; empty before success
     std::vector<JobCheckpoint> checkpoints;
     std::string spec_json;           ///< as submitted
     std::string resolved_spec_json;  ///< every default filled in, paths absolute

@@ -39,15 +39,31 @@ api::Response error_response(unsigned status, const std::string& message) {
     return response;
 }
 
+/// Half an answer, and then nothing more.
+class BrokenStream final : public api::BodyStream {
+  public:
+    asio::awaitable<std::optional<std::string>> next() override {
+        if (std::exchange(begun_, true)) {
+            throw std::runtime_error("broken off on purpose");
+        }
+        co_return std::string("half an");
+    }
+
+  private:
+    bool begun_ = false;
+};
+
 class LatencyTeacher final : public LoopbackTeacher {
   public:
     explicit LatencyTeacher(LoopbackTeacherOptions options) : options_(std::move(options)) {
         http::ServerOptions server;
         server.body_limit = 64U << 20U;
         for (std::uint32_t i = 0; i < options_.endpoints; ++i) {
-            const bool slow = i + 1 == options_.endpoints;
-            servers_.push_back(
-                http::make_server(io_.get_executor(), server, routes(slow ? options_.slow_factor : 1.0)).value());
+            const bool last = i + 1 == options_.endpoints;
+            servers_.push_back(http::make_server(io_.get_executor(), server,
+                                                 routes(last ? options_.slow_factor : 1.0,
+                                                        last ? options_.fault : EndpointFault::none))
+                                   .value());
             urls_.push_back("http://" + servers_.back()->address());
             asio::co_spawn(io_, servers_.back()->run(), [](const std::exception_ptr&) {});
         }
@@ -67,14 +83,15 @@ class LatencyTeacher final : public LoopbackTeacher {
     std::uint64_t requests() const override { return requests_.load(); }
 
   private:
-    std::vector<http::Route> routes(double factor) {
+    std::vector<http::Route> routes(double factor, EndpointFault fault) {
         std::vector<http::Route> routes;
         routes.push_back({"GET", "/v2/health/ready",
                           [](api::Request) -> asio::awaitable<api::Response> { co_return api::Response{}; }});
         routes.push_back({"GET", "/v2/models/{model}",
                           [](api::Request) -> asio::awaitable<api::Response> { co_return metadata(); }});
-        routes.push_back({"POST", "/v2/models/{model}/infer",
-                          [this, factor](api::Request request) { return infer(std::move(request), factor); }});
+        routes.push_back({"POST", "/v2/models/{model}/infer", [this, factor, fault](api::Request request) {
+                              return infer(std::move(request), factor, fault);
+                          }});
         return routes;
     }
 
@@ -90,7 +107,23 @@ class LatencyTeacher final : public LoopbackTeacher {
         return response;
     }
 
-    asio::awaitable<api::Response> infer(api::Request request, double factor) {
+    static api::Response at_fault(EndpointFault fault) {
+        if (fault == EndpointFault::server_error) {
+            return error_response(500, "at fault");
+        }
+        if (fault == EndpointFault::reset) {
+            api::Response response;
+            response.stream = std::make_unique<BrokenStream>();
+            return response;
+        }
+        api::Response response = error_response(503, "at fault");
+        if (fault == EndpointFault::retry_after) {
+            response.headers.emplace_back("Retry-After", "5");
+        }
+        return response;
+    }
+
+    asio::awaitable<api::Response> infer(api::Request request, double factor, EndpointFault fault) {
         const std::uint64_t arrival = requests_++;
         auto body = std::make_shared<const std::string>(std::move(request.body));
         std::optional<std::size_t> header_length;
@@ -123,11 +156,14 @@ class LatencyTeacher final : public LoopbackTeacher {
         const std::int64_t columns = ids->shape[1];
         // The client's probe has three positions and is no micro-batch.
         if (columns >= static_cast<std::int64_t>(kNumberIds)) {
+            if (fault != EndpointFault::none && fault != EndpointFault::timeout) {
+                co_return at_fault(fault);
+            }
             const std::uint64_t number = number_of_ids(kserve::copy_elements<std::int32_t>(*ids));
             const std::uint64_t attempt = attempts_[number]++;
             const Nanos latency = scaled(latency_of(number, attempt), factor);
             asio::steady_timer timer(co_await asio::this_coro::executor);
-            timer.expires_after(latency);
+            timer.expires_after(fault == EndpointFault::timeout ? Nanos(std::chrono::hours(1)) : latency);
             auto waiting = timer.async_wait(kTuple);
             co_await std::move(waiting);
             if (fails(arrival)) {

@@ -1,21 +1,35 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/enum_names.hpp"
 #include "base/time.hpp"
 
 namespace distilld::bench {
+
+/// What an endpoint that is at fault does with each micro-batch. Its probe passes.
+enum class EndpointFault { none, overloaded, retry_after, server_error, reset, timeout };
+inline constexpr std::array kEndpointFaultNames{
+    EnumName<EndpointFault>{"none", EndpointFault::none},
+    EnumName<EndpointFault>{"503", EndpointFault::overloaded},
+    EnumName<EndpointFault>{"503-retry-after", EndpointFault::retry_after},  // five seconds
+    EnumName<EndpointFault>{"500", EndpointFault::server_error},
+    EnumName<EndpointFault>{"reset", EndpointFault::reset},      // closed in the middle of the answer
+    EnumName<EndpointFault>{"timeout", EndpointFault::timeout},  // no answer
+};
 
 struct LoopbackTeacherOptions {
     std::vector<Nanos> latencies;  ///< of the first request of micro-batch n; others draw from the same list
     double failure_rate = 0;       ///< share of requests answered 500 after their latency
     std::uint64_t seed = 1;
     std::uint32_t endpoints = 1;
-    double slow_factor = 1;     ///< the last endpoint takes so many times as long as its peers
-    bool json_answers = false;  ///< ignores the wish for binary outputs, as some servers do
+    double slow_factor = 1;                     ///< the last endpoint takes so many times as long as its peers
+    EndpointFault fault = EndpointFault::none;  ///< of the last endpoint
+    bool json_answers = false;                  ///< ignores the wish for binary outputs, as some servers do
 };
 
 /// A real HTTP server on 127.0.0.1 (one an endpoint) that speaks KServe v2 with binary tensors and answers each request

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <iostream>
+#include <map>
 #include <string>
 
 #include "base/json_text.hpp"
@@ -35,6 +36,13 @@ int main(int argc, char** argv) {
     pipeline_command->add_option("--sequence-length", pipeline.sequence_length, "positions of a sequence")
         ->check(CLI::Range(4, 65536));
     pipeline_command->add_option("--top-k", pipeline.top_k, "entries of a position")->check(CLI::Range(1, 4096));
+    std::map<std::string, EndpointFault> faults;
+    for (const auto& [name, fault] : kEndpointFaultNames) {
+        faults.emplace(name, fault);
+    }
+    pipeline_command
+        ->add_option("--faulty", pipeline.scenario.fault, "what the last endpoint does: compared with those before it")
+        ->transform(CLI::CheckedTransformer(faults));
     pipeline_command->add_flag("--busy-student", pipeline.busy_student, "the student spins in place of sleeping");
     pipeline_command->add_flag("--json-answers", pipeline.json_answers, "the teacher answers JSON, not binary tensors");
     pipeline_command->add_option("--student", pipeline.student,
@@ -54,6 +62,8 @@ int main(int argc, char** argv) {
         boost::json::object report;
         if (app.got_subcommand(simulate_command)) {
             report = run_simulate(simulate);
+        } else if (pipeline.scenario.fault != EndpointFault::none) {
+            report = run_pipeline_with_fault(pipeline);
         } else if (pipeline.student.empty()) {
             report = run_pipeline(pipeline);
         } else {

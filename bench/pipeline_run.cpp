@@ -114,6 +114,7 @@ LoopbackTeacherOptions loopback_options(const PipelineOptions& options, std::uin
     teacher.seed = options.scenario.seed;
     teacher.endpoints = options.scenario.endpoints;
     teacher.slow_factor = options.scenario.slow_factor;
+    teacher.fault = options.scenario.fault;
     teacher.json_answers = options.json_answers;
     return teacher;
 }

@@ -19,7 +19,7 @@ void add_scenario_options(CLI::App& app, Scenario& scenario) {
     app.add_option("--failure-rate", scenario.failure_rate, "share of requests that fail")->check(CLI::Range(0.0, 0.9));
     app.add_option("--concurrency", scenario.concurrency, "C: requests in flight")->check(CLI::Range(1, 4096));
     app.add_flag("--adaptive", scenario.adaptive, "look for the smallest C, below --concurrency");
-    app.add_option("--window", scenario.window, "W: issued and not yet consumed; 0 = 4C");
+    app.add_option("--window", scenario.window, "W: issued and not yet consumed; 0 = as many as it takes");
     app.add_flag("--hedge", scenario.hedge, "second request for what is late");
     app.add_option("--endpoints", scenario.endpoints, "teacher endpoints")->check(CLI::Range(1, 64));
     app.add_option("--slow-factor", scenario.slow_factor, "the last endpoint takes so many times as long as its peers")

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "bench/loopback_teacher.hpp"
 
 namespace CLI {
 class App;
@@ -28,10 +29,11 @@ struct Scenario {
     double failure_rate = 0;  ///< share of requests that fail
     std::uint32_t concurrency = 8;
     bool adaptive = false;     ///< concurrency is a ceiling
-    std::uint32_t window = 0;  ///< 0 = 4 × concurrency
+    std::uint32_t window = 0;  ///< 0 = as many as it takes
     bool hedge = false;
     std::uint32_t endpoints = 1;
-    double slow_factor = 1;  ///< the last endpoint takes so many times as long as its peers
+    double slow_factor = 1;                     ///< the last endpoint takes so many times as long as its peers
+    EndpointFault fault = EndpointFault::none;  ///< of the last endpoint
     std::uint64_t seed = 1;
     std::string latencies_file;  ///< milliseconds, one a line; replaces mean and sigma
 
@@ -76,6 +78,9 @@ struct PipelineOptions {
 };
 /// A timed student: efficiency against the oracle, and the speed-up over the same graph in sequential mode.
 boost::json::object run_pipeline(const PipelineOptions& options);
+/// A timed student and a last endpoint that is at fault (scenario.fault): what it costs the others, by a run with those
+/// alone.
+boost::json::object run_pipeline_with_fault(const PipelineOptions& options);
 /// A real student: runs with the answers at hand and runs with the live teacher alternate; medians are compared.
 boost::json::object run_pipeline_with_student(const PipelineOptions& options);
 

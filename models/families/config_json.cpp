@@ -64,6 +64,19 @@ std::string pretty(const json::object& object) {
     return out;
 }
 
+/// Those that there are.
+void write_special_tokens(const DecoderConfig& decoder, json::object& generation) {
+    if (decoder.bos_token_id) {
+        generation["bos_token_id"] = *decoder.bos_token_id;
+    }
+    if (!decoder.eos_token_ids.empty()) {
+        generation["eos_token_id"] = eos_value(decoder);
+    }
+    if (decoder.pad_token_id) {
+        generation["pad_token_id"] = *decoder.pad_token_id;
+    }
+}
+
 }  // namespace
 
 Result<std::string> merge_config_json(std::string_view base_json, const JsonPlace& base_place,
@@ -103,6 +116,21 @@ Result<std::string> merge_config_json(std::string_view base_json, const JsonPlac
     return to_text(*base);
 }
 
+void set_special_tokens(ModelConfig& config, const SpecialTokens& special) {
+    config.decoder.bos_token_id = special.bos;
+    config.decoder.eos_token_ids = special.eos;
+    config.decoder.pad_token_id = special.pad;
+    auto generation = parse_config_object(config.source_generation_json, {});
+    if (config.source_generation_json.empty() || !generation) {
+        return;
+    }
+    for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+        generation->erase(name);
+    }
+    write_special_tokens(config.decoder, *generation);
+    config.source_generation_json = pretty(*generation);
+}
+
 std::string to_config_json(const ModelConfig& config, std::string_view dtype) {
     auto source = parse_config_object(config.source_json, {});
     json::object object = source ? std::move(*source) : json::object();
@@ -120,18 +148,9 @@ std::string to_generation_config_json(const ModelConfig& config) {
     if (!config.source_generation_json.empty()) {
         return config.source_generation_json;
     }
-    const DecoderConfig& decoder = config.decoder;
     json::object object;
     object["_from_model_config"] = true;
-    if (decoder.bos_token_id) {
-        object["bos_token_id"] = *decoder.bos_token_id;
-    }
-    if (!decoder.eos_token_ids.empty()) {
-        object["eos_token_id"] = eos_value(decoder);
-    }
-    if (decoder.pad_token_id) {
-        object["pad_token_id"] = *decoder.pad_token_id;
-    }
+    write_special_tokens(config.decoder, object);
     return pretty(object);
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/json_members.hpp"
 #include "models/families/model_family.hpp"
+#include "pipeline/core/special_tokens.hpp"
 
 namespace distilld::models {
 
@@ -15,6 +16,9 @@ namespace distilld::models {
 /// override's. `base_place` and `override_place` start the messages.
 Result<std::string> merge_config_json(std::string_view base_json, const JsonPlace& base_place,
                                       std::string_view override_json, const JsonPlace& override_place);
+
+/// Puts the ids into the description and, where there is one, into the generation_config.json that goes with it.
+void set_special_tokens(ModelConfig& config, const SpecialTokens& special);
 
 /// A config.json that transformers 4.x and 5.x load: both rope forms, both names of the dtype. Unknown fields of
 /// config.source_json (may be empty) are kept. `dtype` is "float32", "bfloat16" or "float16".

@@ -11,6 +11,8 @@ namespace distilld::models {
 void parse_llama(JsonMembers& config, DecoderConfig& decoder);
 void write_llama(const DecoderConfig& decoder, boost::json::object& config);
 
+inline constexpr std::string_view kLlamaFields[] = {"attention_bias", "hidden_act", "mlp_bias", "rms_norm_eps"};
+
 inline constexpr DecoderNames kLlamaNames{
     .embedding = "model.embed_tokens",
     .layers = "model.layers",

@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "models/families/config_fields.hpp"
+#include "models/families/field_review.hpp"
 #include "models/families/llama.hpp"
 
 namespace distilld::models {
@@ -15,7 +16,7 @@ namespace json = boost::json;
 
 /// A family is a row here and the file that the row names.
 constexpr ModelFamily kFamilies[] = {
-    {"llama", parse_llama, write_llama, kLlamaNames},
+    {"llama", parse_llama, write_llama, kLlamaNames, kLlamaFields},
 };
 
 std::string known_types(std::span<const ModelFamily> families) {
@@ -24,6 +25,20 @@ std::string known_types(std::span<const ModelFamily> families) {
         text += (text.empty() ? "\"" : ", \"") + std::string(family.model_type) + "\"";
     }
     return text + (families.size() == 1 ? " is supported" : " are supported");
+}
+
+/// A class of another family reads the same fields otherwise, perhaps.
+void review_architecture(JsonMembers& fields, const ModelFamily& family, ModelConfig& config) {
+    const json::value* given = fields.find("architectures");
+    json::object written;
+    family.write(config.decoder, written);
+    const json::value& ours = written.at("architectures");
+    if (given != nullptr && given->is_array() && !given->get_array().empty() && *given != ours) {
+        config.warnings.push_back(
+            fields.place()
+                .at("architectures")
+                .message("is " + JsonMembers::brief(*given) + "; it is taken for " + JsonMembers::brief(ours)));
+    }
 }
 
 }  // namespace
@@ -52,6 +67,8 @@ Result<ModelConfig> parse_model_config(std::string_view text, const JsonPlace& p
     if (!fields.failed()) {
         config.family = &*family;
         family->parse(fields, config.decoder);
+        review_fields(fields, family->fields, config.warnings);
+        review_architecture(fields, *family, config);
     }
     if (fields.failed()) {
         return fields.error();

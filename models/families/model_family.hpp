@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/json_members.hpp"
@@ -39,6 +40,8 @@ struct ModelFamily {
     /// Puts the description into config.json, architectures included; model_type and dtype are the caller's.
     void (*write)(const DecoderConfig& decoder, boost::json::object& config);
     DecoderNames names;
+    /// What `parse` reads beside the fields of decoder_fields.hpp. Other fields are judged by field_review.hpp.
+    std::span<const std::string_view> fields{};
 };
 
 /// The families that there are. The first is taken for a config.json without a model_type.
@@ -50,14 +53,15 @@ struct ModelConfig {
     DecoderConfig decoder;
     std::string source_json;             ///< the text it was read from: fields we do not know survive in an export
     std::string source_generation_json;  ///< generation_config.json beside it; empty: there is none
+    std::vector<std::string> warnings;   ///< what in it was passed over; one line each
 };
 
 /// A config.json larger than this is refused.
 inline constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 
-/// Reads a config.json object. Fields that do not change the computation are ignored; a model_type that is not in
-/// `families` is refused by name, and so is what the family does not support. `place` (a file, or a spec field's
-/// pointer) starts every message.
+/// Reads a config.json object. A model_type that is not in `families` is refused by name, and so is what the family
+/// does not support, fields of other families included that change what is computed (field_review.hpp). `place` (a
+/// file, or a spec field's pointer) starts every message.
 Result<ModelConfig> parse_model_config(std::string_view json, const JsonPlace& place,
                                        std::span<const ModelFamily> families = model_families());
 

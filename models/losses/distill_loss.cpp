@@ -7,7 +7,10 @@ namespace {
 
 using torch::Tensor;
 
-/// Sums of one chunk as double scalars on the device, so that no chunk waits for a copy to the host.
+/// Elements of a block, for which intermediate tensors exist: 16 MiB in fp32.
+constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
+
+/// Sums over rows as double scalars on the device, so that no block waits for a copy to the host.
 struct ChunkSums {
     Tensor kd;
     Tensor ce;
@@ -110,16 +113,13 @@ std::pair<Tensor, Tensor> full_divergence(Tensor& scaled, const DistillTargets& 
     return {kl, cross};
 }
 
-/// Turns `logits` [n, V] of a chunk into the gradient of the weighted loss with respect to them.
-ChunkSums rows_to_gradient(Tensor& logits, const DistillTargets& rows, const Weights& weights) {
-    const auto type = logits.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-    Tensor work = logits.to(type);
-    logits.reset();
+/// Turns `work`, the logits [n, V] of a block of rows in fp32 (fp64), into the gradient of the weighted loss with
+/// respect to them.
+ChunkSums block_to_gradient(Tensor& work, const DistillTargets& rows, const Weights& weights) {
     work.sub_(work.amax(1, true));
     ChunkSums sums;
     if (weights.kd == 0) {
         sums.ce = cross_entropy(work, rows.labels, weights.ce).sum(torch::kDouble);
-        logits = work;
         return sums;
     }
     Tensor ce_gradient;
@@ -139,7 +139,6 @@ ChunkSums rows_to_gradient(Tensor& logits, const DistillTargets& rows, const Wei
     if (ce_gradient.defined()) {
         work.add_(ce_gradient);
     }
-    logits = work;
     return sums;
 }
 
@@ -147,6 +146,30 @@ DistillTargets slice_rows(const DistillTargets& all, std::int64_t begin, std::in
     const auto cut = [&](const Tensor& tensor) { return tensor.defined() ? tensor.slice(0, begin, end) : Tensor(); };
     return DistillTargets{cut(all.labels),           cut(all.topk_ids),         cut(all.topk_probabilities),
                           cut(all.tail_probability), cut(all.negative_entropy), cut(all.teacher_logits)};
+}
+
+void add(Tensor& total, const Tensor& more) {
+    if (more.defined()) {
+        total.add_(more);
+    }
+}
+
+/// Turns `logits` [n, V] of a chunk into the gradient with respect to them, in place and in their dtype. What the
+/// formulas need beside them exists for a block of rows at a time.
+void rows_to_gradient(Tensor& logits, const DistillTargets& targets, const Weights& weights, ChunkSums& totals) {
+    const auto type = logits.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+    const std::int64_t step = std::max<std::int64_t>(1, kBlockElements / logits.size(1));
+    for (std::int64_t begin = 0; begin < logits.size(0); begin += step) {
+        const std::int64_t end = std::min(begin + step, logits.size(0));
+        Tensor block = logits.slice(0, begin, end);
+        Tensor work = block.to(type);
+        const ChunkSums sums = block_to_gradient(work, slice_rows(targets, begin, end), weights);
+        if (!work.is_alias_of(block)) {
+            block.copy_(work);
+        }
+        add(totals.kd, sums.kd);
+        add(totals.ce, sums.ce);
+    }
 }
 
 /// total += gradientᵀ · hidden, in total's dtype where the device multiplies that way, else rounded once a chunk.
@@ -194,27 +217,18 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
     const std::int64_t count = x.size(0);
     const std::int64_t chunk = options.chunk_rows > 0 ? options.chunk_rows : loss_chunk_rows(w.size(0));
     const auto scalar = torch::TensorOptions().dtype(torch::kDouble).device(x.device());
-    Tensor kd_sum = torch::zeros({}, scalar);
-    Tensor ce_sum = torch::zeros({}, scalar);
+    ChunkSums totals{torch::zeros({}, scalar), torch::zeros({}, scalar)};
     if (gradients != nullptr) {
         gradients->hidden = count <= chunk ? Tensor() : torch::empty_like(x);
     }
     for (std::int64_t begin = 0; begin < count; begin += chunk) {
         const std::int64_t end = std::min(begin + chunk, count);
         const Tensor rows = x.slice(0, begin, end);
-        Tensor logits = torch::mm(rows, w.t());
-        const ChunkSums sums = rows_to_gradient(logits, slice_rows(targets, begin, end), weights);
-        if (sums.kd.defined()) {
-            kd_sum.add_(sums.kd);
-        }
-        if (sums.ce.defined()) {
-            ce_sum.add_(sums.ce);
-        }
+        Tensor gradient = torch::mm(rows, w.t());  // the logits, for now
+        rows_to_gradient(gradient, slice_rows(targets, begin, end), weights, totals);
         if (gradients == nullptr) {
             continue;
         }
-        const Tensor gradient = logits.to(x.scalar_type());
-        logits.reset();
         if (count <= chunk) {
             gradients->hidden = torch::mm(gradient, w);
         } else {
@@ -227,8 +241,8 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
         gradients->hidden = torch::zeros_like(x);
     }
     DistillLossSums result;
-    result.kd = kd_sum.item<double>();
-    result.ce = ce_sum.item<double>();
+    result.kd = totals.kd.item<double>();
+    result.ce = totals.ce.item<double>();
     result.loss = (1.0 - kd_ratio) * result.ce + kd_ratio * result.kd;
     return result;
 }

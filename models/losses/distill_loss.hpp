@@ -42,7 +42,8 @@ struct DistillLossGradients {
     torch::Tensor head;    ///< in and out: [V, H] f32 (f64 for f64 input), added to; undefined counts as zeros
 };
 
-/// Rows of logits held at once: a function of V only, so that sums have one order. About 256 MiB in fp32.
+/// Rows of logits held at once: a function of V only, so that sums have one order. About 256 MiB in fp32, 128 MiB in
+/// bf16; up to 80 MiB of intermediate tensors come to it (tests/unit/models/losses/loss_memory_test.cpp prints them).
 [[nodiscard]] std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept;
 
 /// Distillation loss of the rows and its gradients, without autograd:
@@ -60,8 +61,9 @@ struct DistillLossGradients {
 /// q_tail is summed over the other tokens, not taken as 1 − Σq, which cancels; a sum below 1e-30 of the largest
 /// exponential counts as 1e-30, so log q_tail is finite.
 ///
-/// Chunks of rows: logits of one chunk exist at a time and are turned into their gradient in place. Softmax and sums
-/// are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's dtype.
+/// Chunks of rows: logits of one chunk exist at a time and are turned into their gradient in place, a block of rows at
+/// a time. Softmax and sums are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's
+/// dtype.
 ///
 /// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
 DistillLossSums distill_loss(const torch::Tensor& hidden, const torch::Tensor& head, const DistillTargets& targets,

@@ -6,6 +6,7 @@
 
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
+#include "models/weights/finite.hpp"
 #include "models/weights/weight_folder.hpp"
 
 namespace distilld::models {
@@ -65,7 +66,22 @@ Result<void> check_tensors(const WeightFolder& weights, const CausalLm& network)
     return {};
 }
 
-Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGroup>& groups) {
+/// Gives memory to what a network that only infers holds of each tensor. Those that the file has in `type` are taken as
+/// they are read. All at once: between the reads, the heap would keep what the files' tensors leave.
+void allocate_converted(const WeightFolder& weights, std::vector<ParameterGroup>& groups, torch::ScalarType type,
+                        const torch::Device& device) {
+    for (ParameterGroup& group : groups) {
+        for (Parameter& parameter : group.parameters) {
+            if (!device.is_cpu() || weights.file_of(parameter.name)->find(parameter.name)->dtype != type) {
+                const auto options = torch::TensorOptions().dtype(type).device(device);
+                parameter.compute = torch::empty(parameter.master.sizes(), options);
+            }
+        }
+    }
+}
+
+/// Into the masters, or for inference.
+Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGroup>& groups, WeightUse use) {
     const torch::NoGradGuard no_grad;
     for (ParameterGroup& group : groups) {
         for (Parameter& parameter : group.parameters) {
@@ -73,8 +89,16 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
             if (!value) {
                 return value.error();
             }
+            if (!all_finite(*value)) {
+                return invalid_input(weights.file_of(parameter.name)->path().string() + ": tensor " + parameter.name +
+                                     " holds NaN or infinity; the file is damaged, or was saved by a run that failed");
+            }
             parameter.saved = value->scalar_type();
-            parameter.master.copy_(*value);
+            if (use == WeightUse::training) {
+                parameter.master.copy_(*value);
+            } else {
+                keep_converted(parameter, parameter.compute.defined() ? parameter.compute.copy_(*value) : *value);
+            }
         }
     }
     return {};
@@ -82,11 +106,15 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
 
 }  // namespace
 
-ModelExport CausalLm::model_export() const {
+ModelExport CausalLm::model_export(const std::optional<SpecialTokens>& special) const {
+    ModelConfig description = config();
+    if (special) {
+        set_special_tokens(description, *special);
+    }
     ModelExport model;
     model.parameters = all_parameters(groups());
-    model.config_json = to_config_json(config(), dtype_name(model.parameters.front().saved));
-    model.generation_config_json = to_generation_config_json(config());
+    model.config_json = to_config_json(description, dtype_name(model.parameters.front().saved));
+    model.generation_config_json = to_generation_config_json(description);
     return model;
 }
 
@@ -106,7 +134,7 @@ std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype,
 }
 
 Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
-                                                 ComputeDtype dtype, const torch::Device& device) {
+                                                 ComputeDtype dtype, const torch::Device& device, WeightUse use) {
     const Result<WeightFolder> weights = WeightFolder::open(folder);
     if (!weights) {
         return weights.error();
@@ -115,20 +143,25 @@ Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::
     if (const Result<void> checked = check_tensors(*weights, *network); !checked) {
         return checked.error();
     }
-    allocate_parameters(network->groups(), master_type(dtype), device);
-    if (const Result<void> read = read_tensors(*weights, network->groups()); !read) {
+    if (use == WeightUse::training) {
+        allocate_parameters(network->groups(), master_type(dtype), device);
+    } else {
+        allocate_converted(*weights, network->groups(), to_scalar_type(dtype), device);
+    }
+    if (const Result<void> read = read_tensors(*weights, network->groups(), use); !read) {
         return read.error();
     }
     return network;
 }
 
 Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
-                                                 const torch::Device& device, std::span<const ModelFamily> families) {
+                                                 const torch::Device& device, std::span<const ModelFamily> families,
+                                                 WeightUse use) {
     Result<ModelConfig> config = read_model_config(folder, families);
     if (!config) {
         return config.error();
     }
-    return load_causal_lm(std::move(*config), folder, dtype, device);
+    return load_causal_lm(std::move(*config), folder, dtype, device, use);
 }
 
 }  // namespace distilld::models

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "models/network/compute_dtype.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/export.hpp"
+#include "pipeline/core/special_tokens.hpp"
 
 namespace distilld::models {
 
@@ -56,8 +58,10 @@ class CausalLm {
     [[nodiscard]] std::int64_t max_positions() const { return config().decoder.max_position_embeddings; }
 
     /// The network as an export writes it: masters (shared, on the device) with the dtypes they were read in, config
-    /// files that keep the unknown fields of those they came from. Not of a frozen network.
-    [[nodiscard]] ModelExport model_export() const;
+    /// files that keep the unknown fields of those they came from. Not of one read for inference.
+    [[nodiscard]] ModelExport model_export() const { return model_export(std::nullopt); }
+    /// With these ids instead of the config's.
+    [[nodiscard]] ModelExport model_export(const std::optional<SpecialTokens>& special) const;
     /// The config without what does not decide the shape of the weights or what they mean: checkpoints compare it.
     [[nodiscard]] std::string canonical_config() const;
 };
@@ -66,16 +70,25 @@ class CausalLm {
 std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype, const torch::Device& device,
                                          std::uint64_t seed);
 
+/// What the weights of a folder are read for.
+enum class WeightUse {
+    training,   ///< as masters that learn
+    inference,  ///< in the compute dtype, which is all that is ever held of them; nothing can be trained or exported
+};
+
 /// A network of this shape with the weights of `folder`: model.safetensors, or the shards that
 /// model.safetensors.index.json names. Every parameter must be there with its shape, in F32, F16 or BF16; tensors that
 /// do not belong are an error naming them (but those the family ignores, and a head beside a tied one). All of that is
-/// checked before memory for the parameters is allocated. Errors name the file and the tensor.
+/// checked before memory for the parameters is allocated. A value that is not finite is an error too. Errors name the
+/// file and the tensor.
 Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
-                                                 ComputeDtype dtype, const torch::Device& device);
+                                                 ComputeDtype dtype, const torch::Device& device,
+                                                 WeightUse use = WeightUse::training);
 
 /// load_causal_lm with the folder's own config.json.
 Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
                                                  const torch::Device& device,
-                                                 std::span<const ModelFamily> families = model_families());
+                                                 std::span<const ModelFamily> families = model_families(),
+                                                 WeightUse use = WeightUse::training);
 
 }  // namespace distilld::models

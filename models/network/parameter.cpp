@@ -2,6 +2,8 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <utility>
+
 namespace distilld::models {
 
 Parameter& declare_parameter(ParameterGroup& group, std::string name, std::vector<std::int64_t> shape,
@@ -46,15 +48,10 @@ void initialize_parameters(std::span<ParameterGroup> groups, std::uint64_t seed,
     }
 }
 
-void freeze_parameters(std::span<ParameterGroup> groups, torch::ScalarType type) {
-    const torch::NoGradGuard no_grad;
-    for (ParameterGroup& group : groups) {
-        for (Parameter& parameter : group.parameters) {
-            parameter.compute = weight_of(parameter, type).detach();
-            parameter.master = torch::Tensor();
-            parameter.trainable = false;
-        }
-    }
+void keep_converted(Parameter& parameter, torch::Tensor value) {
+    parameter.compute = std::move(value);
+    parameter.master = torch::Tensor();
+    parameter.trainable = false;
 }
 
 std::uint64_t parameter_count(std::span<const ParameterGroup> groups) {

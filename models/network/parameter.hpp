@@ -16,7 +16,8 @@ enum class InitialValues { normal, zeros, ones };
 /// One tensor of a network that is read, saved and, when `trainable`, learned. Copies share the tensors.
 struct Parameter {
     std::string name;  ///< in Hugging Face files: "model.layers.0.self_attn.q_proj.weight"
-    /// fp32 (fp64 in an fp64 network) leaf on the device; requires_grad when trainable. Undefined once frozen.
+    /// fp32 (fp64 in an fp64 network) leaf on the device; requires_grad when trainable. Undefined in a network that
+    /// only infers.
     torch::Tensor master;
     /// A copy in the compute dtype that is kept because the parameter does not change. Undefined: forward converts the
     /// master at each use, so that autograd sees the conversion.
@@ -49,8 +50,8 @@ void allocate_parameters(std::span<ParameterGroup> groups, torch::ScalarType typ
 /// that the values depend on the seed and the shapes only, not on device, dtype or global state.
 void initialize_parameters(std::span<ParameterGroup> groups, std::uint64_t seed, double deviation);
 
-/// For inference only: converts every parameter to `type` once and lets go of the master.
-void freeze_parameters(std::span<ParameterGroup> groups, torch::ScalarType type);
+/// For inference only: `value`, in the compute dtype, is all that the parameter holds from now on.
+void keep_converted(Parameter& parameter, torch::Tensor value);
 
 /// Numbers that the parameters hold together.
 [[nodiscard]] std::uint64_t parameter_count(std::span<const ParameterGroup> groups);

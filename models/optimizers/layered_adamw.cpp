@@ -32,7 +32,7 @@ LayeredAdamW::LayeredAdamW(std::span<const ParameterGroup> groups, AdamWOptions 
     }
 }
 
-double LayeredAdamW::gradient_norm() const {
+std::vector<Tensor> LayeredAdamW::gradients() const {
     TORCH_CHECK(pending_count_ == 0, "the gradients of a pending update are not those of the step under way");
     std::vector<Tensor> gradients;
     for (const auto& group : groups_) {
@@ -42,11 +42,19 @@ double LayeredAdamW::gradient_norm() const {
             }
         }
     }
-    return l2_norm(gradients);
+    return gradients;
+}
+
+double LayeredAdamW::gradient_norm() const {
+    return l2_norm(gradients());
 }
 
 void LayeredAdamW::finish_step(double learning_rate, double clip_coefficient) {
     apply_all();
+    // Counting it would shrink the bias correction of the steps that follow.
+    if (gradients().empty()) {
+        return;
+    }
     ++steps_;
     pending_.assign(groups_.size(), Update{learning_rate, clip_coefficient, steps_});
     pending_count_ = groups_.size();

@@ -41,7 +41,8 @@ class LayeredAdamW {
 
     /// Closes a step: gradients × `clip_coefficient` (1 = none) go into an update with `learning_rate`, at once or left
     /// pending per group. Updates still pending of the step before are applied first. With learning rate 0 the
-    /// parameters keep their very bits; the moments move.
+    /// parameters keep their very bits; the moments move. Without a single gradient (no position of the step carried a
+    /// target) it is no step: nothing moves or decays, and steps() stays.
     void finish_step(double learning_rate, double clip_coefficient);
 
     /// Forgets the gradients of a step that is skipped. Only when no update is pending.
@@ -54,7 +55,7 @@ class LayeredAdamW {
     void apply_all();
     [[nodiscard]] bool pending() const noexcept { return pending_count_ > 0; }
 
-    /// Steps finished, t of the next one less 1.
+    /// Steps finished that had gradients, t of the next one less 1.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
     /// Moments by name: "exp_avg.<parameter>", "exp_avg_sq.<parameter>". Shares memory.
@@ -75,6 +76,7 @@ class LayeredAdamW {
         double clip_coefficient = 1;
         std::uint64_t step = 0;
     };
+    [[nodiscard]] std::vector<torch::Tensor> gradients() const;
     void update(const std::vector<Slot>& group, const Update& update) const;
 
     std::vector<std::vector<Slot>> groups_;

@@ -176,7 +176,8 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
         at::set_num_threads(static_cast<int>(threads));
     }
     const torch::Device device = default_device();
-    Result<std::unique_ptr<CausalLm>> network = open_causal_lm(folder, resolve_dtype(dtype, device), device);
+    Result<std::unique_ptr<CausalLm>> network =
+        open_causal_lm(folder, resolve_dtype(dtype, device), device, model_families(), WeightUse::inference);
     if (!network) {
         return network.error();
     }
@@ -185,10 +186,10 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
     model.max_positions = static_cast<std::uint32_t>(
         std::min<std::int64_t>((*network)->max_positions(), std::numeric_limits<std::int32_t>::max()));
     model.parameters = parameter_count((*network)->groups());
-    freeze_parameters((*network)->groups(), to_scalar_type((*network)->dtype()));
     model.dtype = to_string((*network)->dtype());
     model.device = device.is_cuda() ? "cuda" : "cpu";
     model.threads = static_cast<std::uint32_t>(at::get_num_threads());
+    model.warnings = (*network)->config().warnings;
     return std::make_unique<TeacherEngine>(std::move(*network), std::move(model));
 }
 

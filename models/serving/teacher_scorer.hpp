@@ -50,6 +50,7 @@ struct ServedModel {
     std::string dtype;   ///< of the arithmetic: fp32, bf16
     std::string device;  ///< cpu, cuda
     std::uint32_t threads = 0;
+    std::vector<std::string> warnings{};  ///< what its config.json says that was passed over; one line each
 };
 
 /// Scores one request at a time, on one thread.

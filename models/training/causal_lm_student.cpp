@@ -27,8 +27,7 @@ class CausalLmStudent final : public Student {
         : network_(std::move(network)),
           training_(options.training),
           with_teacher_(options.with_teacher),
-          tokenizer_folder_(options.tokenizer_folder.empty() ? fs::path(options.student.model)
-                                                             : options.tokenizer_folder),
+          tokenizer_{options.student.model, std::nullopt, false},
           optimizer_(
               network_->groups(),
               AdamWOptions{training_.adam_beta1, training_.adam_beta2, training_.adam_epsilon, training_.weight_decay},
@@ -51,6 +50,7 @@ class CausalLmStudent final : public Student {
         const DistillLossSums sums =
             accumulate_gradients(*network_, staged, options, [this](std::size_t group) { optimizer_.apply(group); });
         stats.loss_sum = sums.loss;
+        loss_finite_ = loss_finite_ && std::isfinite(sums.loss);
         stats.kd_sum = sums.kd;
         stats.ce_sum = sums.ce;
         return stats;
@@ -59,6 +59,7 @@ class CausalLmStudent final : public Student {
     void discard_gradients() override {
         optimizer_.apply_all();
         optimizer_.drop_gradients();
+        loss_finite_ = true;
     }
 
     StepStats finish_step(double learning_rate) override {
@@ -66,7 +67,7 @@ class CausalLmStudent final : public Student {
         optimizer_.apply_all();
         StepStats stats;
         stats.grad_norm = optimizer_.gradient_norm();
-        stats.finite = std::isfinite(stats.grad_norm);
+        stats.finite = std::exchange(loss_finite_, true) && std::isfinite(stats.grad_norm);
         if (!stats.finite) {
             optimizer_.drop_gradients();
             return stats;
@@ -100,16 +101,33 @@ class CausalLmStudent final : public Student {
         content.run = state;
         content.adam_steps = optimizer_.steps();
         content.canonical_config = network_->canonical_config();
-        content.model = network_->model_export();
+        content.model = network_->model_export(exported_special_tokens());
         for (Parameter& parameter : content.model.parameters) {
             parameter.master = host_copy(parameter.master);
         }
-        content.model.tokenizer_folder = tokenizer_folder_;
+        content.model.tokenizer_folder = tokenizer_.files;
         content.optimizer = optimizer_.state();
         for (NamedTensor& named : content.optimizer) {
             named.tensor = host_copy(named.tensor);
         }
         return make_student_snapshot(std::move(content));
+    }
+
+    void set_export_tokenizer(ExportTokenizer tokenizer) override { tokenizer_ = std::move(tokenizer); }
+
+    bool round_to_export() override {
+        optimizer_.apply_all();
+        const torch::NoGradGuard no_grad;
+        bool rounded = false;
+        for (ParameterGroup& group : network_->groups()) {
+            for (Parameter& parameter : group.parameters) {
+                if (parameter.saved != parameter.master.scalar_type()) {
+                    parameter.master.copy_(parameter.master.to(parameter.saved));
+                    rounded = true;
+                }
+            }
+        }
+        return rounded;
     }
 
     Result<RunState> restore(const fs::path& checkpoint_folder) override {
@@ -137,6 +155,17 @@ class CausalLmStudent final : public Student {
         return StagingOptions{network_->vocabulary_size(), with_teacher, training_.temperature, network_->device()};
     }
 
+    /// Nothing: the config's own stand.
+    [[nodiscard]] std::optional<SpecialTokens> exported_special_tokens() const {
+        if (!tokenizer_.special || !tokenizer_.of_the_model) {
+            return tokenizer_.special;
+        }
+        const auto& ends = network_->config().decoder.eos_token_ids;
+        const bool agree = std::ranges::all_of(
+            tokenizer_.special->eos, [&](std::int64_t id) { return std::ranges::find(ends, id) != ends.end(); });
+        return agree ? std::nullopt : tokenizer_.special;
+    }
+
     static Tensor host_copy(const Tensor& tensor) {
         return tensor.detach().to(torch::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
     }
@@ -144,8 +173,9 @@ class CausalLmStudent final : public Student {
     std::unique_ptr<CausalLm> network_;
     TrainingSpec training_;
     bool with_teacher_;
-    fs::path tokenizer_folder_;
+    ExportTokenizer tokenizer_;
     LayeredAdamW optimizer_;
+    bool loss_finite_ = true;  // of the micro-batches of the step under way
 };
 
 }  // namespace
@@ -157,9 +187,14 @@ Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOpt
             return device.error();
         }
         Result<std::unique_ptr<CausalLm>> network =
-            make_student_network(options.student, options.training.seed, *device, options.families);
+            make_student_network(options.student, options.training.seed, *device, options.families, options.max_bytes);
         if (!network) {
             return network.error();
+        }
+        for (const std::string& warning : (*network)->config().warnings) {
+            if (options.on_warning) {
+                options.on_warning(warning);
+            }
         }
         const std::int64_t positions = (*network)->max_positions();
         if (static_cast<std::int64_t>(options.sequence_length) > positions) {

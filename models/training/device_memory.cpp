@@ -36,6 +36,9 @@ class HostMemory final : public DeviceMemory {
   public:
     void reset_peak() override { std::ofstream("/proc/self/clear_refs") << "5"; }
     std::uint64_t peak_bytes() override { return proc_field("/proc/self/status", "VmHWM:"); }
+    std::uint64_t total_bytes() override {
+        return std::min(proc_field("/proc/meminfo", "MemTotal:"), number_in("/sys/fs/cgroup/memory.max"));
+    }
     std::uint64_t available_bytes() override {
         const std::uint64_t available = proc_field("/proc/meminfo", "MemAvailable:");
         // Control groups, version 2; no file means no limit ("max" is no number either).
@@ -54,6 +57,7 @@ class AcceleratorMemory final : public DeviceMemory {
 
     void reset_peak() override { allocator_.resetPeakStats(index_); }
     std::uint64_t peak_bytes() override { return unsigned_of(stats().allocated_bytes[kAll].peak); }
+    std::uint64_t total_bytes() override { return allocator_.getMemoryInfo(index_).second; }
     std::uint64_t available_bytes() override {
         const auto all = stats();
         const std::uint64_t reserved = unsigned_of(all.reserved_bytes[kAll].current);

@@ -17,6 +17,8 @@ class DeviceMemory {
     virtual void reset_peak() = 0;
     /// Most bytes that the process held at once since; 0 when the system does not say.
     [[nodiscard]] virtual std::uint64_t peak_bytes() = 0;
+    /// Bytes that there are at all, whoever holds them; 0 when the system does not say.
+    [[nodiscard]] virtual std::uint64_t total_bytes() = 0;
     /// Bytes that can still be taken.
     [[nodiscard]] virtual std::uint64_t available_bytes() = 0;
 };

@@ -1,11 +1,14 @@
 #include "models/training/student_network.hpp"
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
 
 #include "base/files.hpp"
 #include "models/families/config_json.hpp"
+#include "models/network/decoder.hpp"
 
 namespace distilld::models {
 namespace {
@@ -33,8 +36,30 @@ Result<ModelConfig> merged_config(const StudentSpec& spec, std::span<const Model
     return parse_model_config(*merged, spec.config_json ? in_spec : in_folder, families);
 }
 
+std::string gibibytes(std::uint64_t bytes) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.1f GiB", static_cast<double>(bytes) / (1U << 30U));
+    return text.data();
+}
+
+/// The network is declared, which takes no memory, and its parameters are counted.
+Result<void> check_memory(const ModelConfig& config, ComputeDtype dtype, const StudentSpec& spec,
+                          std::uint64_t max_bytes) {
+    constexpr std::uint64_t kTensors = 4;  // weights, gradients, two moments
+    const std::uint64_t count = parameter_count(make_decoder(config, dtype, torch::kCPU)->groups());
+    const std::uint64_t bytes = count * kTensors * c10::elementSize(master_type(dtype));
+    if (max_bytes == 0 || bytes <= max_bytes) {
+        return {};
+    }
+    return invalid_input(std::string(spec.config_json ? "/student/config" : "/student/model") + ": a network of " +
+                         std::to_string(count) + " parameters takes " + gibibytes(bytes) +
+                         " to train (weights, gradients and two moments), of which the device has " +
+                         gibibytes(max_bytes));
+}
+
 Result<std::unique_ptr<CausalLm>> random_network(const StudentSpec& spec, std::uint64_t seed,
-                                                 const torch::Device& device, std::span<const ModelFamily> families) {
+                                                 const torch::Device& device, std::span<const ModelFamily> families,
+                                                 std::uint64_t max_bytes) {
     if (spec.model.empty() && !spec.config_json) {
         return invalid_input("/student: config or model is required with init random");
     }
@@ -42,11 +67,15 @@ Result<std::unique_ptr<CausalLm>> random_network(const StudentSpec& spec, std::u
     if (!config) {
         return config.error();
     }
-    return make_causal_lm(std::move(*config), resolve_dtype(spec.dtype, device), device, seed);
+    const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
+    if (const Result<void> fits = check_memory(*config, dtype, spec, max_bytes); !fits) {
+        return fits.error();
+    }
+    return make_causal_lm(std::move(*config), dtype, device, seed);
 }
 
 Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, const torch::Device& device,
-                                                     std::span<const ModelFamily> families) {
+                                                     std::span<const ModelFamily> families, std::uint64_t max_bytes) {
     if (spec.model.empty()) {
         return invalid_input("/student/model: is required with init pretrained");
     }
@@ -55,12 +84,15 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
         return invalid_input("/student/model: " + spec.model + " is not a folder");
     }
     const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
-    if (!spec.config_json) {
-        return open_causal_lm(spec.model, dtype, device, families);
-    }
     Result<ModelConfig> config = merged_config(spec, families);
     if (!config) {
         return config.error();
+    }
+    if (const Result<void> fits = check_memory(*config, dtype, spec, max_bytes); !fits) {
+        return fits.error();
+    }
+    if (!spec.config_json) {
+        return open_causal_lm(spec.model, dtype, device, families);
     }
     Result<std::string> generation = read_generation_config(spec.model);
     if (!generation) {
@@ -74,9 +106,9 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
 
 Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, std::uint64_t seed,
                                                        const torch::Device& device,
-                                                       std::span<const ModelFamily> families) {
-    return spec.init == StudentInit::random ? random_network(spec, seed, device, families)
-                                            : pretrained_network(spec, device, families);
+                                                       std::span<const ModelFamily> families, std::uint64_t max_bytes) {
+    return spec.init == StudentInit::random ? random_network(spec, seed, device, families, max_bytes)
+                                            : pretrained_network(spec, device, families, max_bytes);
 }
 
 }  // namespace distilld::models

@@ -1,6 +1,7 @@
 #include "models/weights/export.hpp"
 
 #include "base/files.hpp"
+#include "models/weights/finite.hpp"
 #include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
@@ -17,6 +18,10 @@ Result<void> write_model_folder(const fs::path& folder, const ModelExport& model
     tensors.reserve(model.parameters.size());
     for (const Parameter& parameter : model.parameters) {
         tensors.push_back({parameter.name, parameter.master.detach().to(parameter.saved)});
+        if (!all_finite(tensors.back().tensor)) {
+            return invalid_input(folder.string() + ": not exported: " + parameter.name +
+                                 " holds numbers that are not finite as " + dtype_name(parameter.saved));
+        }
     }
     Result<void> done = write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
     if (done) {

@@ -21,7 +21,8 @@ struct ModelExport {
 
 /// The only way a model gets out: model.safetensors (metadata format=pt), generation_config.json, tokenizer files byte
 /// for byte, and config.json last, because a folder without it is not taken for a model. `folder` is created; each file
-/// is written atomically. Errors name the path.
+/// is written atomically. Weights that are not finite in their saved dtype are refused before anything is written.
+/// Errors name the path.
 Result<void> write_model_folder(const std::filesystem::path& folder, const ModelExport& model);
 
 /// Byte-for-byte copies of the tokenizer files that `from_folder` has (tokenizer.json, tokenizer_config.json,

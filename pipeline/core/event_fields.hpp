@@ -25,7 +25,9 @@ void describe(Visitor& v, T& e) {
     v("failures", e.failures);
     v("breaker_openings", e.breaker_openings);
     v("bytes_received", e.bytes_received);
+    v("open_endpoints", e.open_endpoints);
     v("concurrency", e.concurrency);
+    v("window", e.window);
     v("in_flight", e.in_flight);
     v("buffered", e.buffered);
     v("latency_p50_seconds", e.latency_p50_seconds);
@@ -64,6 +66,7 @@ void describe(Visitor& v, T& e) {
     v("teacher", e.teacher);
     v("batch_size", e.batch_size);
     v("micro_batches", e.micro_batches);
+    v("tokenizer", e.tokenizer);
 }
 
 template <class Visitor, Describes<EvaluationEvent> T>
@@ -99,6 +102,7 @@ void describe(Visitor& v, T& e) {
     v("output", e.output);
     v("eval_loss", e.eval_loss);
     v("weights_sha256", e.weights_sha256);
+    v("exported_eval_loss", e.exported_eval_loss);
 }
 
 template <class Visitor, Describes<CancelledEvent> T>

@@ -36,6 +36,7 @@ struct StudentSpec {
     StudentInit init = StudentInit::pretrained;
     std::optional<std::string> config_json;  ///< Llama config.json fields as a JSON object; overrides the folder's
     Dtype dtype = Dtype::auto_select;
+    std::string tokenizer;        ///< folder whose tokenizer reads the text; empty = model's, or bytes
     std::string device = "auto";  ///< "cpu", "cuda", "cuda:n", or "auto": CUDA where it is there
 };
 
@@ -50,21 +51,24 @@ struct TeacherSpec {
     TeacherProtocol protocol = kDefaultTeacherProtocol;
     std::string model = "teacher";
     ConcurrencySpec max_concurrent;
-    std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = 4 × concurrency
+    std::uint32_t window = 0;  ///< micro-batches issued and not yet consumed; 0 = as many as it takes
     std::uint64_t window_bytes = 1ULL << 30;
-    double timeout_secs = 60.0;          ///< of one request
-    double startup_timeout_secs = 60.0;  ///< how long the first endpoint to be up is waited for
-    std::uint32_t top_k = 0;             ///< 0 = full logits
-    std::string api_key_env;             ///< name of the environment variable that holds the key; empty = none
-    std::string ca_file;                 ///< PEM file trusted beside the system's; empty = none
-    std::uint32_t max_retries = 8;       ///< further attempts of one micro-batch before the job fails
-    bool hedge = true;                   ///< a second request for what is slower than the 95th percentile
+    double timeout_secs = 60.0;                  ///< of one request
+    double patience_secs = 1800.0;               ///< how long an outage of all endpoints is waited out
+    std::optional<double> startup_timeout_secs;  ///< how long the first endpoint is waited for; default: patience_secs
+    double max_retry_after_secs = 300.0;         ///< a longer Retry-After is obeyed for so long
+    std::uint32_t top_k = 0;                     ///< 0 = full logits
+    std::string api_key_env;                     ///< name of the environment variable that holds the key; empty = none
+    std::string ca_file;                         ///< PEM file trusted beside the system's; empty = none
+    std::uint32_t max_retries = 8;               ///< further attempts of one micro-batch after faults of its answers
+    bool hedge = true;                           ///< a second request for what is slower than the 95th percentile
 };
 
 struct DatasetSpec {
     std::string train;                  ///< JSONL file
     std::string eval;                   ///< JSONL file; empty = none
     std::uint32_t sequence_length = 0;  ///< T: input positions of a row
+    std::uint64_t eval_rows = 0;        ///< rows of eval that are evaluated, from the first; 0 = all
     bool packing = true;                ///< documents joined end to end, or one document a row
 };
 
@@ -85,8 +89,9 @@ struct TrainingSpec {
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double temperature = 1.0;
-    double kd_ratio = 1.0;  ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
-    double beta = 0.0;      ///< TRL's: 0 = forward KL. Others are refused for now
+    double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
+    double beta = 0.0;                       ///< TRL's: 0 = forward KL. Others are refused for now
+    std::uint64_t max_nonfinite_steps = 10;  ///< in a row; the job fails with the last of them
     std::uint64_t seed = 42;
     std::uint32_t threads = 0;  ///< 0 = all cores
     std::uint64_t logging_steps = 1;

@@ -31,7 +31,9 @@ struct FetchCounters {
     std::map<std::string, std::uint64_t> failures;  ///< by FailureKind name
     std::uint64_t breaker_openings = 0;
     std::uint64_t bytes_received = 0;  ///< over the wire: bodies of all answers, the probe's and unused ones among them
+    std::uint32_t open_endpoints = 0;  ///< left out now, but for probes
     std::uint32_t concurrency = 0;     ///< limit now
+    std::uint32_t window = 0;          ///< micro-batches asked for and not yet trained on, at most
     std::uint32_t in_flight = 0;
     std::uint32_t buffered = 0;  ///< answered, not yet consumed
     double latency_p50_seconds = 0;
@@ -69,6 +71,7 @@ struct StartedEvent {
     std::string teacher;  ///< what the probe said; empty without a teacher
     std::uint32_t batch_size = 0;
     std::uint32_t micro_batches = 0;
+    std::string tokenizer{};  ///< what read the data, in one line
 };
 
 struct EvaluationEvent {
@@ -102,6 +105,8 @@ struct FinishedEvent {
     std::string output;
     std::optional<double> eval_loss;
     std::string weights_sha256;  ///< over the exported model.safetensors
+    /// Held-out loss of the weights as the export rounds them; nothing when it holds them as they were trained.
+    std::optional<double> exported_eval_loss{};
 };
 
 /// Last event of a run that was stopped on request, after its checkpoint.

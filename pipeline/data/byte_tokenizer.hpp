@@ -8,6 +8,7 @@
 namespace distilld {
 
 inline constexpr std::int32_t kByteEndOfText = 256;
+inline constexpr std::uint32_t kByteVocabularySize = 257;
 inline constexpr std::string_view kByteEndOfTextToken = "<|endoftext|>";
 
 /// GPT-2's printable stand-in for each byte, as UTF-8 (openai/gpt-2, encoder.py, bytes_to_unicode): 33–126, 161–172

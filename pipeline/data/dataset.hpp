@@ -27,6 +27,8 @@ class Dataset {
     [[nodiscard]] virtual TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const = 0;
     /// Labels of a row that carry loss: what batch() counts, without making the batch.
     [[nodiscard]] virtual std::uint64_t target_tokens(std::uint64_t row) const = 0;
+    /// A tokenizer read some of it.
+    [[nodiscard]] virtual bool has_text() const { return false; }
 };
 
 /// Text to ids and back. Immutable, any thread.
@@ -64,7 +66,7 @@ struct DatasetOptions {
 };
 
 /// Reads JSONL (UTF-8, with or without byte order mark, LF or CRLF; empty lines are skipped):
-///   {"text": "…"}            needs a tokenizer
+///   {"text": "…"}            needs `tokenizer`
 ///   {"input_ids": […]}       with optional "labels" of the same length: labels[i] belongs to input_ids[i] as in
 ///                            transformers, kIgnoredLabel = no loss. Without labels every token is a target.
 /// Other fields beside these are ignored, except an "attention_mask" with zeros, which is refused.

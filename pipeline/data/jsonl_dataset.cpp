@@ -47,8 +47,9 @@ std::string hash_of(const Tokens& tokens, const std::vector<Row>& rows, std::uin
 
 class MemoryDataset final : public Dataset {
   public:
-    MemoryDataset(Tokens tokens, std::vector<Row> rows, std::uint32_t sequence_length)
-        : tokens_(std::move(tokens)),
+    MemoryDataset(Tokens tokens, std::vector<Row> rows, std::uint32_t sequence_length, bool has_text)
+        : has_text_(has_text),
+          tokens_(std::move(tokens)),
           rows_(std::move(rows)),
           sequence_length_(sequence_length),
           hash_(hash_of(tokens_, rows_, sequence_length)) {
@@ -60,6 +61,7 @@ class MemoryDataset final : public Dataset {
     std::uint64_t row_count() const override { return rows_.size(); }
     std::uint64_t token_count() const override { return token_count_; }
     const std::string& hash() const override { return hash_; }
+    bool has_text() const override { return has_text_; }
 
     TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
         TokenBatch batch;
@@ -97,6 +99,7 @@ class MemoryDataset final : public Dataset {
     }
 
   private:
+    bool has_text_;
     Tokens tokens_;
     std::vector<Row> rows_;
     std::uint32_t sequence_length_;
@@ -115,6 +118,7 @@ class Builder {
 
     // `read_share` is the part of the file read so far, in (0, 1], or 0 when unknown.
     Result<void> add(const Document& document, double read_share) {
+        has_text_ = has_text_ || document.from_text;
         if (document.ids.empty()) {
             return {};
         }
@@ -165,7 +169,8 @@ class Builder {
         if (rows_.empty()) {
             return nullptr;
         }
-        return std::make_unique<MemoryDataset>(std::move(tokens_), std::move(rows_), options_.sequence_length);
+        return std::make_unique<MemoryDataset>(std::move(tokens_), std::move(rows_), options_.sequence_length,
+                                               has_text_);
     }
 
   private:
@@ -209,6 +214,7 @@ class Builder {
     Tokens tokens_;
     std::vector<Row> rows_;
     bool has_labels_ = false;
+    bool has_text_ = false;
     bool previous_from_text_ = false;
 };
 

@@ -135,11 +135,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
             return invalid_input("\"text\" holds half a surrogate pair");
         }
         if (tokenizer_ == nullptr) {
-            std::string message = "\"text\" needs a tokenizer and the student has none that is understood";
-            if (!options_.no_tokenizer_reason.empty()) {
-                message += " (" + options_.no_tokenizer_reason + ")";
-            }
-            return invalid_input(message);
+            const std::string& reason = options_.no_tokenizer_reason;
+            return invalid_input("\"text\" cannot be read" +
+                                 (reason.empty() ? ": there is no tokenizer" : ": " + reason));
         }
         document.ids = tokenizer_->encode(text);
         document.from_text = true;

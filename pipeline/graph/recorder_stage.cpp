@@ -26,7 +26,10 @@ RecorderStage::RecorderStage(GraphExecutors executors, Student& student, Optimiz
       start_(steady_now()),
       meter_(options_.first_step, options_.total_steps, start_),
       schedule_(options_.checkpoint, start_),
-      tokens_seen_(options_.tokens_seen) {
+      tokens_seen_(options_.tokens_seen),
+      // A shorter run that trains nothing fails too.
+      nonfinite_(std::min(options_.training.max_nonfinite_steps,
+                          std::max<std::uint64_t>(1, options_.total_steps - options_.first_step))) {
     outcome_.steps_done = options_.first_step;
     outcome_.checkpoint = options_.resumed_from;
     outcome_.last = options_.resumed;
@@ -48,15 +51,25 @@ void RecorderStage::cancel() {
 asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished) {
     ++outcome_.steps_done;
     tokens_seen_ += sums.positions;
-    if (!finished.stats.finite) {
-        ++nonfinite_steps_;
-    }
     meter_.on_step(outcome_.steps_done, sums.positions, finished.at);
+    judge(sums, finished);
     report(sums, finished);
     const std::uint64_t every = options_.training.eval_steps;
     const bool due = every > 0 && outcome_.steps_done % every == 0;
-    if (due && !whole()) {
+    if (due && !whole() && !failure_) {
         co_await evaluate();
+    }
+}
+
+void RecorderStage::judge(const StepSums& sums, const FinishedStep& finished) {
+    NonfiniteSteps::Verdict verdict = nonfinite_.judge({outcome_.steps_done, finished.stats.finite, sums.mean_loss(),
+                                                        finished.stats.grad_norm, finished.learning_rate, finished.at});
+    if (!verdict.warning.empty()) {
+        emit(LogEvent{"warn", std::move(verdict.warning)});
+    }
+    if (verdict.failure && !failure_) {
+        failure_ = std::move(verdict.failure);
+        hooks_.on_failure();
     }
 }
 
@@ -64,12 +77,12 @@ void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
     const double tokens = std::max<double>(1, static_cast<double>(sums.stats.target_tokens));
     ProgressEvent event;
     event.step = outcome_.steps_done;
-    event.loss = sums.stats.loss_sum / tokens;
+    event.loss = sums.mean_loss();
     event.kd_loss = sums.stats.kd_sum / tokens;
     event.ce_loss = sums.stats.ce_sum / tokens;
     event.grad_norm = finished.stats.grad_norm;
     event.learning_rate = finished.learning_rate;
-    event.nonfinite_steps = nonfinite_steps_;
+    event.nonfinite_steps = nonfinite_.total();
     fill(event);
     outcome_.last = event;
     outcome_.last.tokens_per_second = meter_.mean_tokens_per_second();

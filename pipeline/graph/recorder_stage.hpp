@@ -11,6 +11,7 @@
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/checkpoint_schedule.hpp"
 #include "pipeline/graph/graph_options.hpp"
+#include "pipeline/graph/nonfinite_steps.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/progress_meter.hpp"
 #include "pipeline/graph/space_wait.hpp"
@@ -32,6 +33,10 @@ struct StepSums {
         stats.ce_sum += more.ce_sum;
         positions += more_positions;
     }
+    /// Of the step's target tokens; 0 without any.
+    [[nodiscard]] double mean_loss() const {
+        return stats.loss_sum / static_cast<double>(stats.target_tokens > 0 ? stats.target_tokens : 1);
+    }
 };
 
 /// What the recorder asks about the other stages when it reports.
@@ -47,7 +52,7 @@ struct RecorderHooks {
     std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
-    std::function<void()> on_failure;  ///< a checkpoint could not be written: see RecorderStage::failure()
+    std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()
 };
 
 /// The stage recorder: progress events, evaluation, checkpoints. Has no loop of its own: the student stage calls it at
@@ -90,6 +95,7 @@ class RecorderStage {
 
   private:
     void report(const StepSums& sums, const FinishedStep& finished);
+    void judge(const StepSums& sums, const FinishedStep& finished);
     void fill(ProgressEvent& event) const;
     void emit(const WorkerEvent& event) const;
     boost::asio::awaitable<bool> evaluate();  // false: cancelled
@@ -113,7 +119,7 @@ class RecorderStage {
     GraphOutcome outcome_;
     std::optional<Error> failure_;
     std::uint64_t tokens_seen_ = 0;
-    std::uint64_t nonfinite_steps_ = 0;
+    NonfiniteSteps nonfinite_;
     bool checkpoint_requested_ = false;
     bool cancelled_ = false;
     bool cut_short_ = false;

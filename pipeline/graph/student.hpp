@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/core/special_tokens.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 
 namespace distilld {
@@ -28,12 +30,19 @@ struct MicroBatchStats {
 
 struct StepStats {
     double grad_norm = 0;  ///< global L2 norm before clipping
-    bool finite = true;    ///< false: the step was skipped, weights unchanged
+    bool finite = true;    ///< false: loss or gradient norm was not; the step was skipped, weights unchanged
 };
 
 struct EvalStats {
     std::uint64_t target_tokens = 0;
     double ce_sum = 0;
+};
+
+/// What an exported model says of the tokenizer that its data was read with.
+struct ExportTokenizer {
+    std::filesystem::path files;           ///< folder that its files are copied from; empty = none
+    std::optional<SpecialTokens> special;  ///< nothing: those of the student's config stand
+    bool of_the_model = false;             ///< those of the config stand too when they agree about the end of a text
 };
 
 /// The student and its optimizer. All calls but stage() come from one thread, the compute thread, which owns the
@@ -64,6 +73,13 @@ class Student {
 
     /// Copies weights, optimizer state and `state`. Pending updates are applied first.
     virtual std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) = 0;
+
+    /// For the models that snapshots taken from now on write. Without it: the files beside student.model.
+    virtual void set_export_tokenizer(ExportTokenizer /*tokenizer*/) {}
+
+    /// Rounds the weights to what an exported model holds, for evaluate() of just that; nothing can be trained
+    /// afterwards. False: an export keeps every bit, and nothing was changed.
+    virtual bool round_to_export() { return false; }
 
     /// Loads what write_checkpoint() wrote; refuses a checkpoint of another network or one that is damaged.
     virtual Result<RunState> restore(const std::filesystem::path& checkpoint_folder) = 0;

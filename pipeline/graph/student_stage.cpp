@@ -95,6 +95,7 @@ asio::awaitable<MicroBatchStats> StudentStage::train(StagedMicroBatch staged) {
     };
     auto training = run_on(compute_, std::move(work));
     const MicroBatchStats stats = co_await std::move(training);
+    clock_.enter(StageClock::State::wait_output);  // for the optimizer and the recorder, at the end of a step
     optimizer_.on_updates_applied();
     if (trace_ != nullptr) {
         trace_->span(Stage::student, "train", began, steady_now(), n);

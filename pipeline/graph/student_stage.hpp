@@ -32,6 +32,8 @@ class StudentStage {
 
     /// Waited for the first micro-batch, which nothing can hide.
     [[nodiscard]] double fill_seconds() const noexcept { return fill_seconds_; }
+    /// busy: trains on a micro-batch; wait_output: the optimizer or the recorder (evaluation, a checkpoint, events) has
+    /// the student.
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
 
   private:

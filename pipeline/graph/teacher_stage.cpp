@@ -2,6 +2,8 @@
 
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
+#include <chrono>
+#include <cmath>
 #include <deque>
 #include <exception>
 #include <map>
@@ -20,6 +22,17 @@ namespace asio = boost::asio;
 
 namespace {
 
+double seconds_since_epoch() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+SchedulerOptions scheduler_options(const TeacherStageOptions& options, const TeacherSource* source) {
+    SchedulerOptions scheduler = options.scheduler;
+    // Without a teacher nothing can be late, and a batch that is planned twice is work done twice.
+    scheduler.hedge.enabled = scheduler.hedge.enabled && source != nullptr;
+    return scheduler;
+}
+
 class PrefetchingTeacherStage final : public TeacherStage {
   public:
     PrefetchingTeacherStage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode, TeacherSource* source,
@@ -29,7 +42,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
           source_(source),
           options_(std::move(options)),
           trace_(trace),
-          scheduler_(options_.scheduler),
+          scheduler_(scheduler_options(options_, source)),
+          watch_(options_.on_event, seconds_since_epoch, watch_options(options_)),
           requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
           changed_(executor),
           delivered_changed_(executor) {}
@@ -68,7 +82,12 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     const std::optional<Error>& failure() const override { return failure_; }
 
-    void on_wanted() override { scheduler_.on_wanted(steady_now()); }
+    void on_wanted() override {
+        scheduler_.on_wanted(steady_now());
+        if (scheduler_.silent_since()) {
+            wake();  // an outage is told of when the student has to wait for its end
+        }
+    }
     void on_taken(std::uint64_t n) override { scheduler_.on_taken(n, steady_now()); }
     void on_trained(std::uint64_t n) override { scheduler_.on_trained(n, steady_now()); }
     void on_released(std::uint64_t n) override {
@@ -94,7 +113,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
         counters.breaker_openings = seen.breaker_openings;
         counters.bytes_received = source_ != nullptr ? source_->bytes_received() : 0;
+        counters.open_endpoints = scheduler_.endpoints().open_count();
         counters.concurrency = scheduler_.limit();
+        counters.window = scheduler_.window();
         counters.in_flight = scheduler_.in_flight();
         counters.buffered = scheduler_.buffered();
         counters.latency_p50_seconds = to_seconds(scheduler_.latencies().percentile(0.5));
@@ -105,6 +126,12 @@ class PrefetchingTeacherStage final : public TeacherStage {
     StageTimes times() const override { return clock_.times(); }
 
   private:
+    static TeacherWatchOptions watch_options(const TeacherStageOptions& options) {
+        TeacherWatchOptions watch = options.watch;
+        watch.max_hold = options.scheduler.breaker.max_hold;
+        return watch;
+    }
+
     [[nodiscard]] bool over() const { return stopped_ || failure_ || scheduler_.done(); }
 
     /// Something happened that the scheduler has not been asked about yet.
@@ -129,12 +156,22 @@ class PrefetchingTeacherStage final : public TeacherStage {
             if (news_) {
                 continue;
             }
-            Condition::TimePoint deadline = Condition::kNever;
-            if (const std::optional<Instant> wakeup = scheduler_.next_wakeup(now)) {
-                deadline = to_steady(*wakeup);
-            }
+            const Condition::TimePoint deadline = next_deadline(now);
             co_await changed_.wait(deadline);
         }
+        // What is waited for no longer does not stay on show.
+        watch_.update(std::nullopt, false, steady_now());
+    }
+
+    Condition::TimePoint next_deadline(Instant now) {
+        const std::optional<Instant>& silent = scheduler_.silent_since();
+        watch_.update(silent, scheduler_.student_waits(), now);
+        Condition::TimePoint deadline = Condition::kNever;
+        for (const std::optional<Instant>& at :
+             {scheduler_.next_wakeup(now), watch_.next_wakeup(silent, scheduler_.student_waits(), now)}) {
+            deadline = at ? std::min(deadline, to_steady(*at)) : deadline;
+        }
+        return deadline;
     }
 
     void note_state() {
@@ -176,8 +213,15 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void perform(const GiveUpAction& give_up) {
-        failure_ = teacher_error("micro-batch " + std::to_string(give_up.micro_batch) + ": " + last_message_ + " (" +
-                                 to_string(give_up.kind) + ", " + std::to_string(give_up.attempts) + " attempts)");
+        std::string text = "micro-batch " + std::to_string(give_up.micro_batch) + ": ";
+        if (give_up.silence > Nanos(0)) {
+            const auto seconds = static_cast<std::int64_t>(to_seconds(give_up.silence));
+            text += "no endpoint has answered for " + std::to_string(seconds) +
+                    " s (/teacher/patience_secs is over); last: ";
+        }
+        text += watch_.last_message() + " (" + to_string(give_up.kind) + ", " + std::to_string(give_up.attempts) +
+                " attempts)";
+        failure_ = teacher_error(std::move(text));
         wake();
         delivered_changed_.notify();
     }
@@ -237,9 +281,16 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     void report(const IssueAction& issue, const FetchError& error, Instant now) {
         if (error.kind != FailureKind::cancelled) {
-            last_message_ = error.message;
+            watch_.on_failure(error.kind, error.message, now);
         }
+        if (error.retry_after) {
+            watch_.on_retry_after(source_->endpoint_name(issue.endpoint), *error.retry_after, now);
+        }
+        const std::uint64_t openings = scheduler_.counters().breaker_openings;
         scheduler_.on_failed(issue.request, error.kind, error.retry_after, now);
+        if (scheduler_.counters().breaker_openings > openings) {
+            watch_.on_breaker_opened(source_->endpoint_name(issue.endpoint), now);
+        }
     }
 
     /// A source's operation_aborted is a failure like another: the group would take it for the end of a task that was
@@ -281,6 +332,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     TeacherStageOptions options_;
     TraceWriter* trace_;
     PrefetchScheduler scheduler_;
+    TeacherWatch watch_;
     TaskGroup requests_;
     std::map<RequestId, TaskHandle> handles_;  // of the requests under way
     Condition changed_;
@@ -289,7 +341,6 @@ class PrefetchingTeacherStage final : public TeacherStage {
     std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;
     std::uint32_t on_the_wire_ = 0;  // requests whose bytes have not come yet
-    std::string last_message_;
     std::optional<Error> failure_;
     bool news_ = false;
     bool stopped_ = false;

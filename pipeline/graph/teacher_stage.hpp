@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
+#include "pipeline/graph/teacher_watch.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 
@@ -22,6 +24,9 @@ struct TeacherStageOptions {
     SchedulerOptions scheduler;
     Nanos deadline = std::chrono::seconds(60);  ///< of one request
     std::vector<std::size_t> absent_endpoints;  ///< were not up when the teacher was probed
+    /// Told of warnings and of outages (see TeacherWatch). May be empty; the graph gives its own.
+    std::function<void(const WorkerEvent&)> on_event;
+    TeacherWatchOptions watch;  ///< max_hold is the scheduler's
 };
 
 /// The stage teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order, with the
@@ -53,7 +58,8 @@ class TeacherStage {
     [[nodiscard]] virtual StageTimes times() const = 0;
 };
 
-/// `source` may be null (plain training: batches without targets). `trace` may be null.
+/// `source` may be null (plain training: batches without targets, and no second requests for what is late). `trace` may
+/// be null.
 std::unique_ptr<TeacherStage> make_teacher_stage(boost::asio::any_io_executor executor, PlanStage& plan,
                                                  DecodeStage& decode, TeacherSource* source,
                                                  TeacherStageOptions options, TraceWriter* trace);

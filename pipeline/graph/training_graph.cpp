@@ -26,8 +26,9 @@ namespace {
 
 constexpr std::uint32_t kDecodeThreads = 1;
 
-TeacherStageOptions teacher_options(const GraphOptions& options) {
+TeacherStageOptions teacher_options(const GraphOptions& options, const GraphHooks& hooks) {
     TeacherStageOptions teacher = options.teacher;
+    teacher.on_event = hooks.on_event;
     teacher.scheduler.first = options.first_step * options.training.micro_batches;
     teacher.scheduler.end = options.total_steps * options.training.micro_batches;
     if (!options.training.parallel) {
@@ -54,7 +55,7 @@ class StagedTrainingGraph final : public TrainingGraph {
           has_teacher_(source != nullptr),
           plan_(executors.staging, std::move(batches)),
           decode_(io_, executors.decode ? executors.decode : executors.staging, kDecodeThreads, trace),
-          teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options), trace)),
+          teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options, hooks), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),

@@ -82,11 +82,11 @@ class Watch {
                 return;
             }
             const bool refused = response && response->status != 200 && response->status < 500;
-            if (refused || (!response && !answered)) {
+            answered = answered || response || heard_;
+            if (refused || !answered) {
                 complaint_ = reason_of(response);
                 return;
             }
-            answered = true;
             if (heard_) {
                 patience.heard(tools_.now());
                 away = false;

@@ -71,6 +71,7 @@ std::string job_text(const api::Job& job) {
                      (job.cancel_requested && !api::is_terminal(job.state) ? " (cancel requested)" : ""));
     if (job.status_reason) {
         add("reason", job.status_reason->code + ": " + job.status_reason->message);
+        add("waits since", job.status_reason->since);
     }
     if (job.queue_position) {
         add("queue", std::to_string(*job.queue_position));
@@ -87,12 +88,21 @@ std::string job_text(const api::Job& job) {
     if (job.eval_loss) {
         add("eval loss", std::to_string(*job.eval_loss));
     }
+    if (job.exported_eval_loss) {
+        add("as exported", std::to_string(*job.exported_eval_loss));
+    }
     if (!job.checkpoints.empty()) {
         add("checkpoint", job.checkpoints.back().folder);
     }
     add("output", job.output);
     add("sha256", job.weights_sha256);
     return text;
+}
+
+/// "  (waits since … : teacher_unavailable)"
+std::string wait_text(const api::Job& job) {
+    const auto& reason = job.status_reason;
+    return reason && !reason->since.empty() ? "  (waits since " + reason->since + ": " + reason->code + ")" : "";
 }
 
 /// Prints the job of a successful answer, or the problem.
@@ -159,7 +169,7 @@ int list(const JobsCommand& command, RestClient& client) {
             loss.resize(std::min<std::size_t>(loss.size(), 8));
         }
         text += padded(job->id, 28) + padded(api::to_string(job->state), 10) + padded(step, 15) + padded(loss, 8) +
-                job->name + "\n";
+                job->name + wait_text(*job) + "\n";
     }
     print(text);
     return kDone;

@@ -92,6 +92,9 @@ std::string summary(const FinishedEvent& finished) {
     if (finished.eval_loss) {
         text += "  held-out loss   " + format("%.4f", *finished.eval_loss) + "\n";
     }
+    if (finished.exported_eval_loss) {
+        text += "    as exported   " + format("%.4f", *finished.exported_eval_loss) + "\n";
+    }
     text += "  tokens/s        " + format("%.0f", last.tokens_per_second) + "\n";
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
     if (last.fetch.requests != 0) {
@@ -158,6 +161,9 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
             text += ", from step " + std::to_string(started->first_step);
         }
         line(text);
+        if (!started->tokenizer.empty()) {
+            line("tokenizer: " + started->tokenizer);
+        }
         if (!started->teacher.empty()) {
             line("teacher: " + started->teacher);
         }

@@ -20,6 +20,9 @@ Headline headline(const StartedEvent& event) {
     Headline line;
     line.message =
         event.first_step == 0 ? "training started" : "training resumed at step " + std::to_string(event.first_step);
+    if (!event.tokenizer.empty()) {
+        line.message += "; tokenizer: " + event.tokenizer;
+    }
     if (!event.teacher.empty()) {
         line.message += "; teacher: " + event.teacher;
     }

@@ -10,14 +10,9 @@
 namespace distilld {
 namespace {
 
-/// Old metrics are dropped once in so many events.
+/// Old metrics are dropped once in so many events of a job.
 constexpr std::uint64_t kDropInterval = 1000;
 constexpr std::chrono::milliseconds kWritableKept{500};
-
-/// A job that runs has events, and each brings along what is unsaved.
-bool is_stuck(const api::Job& job, bool unsaved) {
-    return unsaved && job.state != api::JobState::running;
-}
 
 void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint) {
     std::erase_if(checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
@@ -40,13 +35,14 @@ std::vector<StoredJob> JobJournal::restore() {
         auto& live = live_[stored.job.id];
         live.stored = stored;
         live.stored.job.checkpoints.clear();
+        show(stored.job.id, live);
     }
     return jobs;
 }
 
 std::optional<api::Job> JobJournal::get(const std::string& id) {
     auto stored = store_->get(id);
-    return stored ? std::optional(newest(std::move(stored->job))) : std::nullopt;
+    return stored ? std::optional(with_newest(std::move(stored->job))) : std::nullopt;
 }
 
 void JobJournal::check_writable() {
@@ -55,7 +51,12 @@ void JobJournal::check_writable() {
         return;
     }
     writable_at_.reset();
-    store_->check_writable();
+    try {
+        store_->try_write();
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
     writable_at_ = now;
 }
 
@@ -70,19 +71,9 @@ std::optional<api::JobState> JobJournal::state_of(const std::string& id) {
 std::optional<StoredJob> JobJournal::find_by_key(const std::string& key, const std::string& not_before) {
     auto stored = store_->find_by_key(key, not_before);
     if (stored) {
-        stored->job = newest(std::move(stored->job));
+        stored->job = with_newest(std::move(stored->job));
     }
     return stored;
-}
-
-std::vector<api::Job> JobJournal::list(const JobQuery& query, bool& has_more) {
-    auto page = store_->list(query);
-    has_more = page.has_more;
-    std::vector<api::Job> jobs;
-    for (auto& stored : page.jobs) {
-        jobs.push_back(newest(std::move(stored.job)));
-    }
-    return jobs;
 }
 
 EventPage JobJournal::events(const std::string& id, std::uint64_t after, std::uint32_t limit) {
@@ -100,27 +91,37 @@ std::map<std::string, std::uint64_t> JobJournal::waiting() const {
 }
 
 void JobJournal::create(const StoredJob& stored) {
-    store_->create(stored);
+    try {
+        store_->create(stored);
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
     auto& live = live_[stored.job.id];
     live.stored = stored;
     live.stored.job.spec_json.clear();
     live.stored.job.resolved_spec_json.clear();
+    show(stored.job.id, live);
 }
 
 void JobJournal::set_progress(const std::string& id, const ProgressEvent& progress) {
     auto& live = live_.at(id);
     live.stored.job.progress = progress;
     live.progress_unsaved = true;
+    show(id, live);
 }
 
 void JobJournal::set_eval_loss(const std::string& id, double loss) {
     auto& live = live_.at(id);
     live.stored.job.eval_loss = loss;
     live.eval_loss_unsaved = true;
+    show(id, live);
 }
 
 void JobJournal::add_checkpoint(const std::string& id, api::JobCheckpoint checkpoint) {
-    put_checkpoint(live_.at(id).unsaved_checkpoints, std::move(checkpoint));
+    auto& live = live_.at(id);
+    put_checkpoint(live.unsaved_checkpoints, std::move(checkpoint));
+    show(id, live);
 }
 
 StoredJob& JobJournal::edit(const std::string& id) {
@@ -130,62 +131,135 @@ StoredJob& JobJournal::edit(const std::string& id) {
 }
 
 void JobJournal::append(const std::string& id, api::JobEvent event) {
-    event.created_at = now_text();
     const auto place = live_.find(id);
     if (place == live_.end()) {
         return;
     }
     auto& live = place->second;
-    try {
-        const auto sequence = store_->append_event(id, event, change_of(live));
-        live.state_unsaved = false;
-        live.progress_unsaved = false;
-        live.eval_loss_unsaved = false;
-        live.unsaved_checkpoints.clear();
-        if (event.type == api::EventType::metrics && sequence % kDropInterval == 0 && sequence > metrics_kept_) {
-            store_->drop_metrics(id, sequence - metrics_kept_);
-        }
-        if (api::is_terminal(live.stored.job.state)) {
-            live_.erase(place);
-        }
-    } catch (const ErrorException& error) {
-        log::error("jobs", id + ": cannot be stored: " + error.what());
+    event.created_at = now_text();
+    live.unsaved_events.push_back(std::move(event));
+    make_room(live);
+    show(id, live);
+    if (!trouble_) {  // else with all that waits, by retry()
+        write(id);
     }
     wake_(id);
 }
 
-bool JobJournal::needs_retry() const {
-    return std::any_of(live_.begin(), live_.end(),
-                       [](const auto& entry) { return is_stuck(entry.second.stored.job, entry.second.state_unsaved); });
+bool JobJournal::write(const std::string& id) {
+    auto& live = live_.at(id);
+    const auto kept = live.unsaved_events.size();
+    if (live.lost_events > 0) {
+        auto& note = live.unsaved_events.emplace_back();
+        note.created_at = now_text();
+        note.level = "warn";
+        note.message = std::to_string(live.lost_events) +
+                       " events are missing here: there were too many while the job store could not be written";
+    }
+    std::uint64_t sequence = 0;
+    try {
+        sequence = store_->append_events(id, live.unsaved_events, change_of(live));
+    } catch (const ErrorException& error) {
+        live.unsaved_events.resize(kept);
+        refused(error.what());
+        return false;
+    }
+    live.state_unsaved = false;
+    live.progress_unsaved = false;
+    live.eval_loss_unsaved = false;
+    live.unsaved_checkpoints.clear();
+    live.unsaved_events.clear();
+    live.lost_events = 0;
+    drop_metrics(id, live, sequence);
+    if (api::is_terminal(live.stored.job.state)) {
+        live_.erase(id);
+        board_.erase(id);
+    } else {
+        show(id, live);
+    }
+    return true;
+}
+
+void JobJournal::drop_metrics(const std::string& id, Live& live, std::uint64_t sequence) {
+    if (sequence <= metrics_kept_ || sequence < live.next_drop) {
+        return;
+    }
+    try {
+        store_->drop_metrics(id, sequence - metrics_kept_);
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        return;
+    }
+    live.next_drop = sequence + kDropInterval;
+}
+
+void JobJournal::make_room(Live& live) {
+    auto& events = live.unsaved_events;
+    if (events.size() <= kMaxUnsavedEvents) {
+        return;
+    }
+    const auto of_metrics = [](const auto& event) { return event.type == api::EventType::metrics; };
+    const auto no_state = [](const auto& event) { return event.type != api::EventType::state; };
+    auto gone = std::find_if(events.begin(), events.end(), of_metrics);
+    if (gone == events.end()) {
+        gone = std::find_if(events.begin(), events.end(), no_state);
+    }
+    events.erase(gone == events.end() ? events.begin() : gone);
+    ++live.lost_events;
+}
+
+void JobJournal::refused(const std::string& why) {
+    if (trouble_) {
+        return;
+    }
+    trouble_ = true;
+    log::error("jobs", "the job store cannot be written, what happens is kept in memory: " + why);
+    board_.set_trouble(api::StatusReason{"store_unavailable", "the job store cannot be written: " + why, now_text()});
 }
 
 void JobJournal::retry() {
-    std::vector<api::Job> jobs;
+    std::vector<std::string> waiting;
     for (const auto& [id, live] : live_) {
-        if (is_stuck(live.stored.job, live.state_unsaved)) {
-            jobs.push_back(live.stored.job);
+        if (!live.unsaved_events.empty()) {
+            waiting.push_back(id);
         }
     }
-    for (const auto& job : jobs) {
-        append(job.id, state_record(job));
+    for (const auto& id : waiting) {
+        if (!write(id)) {
+            return;
+        }
+        wake_(id);
+    }
+    try {
+        store_->try_write();
+    } catch (const ErrorException&) {
+        return;
+    }
+    if (std::exchange(trouble_, false)) {
+        log::info("jobs", "the job store can be written again");
+        board_.set_trouble(std::nullopt);
     }
 }
 
-/// What the store has of a job, with what it does not have yet.
-api::Job JobJournal::newest(api::Job stored) const {
-    const auto place = live_.find(stored.id);
-    if (place == live_.end()) {
-        return stored;
+std::uint64_t JobJournal::unsaved_events() const {
+    std::uint64_t count = 0;
+    for (const auto& [id, live] : live_) {
+        count += live.unsaved_events.size();
     }
-    const auto& live = place->second;
-    auto job = live.stored.job;
-    job.spec_json = std::move(stored.spec_json);
-    job.resolved_spec_json = std::move(stored.resolved_spec_json);
-    job.checkpoints = std::move(stored.checkpoints);
-    for (const auto& checkpoint : live.unsaved_checkpoints) {
-        put_checkpoint(job.checkpoints, checkpoint);
-    }
-    return job;
+    return count;
+}
+
+bool JobJournal::is_saved(const std::string& id) const {
+    const auto live = live_.find(id);
+    return live == live_.end() || live->second.unsaved_events.empty();
+}
+
+void JobJournal::show(const std::string& id, const Live& live) {
+    board_.put(id, {live.stored.job, live.unsaved_checkpoints});
+}
+
+api::Job JobJournal::with_newest(api::Job stored) const {
+    return newest(board_.find(stored.id).get(), std::move(stored));
 }
 
 JobChange JobJournal::change_of(const Live& live) {

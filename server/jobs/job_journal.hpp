@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/jobs/job_board.hpp"
 #include "server/jobs/job_store.hpp"
 
 namespace distilld {
@@ -16,14 +17,22 @@ namespace distilld {
 /// The time now, as jobs and events carry it.
 [[nodiscard]] std::string now_text();
 
-/// The store, and what it does not know yet: of each job that has not ended the newest state is in memory, and is
-/// written with the job's next event. A disk that is full must end neither a job nor the service: what cannot be
-/// written waits here and is shown to those who ask. One thread.
+/// The store, and what it does not know yet: of each job that has not ended the newest state is in memory and on the
+/// board, and is written with the job's next event. A disk that is full must end neither a job nor the service: what
+/// cannot be written waits here, up to a bound, and is written in its order when there is space. One thread.
 class JobJournal {
   public:
     /// `metrics_kept`: about how many metrics events of a job are kept. `wake` is called when a job has an event.
     JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
                std::function<void(const std::string& id)> wake);
+
+    /// Events of one job that wait for space: beyond it old ones go, first those of metrics, and the history says so.
+    static constexpr std::size_t kMaxUnsavedEvents = 1000;
+
+    [[nodiscard]] const JobBoard& board() const noexcept { return board_; }
+    [[nodiscard]] JobBoard& board() noexcept { return board_; }
+    /// See JobStore.
+    [[nodiscard]] std::unique_ptr<JobReader> open_reader() { return store_->open_reader(); }
 
     /// Reads the jobs that have not ended, oldest first. Once, before anything else.
     std::vector<StoredJob> restore();
@@ -34,8 +43,6 @@ class JobJournal {
     /// No disk is asked about jobs that have not ended.
     [[nodiscard]] std::optional<api::JobState> state_of(const std::string& id);
     [[nodiscard]] std::optional<StoredJob> find_by_key(const std::string& key, const std::string& not_before);
-    /// Without specs.
-    [[nodiscard]] std::vector<api::Job> list(const JobQuery& query, bool& has_more);
     [[nodiscard]] EventPage events(const std::string& id, std::uint64_t after, std::uint32_t limit);
     /// Of a job that has not ended: without specs and checkpoints.
     [[nodiscard]] const api::Job& job(const std::string& id) const { return live_.at(id).stored.job; }
@@ -58,13 +65,17 @@ class JobJournal {
     [[nodiscard]] StoredJob& edit(const std::string& id);
 
     /// Stores an event, of now, of a job that has not ended before, with all that was said of the job since the last;
-    /// wakes its readers. Logs what the store refuses.
+    /// wakes its readers. What the store refuses is kept.
     void append(const std::string& id, api::JobEvent event);
 
-    /// The newest state of a job that waits or has ended is not on disk, and no event may come to bring it there.
-    [[nodiscard]] bool needs_retry() const;
-    /// Tries again, each with the event of its state.
+    /// The store could not be written when that was last tried.
+    [[nodiscard]] bool needs_retry() const { return trouble_; }
+    /// Tries to write what waits (or anything); then the trouble is over.
     void retry();
+    /// Events that wait for it.
+    [[nodiscard]] std::uint64_t unsaved_events() const;
+    /// All that happened to the job is on disk.
+    [[nodiscard]] bool is_saved(const std::string& id) const;
 
   private:
     struct Live {
@@ -73,14 +84,25 @@ class JobJournal {
         bool progress_unsaved = false;
         bool eval_loss_unsaved = false;
         std::vector<api::JobCheckpoint> unsaved_checkpoints;
+        std::vector<api::JobEvent> unsaved_events;
+        std::uint64_t lost_events = 0;  ///< that there was no room for
+        std::uint64_t next_drop = 0;    ///< sequence at which old metrics are dropped again
     };
-    [[nodiscard]] api::Job newest(api::Job stored) const;
+    [[nodiscard]] api::Job with_newest(api::Job stored) const;
     static JobChange change_of(const Live& live);
+    static void make_room(Live& live);
+    void show(const std::string& id, const Live& live);
+    /// False: the store refused, and all is as before.
+    bool write(const std::string& id);
+    void drop_metrics(const std::string& id, Live& live, std::uint64_t sequence);
+    void refused(const std::string& why);
 
     std::unique_ptr<JobStore> store_;
     std::uint32_t metrics_kept_;
     std::function<void(const std::string& id)> wake_;
     std::optional<std::chrono::steady_clock::time_point> writable_at_;  ///< when that was last seen
+    JobBoard board_;
+    bool trouble_ = false;
     std::map<std::string, Live> live_;  ///< jobs that have not ended, or whose end is not on disk
 };
 

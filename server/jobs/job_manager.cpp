@@ -18,6 +18,7 @@
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/model_folder_check.hpp"
+#include "server/jobs/job_views.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/jobs/running_jobs.hpp"
 #include "server/support/log.hpp"
@@ -30,7 +31,6 @@ using api::JobState;
 using std::chrono::steady_clock;
 
 constexpr const char* kComponent = "jobs";
-constexpr std::chrono::seconds kStoreRetry{5};
 
 void log_failure(const std::exception_ptr& failure) {
     log::error(kComponent, "unexpected: " + failure_message(failure));
@@ -44,6 +44,7 @@ class ThreadedJobManager final : public JobManager {
         : options_(std::move(options)),
           journal_(std::move(store), options_.metrics_kept, [this](const std::string& id) { waiters_.wake(id); }),
           metrics_(std::move(metrics)),
+          views_(journal_.open_reader(), journal_.board()),
           table_({options_.slots, options_.cancel_grace, options_.restarts}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
@@ -73,27 +74,25 @@ class ThreadedJobManager final : public JobManager {
     }
 
     asio::awaitable<bool> ready() override {
-        return on_thread([this] { return ready_ && (journal_.check_writable(), true); });
+        return on_thread([this] { return ready_now(); });
     }
 
     asio::awaitable<SubmitOutcome> submit(SubmitRequest request) override {
         return on_thread([this, request = std::move(request)] { return submit_now(request); });
     }
 
-    asio::awaitable<std::optional<api::Job>> get(std::string id) override {
-        return on_thread([this, id = std::move(id)] { return visible(journal_.get(id)); });
-    }
+    std::optional<api::StatusReason> store_trouble() const override { return journal_.board().trouble(); }
 
-    asio::awaitable<JobListing> list(JobQuery query) override {
-        return on_thread([this, query = std::move(query)] { return list_now(query); });
-    }
+    asio::awaitable<std::optional<api::Job>> get(std::string id) override { return views_.get(std::move(id)); }
+
+    asio::awaitable<JobListing> list(JobQuery query) override { return views_.list(std::move(query)); }
 
     asio::awaitable<CancelOutcome> cancel(std::string id) override {
         return on_thread([this, id = std::move(id)] { return cancel_now(id); });
     }
 
     asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) override {
-        return on_thread([this, id = std::move(id), after, limit] { return read_events(id, after, limit); });
+        return views_.events(std::move(id), after, limit);
     }
 
     asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after, std::uint32_t limit) override {
@@ -126,19 +125,6 @@ class ThreadedJobManager final : public JobManager {
         return job;
     }
 
-    JobListing list_now(const JobQuery& query) {
-        JobListing listing;
-        if (!query.after.empty() && !journal_.state_of(query.after)) {
-            listing.unknown_after = true;
-            return listing;
-        }
-        listing.jobs = journal_.list(query, listing.has_more);
-        for (auto& job : listing.jobs) {
-            job.queue_position = table_.queue_position(job.id);
-        }
-        return listing;
-    }
-
     EventBatch read_events(const std::string& id, std::uint64_t after, std::uint32_t limit) {
         EventBatch batch;
         const auto state = journal_.state_of(id);
@@ -154,6 +140,9 @@ class ThreadedJobManager final : public JobManager {
             return batch;
         }
         if (api::is_terminal(*state)) {
+            if (!journal_.is_saved(id)) {
+                return batch;  // its last events will follow
+            }
             batch.ended = true;
             batch.job = visible(journal_.get(id));
         } else {
@@ -196,8 +185,12 @@ class ThreadedJobManager final : public JobManager {
             bool& flag_;
         };
         const Flag pumping(pumping_);
-        for (auto actions = table_.poll(steady_clock::now()); !actions.empty();
-             actions = table_.poll(steady_clock::now())) {
+        const auto poll = [this] {
+            auto actions = table_.poll(steady_clock::now());
+            journal_.board().set_queue(table_.queue());
+            return actions;
+        };
+        for (auto actions = poll(); !actions.empty(); actions = poll()) {
             for (const auto& action : actions) {
                 std::visit([this](const auto& it) { perform(it); }, action);
             }
@@ -263,21 +256,24 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void retry_later() {
-        retry_.expires_after(kStoreRetry);
+        if (std::exchange(retrying_, true)) {
+            return;
+        }
+        retry_.expires_after(options_.store_retry);
         retry_.async_wait([this](const boost::system::error_code& ec) {
+            retrying_ = false;
             if (ec) {
                 return;
             }
             journal_.retry();
             show_counts();
-            if (journal_.needs_retry()) {
-                retry_later();
-            }
+            saved_or_retried();
         });
     }
 
     void show_counts() {
         try {
+            metrics_->set_store(!journal_.needs_retry(), journal_.unsaved_events());
             metrics_->set_jobs_waiting(journal_.waiting());
             metrics_->set_job_counts(journal_.counts());
         } catch (const ErrorException& error) {
@@ -302,6 +298,19 @@ class ThreadedJobManager final : public JobManager {
         table_.stop(steady_clock::now());
         pump();
         co_await running_.join();
+    }
+
+    bool ready_now() {
+        if (!ready_) {
+            return false;
+        }
+        try {
+            journal_.check_writable();
+        } catch (const ErrorException&) {
+            show_counts();  // store_trouble() says why
+            saved_or_retried();
+        }
+        return true;
     }
 
     SubmitOutcome submit_now(const SubmitRequest& request) {
@@ -348,10 +357,17 @@ class ThreadedJobManager final : public JobManager {
         }
         auto stored = new_job(request, *spec);
         stored.job.id = make_job_id();
-        journal_.create(stored);
+        try {
+            journal_.create(stored);
+        } catch (const ErrorException&) {
+            show_counts();
+            saved_or_retried();
+            throw;
+        }
         append(stored.job.id, state_record(stored.job));
         show_counts();
         table_.enqueue(stored.job.id, *submission.output);
+        journal_.board().set_queue(table_.queue());
         outcome.job = *visible(std::move(stored.job));
         // The answer says "queued", also when a slot is free.
         asio::post(io_, [this] { pump(); });
@@ -389,9 +405,11 @@ class ThreadedJobManager final : public JobManager {
     const JobManagerOptions options_;
     JobJournal journal_;
     std::shared_ptr<JobMetrics> metrics_;
+    JobViews views_;
     JobTable table_;
     bool ready_ = false;
     bool pumping_ = false;
+    bool retrying_ = false;
     asio::io_context io_{1};
     asio::executor_work_guard<asio::io_context::executor_type> work_;
     EventWaiters waiters_;

@@ -29,7 +29,8 @@ struct JobManagerOptions {
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
     std::chrono::milliseconds heartbeat{10000};       ///< longest wait of wait_events()
     std::chrono::hours idempotency_lifetime{24};
-    RestartLimits restarts{};  ///< of workers that die or cannot be started
+    std::chrono::milliseconds store_retry{1000};  ///< between tries to write to a store that refused
+    RestartLimits restarts{};                     ///< of workers that die or cannot be started
 };
 
 /// Makes a worker process on the executor given (the manager's).
@@ -78,8 +79,9 @@ struct EventBatch {
 };
 
 /// Owns the queue, the store and the running workers, on one thread of its own, so that neither a slow disk nor a
-/// worker holds up the HTTP thread. All functions may be called from any thread; the coroutines run on the caller's
-/// executor, hand the work to the manager's thread and come back. Failures of the store come out as ErrorException.
+/// worker holds up the HTTP thread; get(), list() and events() are answered by another, which waits for no write. All
+/// functions may be called from any thread; the coroutines run on the caller's executor, hand the work to the manager's
+/// thread and come back. Failures of the store come out as ErrorException.
 ///
 /// Destroy it after the callers' coroutines have ended. Destroying a manager that was not stopped kills its workers;
 /// their jobs go on at the next start.
@@ -94,9 +96,13 @@ class JobManager {
     /// their workers have ended.
     virtual boost::asio::awaitable<void> stop() = 0;
 
-    /// Whether submit() would take a job: true from the end of start() to the begin of stop(). Asks the store for a
-    /// write, as submit() does.
+    /// True from the end of start() to the begin of stop(). Asks the store for a write, as submit() does, so that
+    /// store_trouble() says afterwards what submit() would find.
     virtual boost::asio::awaitable<bool> ready() = 0;
+
+    /// Why jobs cannot be stored (`since` when): what happens to those that are there waits in memory, and submit()
+    /// fails. Nothing: they can. At once, whatever the disk does.
+    [[nodiscard]] virtual std::optional<api::StatusReason> store_trouble() const = 0;
 
     virtual boost::asio::awaitable<SubmitOutcome> submit(SubmitRequest request) = 0;
     virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;

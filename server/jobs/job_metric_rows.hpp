@@ -26,6 +26,8 @@ struct ServiceCounts {
     std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
     std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
     std::uint64_t worker_restarts = 0;
+    bool store_writable = true;
+    std::uint64_t unsaved_events = 0;
     std::map<LabelValues, double> http_requests;      ///< by code, method, route
     std::map<LabelValues, Histogram> http_durations;  ///< seconds, by code, route
 };

@@ -40,6 +40,12 @@ class TableJobMetrics final : public JobMetrics {
         service_.waiting = waiting;
     }
 
+    void set_store(bool writable, std::uint64_t unsaved_events) override {
+        const std::lock_guard lock(mutex_);
+        service_.store_writable = writable;
+        service_.unsaved_events = unsaved_events;
+    }
+
     void run_started(const std::string& job_id) override {
         const std::lock_guard lock(mutex_);
         // Until the run says something, the gauges show what the run before it said last.
@@ -70,6 +76,7 @@ class TableJobMetrics final : public JobMetrics {
             found->second.ended = steady_clock::now();
             // What flowed has stopped.
             found->second.run.progress.fetch.in_flight = 0;
+            found->second.run.progress.fetch.open_endpoints = 0;
             found->second.run.progress.tokens_per_second = 0;
         }
     }

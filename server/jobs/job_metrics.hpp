@@ -24,6 +24,9 @@ class JobMetrics {
     /// Number of jobs that wait for something to pass, by the code of their reason.
     virtual void set_jobs_waiting(const std::map<std::string, std::uint64_t>& waiting) = 0;
 
+    /// Whether the job store can be written, and how many events wait for that.
+    virtual void set_store(bool writable, std::uint64_t unsaved_events) = 0;
+
     /// A worker began (or resumed) the job: its counters start at 0 again, ours go on.
     virtual void run_started(const std::string& job_id) = 0;
     /// What the worker said first: the step it begins at, and the input positions of one of its micro-batches.

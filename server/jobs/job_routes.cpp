@@ -245,6 +245,9 @@ class JobApi {
         if (!ready) {
             refuse(request, 503, "not_ready", "the service is starting or stopping");
         }
+        if (const auto trouble = manager_.store_trouble()) {
+            refuse(request, 503, trouble->code, trouble->message + " (since " + trouble->since + ")");
+        }
         const json::object body{{"status", "ready"}};
         co_return json_response(200, body);
     }

@@ -30,21 +30,41 @@ Result<Metadata> metadata_from(const json::value& value) {
     return metadata;
 }
 
-template <class T>
-T known(std::optional<T> value, const char* what, const std::string& text) {
-    if (!value) {
-        throw ErrorException(io_error(std::string("job store: a job is damaged: unknown ") + what + " '" + text + "'"));
+/// Collects what cannot be read of a row.
+class Damage {
+  public:
+    template <class T>
+    T known(std::optional<T> value, T otherwise, const char* what, const std::string& text) {
+        if (!value) {
+            add(std::string("unknown ") + what + " '" + text + "'");
+        }
+        return value.value_or(otherwise);
     }
-    return *value;
-}
+    template <class T>
+    std::optional<T> read(Result<T> (*reader)(const json::value&), const std::string& text, const char* what) {
+        auto value = stored_json(reader, text);
+        if (!value) {
+            add(std::string(what) + ": " + value.error().message);
+            return std::nullopt;
+        }
+        return *std::move(value);
+    }
+    [[nodiscard]] const std::string& text() const { return text_; }
+
+  private:
+    void add(const std::string& what) { text_ += (text_.empty() ? "" : "; ") + what; }
+    std::string text_;
+};
 
 void bind_reason(sqlite::Statement& statement, int index, const std::optional<api::StatusReason>& reason) {
     if (reason) {
         statement.bind(index, reason->code);
         statement.bind(index + 1, reason->message);
+        statement.bind(index + 2, reason->since);
     } else {
         statement.bind_null(index);
         statement.bind_null(index + 1);
+        statement.bind(index + 2, "");
     }
 }
 
@@ -52,29 +72,36 @@ void bind_reason(sqlite::Statement& statement, int index, const std::optional<ap
 
 StoredJob job_of(const sqlite::Statement& row) {
     StoredJob stored;
+    Damage damage;
     auto& job = stored.job;
     job.id = row.text(0);
-    job.kind = known(api::job_kind_from_string(row.text(1)), "kind", row.text(1));
+    job.kind = damage.known(api::job_kind_from_string(row.text(1)), api::JobKind::train, "kind", row.text(1));
     job.owner = row.text(2);
-    job.metadata = stored_json(metadata_from, row.text(3), "a job's metadata");
+    job.metadata = damage.read(metadata_from, row.text(3), "metadata").value_or(Metadata{});
     job.name = row.text(4);
     job.output = row.text(5);
-    job.state = known(api::job_state_from_string(row.text(6)), "state", row.text(6));
+    job.state = damage.known(api::job_state_from_string(row.text(6)), api::JobState::failed, "state", row.text(6));
     job.cancel_requested = row.integer(7) != 0;
     stored.resume = row.integer(8) != 0;
     job.created_at = row.text(9);
     job.started_at = row.text(10);
     job.finished_at = row.text(11);
     if (!row.is_null(12)) {
-        job.status_reason = api::StatusReason{row.text(12), row.text(13)};
+        job.status_reason = api::StatusReason{row.text(12), row.text(13), row.text(18)};
     }
     job.weights_sha256 = row.text(14);
     stored.idempotency_key = row.text(15);
     if (!row.is_null(16)) {
-        job.progress = stored_json(api::progress_from_json, row.text(16), "a job's progress");
+        job.progress = damage.read(api::progress_from_json, row.text(16), "progress");
     }
     if (!row.is_null(17)) {
         job.eval_loss = row.real(17);
+    }
+    if (!row.is_null(19)) {
+        job.exported_eval_loss = row.real(19);
+    }
+    if (!damage.text().empty()) {
+        job.status_reason = {"damaged", "the job's row in the store is damaged: " + damage.text()};
     }
     return stored;
 }
@@ -94,11 +121,11 @@ void bind_new_job(sqlite::Statement& insert, const StoredJob& stored) {
     insert.bind(11, job.started_at);
     insert.bind(12, job.finished_at);
     bind_reason(insert, 13, job.status_reason);
-    insert.bind(15, job.weights_sha256);
+    insert.bind(16, job.weights_sha256);
     if (stored.idempotency_key.empty()) {
-        insert.bind_null(16);
+        insert.bind_null(17);
     } else {
-        insert.bind(16, stored.idempotency_key);
+        insert.bind(17, stored.idempotency_key);
     }
 }
 
@@ -111,7 +138,12 @@ void bind_state(sqlite::Statement& update, const StoredJob& stored) {
     update.bind(5, job.started_at);
     update.bind(6, job.finished_at);
     bind_reason(update, 7, job.status_reason);
-    update.bind(9, job.weights_sha256);
+    update.bind(10, job.weights_sha256);
+    if (job.exported_eval_loss) {
+        update.bind(11, *job.exported_eval_loss);
+    } else {
+        update.bind_null(11);
+    }
 }
 
 }  // namespace distilld

@@ -100,7 +100,12 @@ CREATE INDEX jobs_by_state ON jobs (state, number);
 CREATE INDEX jobs_by_key ON jobs (idempotency_key) WHERE idempotency_key IS NOT NULL;
 )";
 
-constexpr std::array kSteps{SchemaStep{1, kFirst}, SchemaStep{2, kPartsOfAJob}};
+constexpr const char* kSinceWhenAJobWaits = "ALTER TABLE jobs ADD COLUMN reason_since TEXT NOT NULL DEFAULT ''";
+
+constexpr const char* kExportedLoss = "ALTER TABLE jobs ADD COLUMN exported_eval_loss REAL";
+
+constexpr std::array kSteps{SchemaStep{1, kFirst}, SchemaStep{2, kPartsOfAJob}, SchemaStep{3, kSinceWhenAJobWaits},
+                            SchemaStep{4, kExportedLoss}};
 
 void apply(sqlite::Database& database, const SchemaStep& step) {
     sqlite::Transaction transaction(database);

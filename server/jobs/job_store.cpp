@@ -1,9 +1,7 @@
 #include "server/jobs/job_store.hpp"
 
-#include <algorithm>
-#include <limits>
-
 #include "base/json_text.hpp"
+#include "server/jobs/job_queries.hpp"
 #include "server/jobs/job_rows.hpp"
 #include "server/jobs/job_schema.hpp"
 #include "server/jobs/sqlite.hpp"
@@ -11,13 +9,25 @@
 namespace distilld {
 namespace {
 
-std::string select_jobs(const char* tail) {
-    return std::string(kSelectJobs) + tail;
-}
+class SqliteJobReader final : public JobReader {
+  public:
+    explicit SqliteJobReader(const std::filesystem::path& file) : database_(file), queries_(database_) {
+        database_.execute("PRAGMA query_only = ON");
+    }
+    std::optional<StoredJob> get(std::string_view id) override { return queries_.get(id); }
+    JobPage list(const JobQuery& query) override { return queries_.list(query); }
+    EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
+        return queries_.events(id, after, limit);
+    }
+
+  private:
+    sqlite::Database database_;  // before the statements: they end first
+    JobQueries queries_;
+};
 
 class SqliteJobStore final : public JobStore {
   public:
-    explicit SqliteJobStore(const std::filesystem::path& file) : database_(file) {
+    explicit SqliteJobStore(const std::filesystem::path& file) : file_(file), database_(file) {
         // Before anything else: a file that is not ours is left as it is.
         migrate(database_);
         database_.execute("PRAGMA journal_mode = WAL");
@@ -39,47 +49,21 @@ class SqliteJobStore final : public JobStore {
         transaction.commit();
     }
 
-    void check_writable() override {
-        // The number that stands there already: a page, and a sync, as any write.
-        const auto version = database_.query_integer("PRAGMA user_version");
-        sqlite::Transaction transaction(database_);
-        database_.execute(("PRAGMA user_version = " + std::to_string(version)).c_str());
-        transaction.commit();
-    }
-
-    std::optional<StoredJob> get(std::string_view id) override {
-        get_->bind(1, id);
-        return with_specs(one(*get_));
-    }
+    std::optional<StoredJob> get(std::string_view id) override { return queries_->get(id); }
 
     std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) override {
         by_key_->bind(1, key);
         by_key_->bind(2, not_before);
-        return with_specs(one(*by_key_));
+        return queries_->one(*by_key_);
     }
 
-    JobPage list(const JobQuery& query) override {
-        JobPage page;
-        auto& statement = *list_;
-        const sqlite::ResetGuard guard(statement);
-        statement.bind(1, query.after);
-        statement.bind(2, query.state ? api::to_string(*query.state) : "");
-        statement.bind(3, std::int64_t{query.limit} + 1);
-        while (statement.step()) {
-            if (page.jobs.size() == query.limit) {
-                page.has_more = true;
-                break;
-            }
-            page.jobs.push_back(whole(statement));
-        }
-        return page;
-    }
+    JobPage list(const JobQuery& query) override { return queries_->list(query); }
 
     std::vector<StoredJob> unfinished() override {
         std::vector<StoredJob> jobs;
         const sqlite::ResetGuard guard(*unfinished_);
         while (unfinished_->step()) {
-            jobs.push_back(whole(*unfinished_));
+            jobs.push_back(queries_->whole(*unfinished_));
         }
         return jobs;
     }
@@ -95,19 +79,22 @@ class SqliteJobStore final : public JobStore {
         return result;
     }
 
-    std::uint64_t append_event(std::string_view id, const api::JobEvent& event, const JobChange& change) override {
+    std::uint64_t append_events(std::string_view id, std::span<const api::JobEvent> events,
+                                const JobChange& change) override {
         sqlite::Transaction transaction(database_);
         write_change(id, change);
-        auto numbered = event;
-        numbered.sequence = next_sequence(id);
-        auto& statement = *insert_event_;
-        statement.bind(1, id);
-        statement.bind(2, static_cast<std::int64_t>(numbered.sequence));
-        statement.bind(3, api::to_string(numbered.type));
-        statement.bind(4, to_text(api::to_json_object(numbered)));
-        statement.run();
+        auto sequence = next_sequence(id) - 1;
+        for (auto event : events) {
+            event.sequence = ++sequence;
+            auto& statement = *insert_event_;
+            statement.bind(1, id);
+            statement.bind(2, static_cast<std::int64_t>(sequence));
+            statement.bind(3, api::to_string(event.type));
+            statement.bind(4, to_text(api::to_json_object(event)));
+            statement.run();
+        }
         transaction.commit();
-        return numbered.sequence;
+        return sequence;
     }
 
     void drop_metrics(std::string_view id, std::uint64_t sequence) override {
@@ -117,38 +104,33 @@ class SqliteJobStore final : public JobStore {
     }
 
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
-        EventPage page;
-        constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-        auto& statement = *events_;
-        const sqlite::ResetGuard guard(statement);
-        statement.bind(1, id);
-        statement.bind(2, static_cast<std::int64_t>(std::min(after, kMax)));
-        statement.bind(3, std::int64_t{limit} + 1);
-        while (statement.step()) {
-            if (page.events.size() == limit) {
-                page.has_more = true;
-                break;
-            }
-            page.events.push_back(stored_json(api::job_event_from_json, statement.text(0), "an event"));
-        }
-        return page;
+        return queries_->events(id, after, limit);
     }
+
+    void try_write() override {
+        // The number that stands there already: a page, and a sync, as any write.
+        const auto version = database_.query_integer("PRAGMA user_version");
+        sqlite::Transaction transaction(database_);
+        database_.execute(("PRAGMA user_version = " + std::to_string(version)).c_str());
+        transaction.commit();
+    }
+
+    std::unique_ptr<JobReader> open_reader() override { return std::make_unique<SqliteJobReader>(file_); }
 
   private:
     void prepare() {
         const auto make = [this](const std::string& text) {
             return std::make_unique<sqlite::Statement>(database_, text.c_str());
         };
+        const auto select = [this](const char* tail) {
+            return std::make_unique<sqlite::Statement>(select_jobs(database_, tail));
+        };
+        queries_ = std::make_unique<JobQueries>(database_);
         insert_ = make(kInsertJob);
         update_ = make(kUpdateJob);
         insert_specs_ = make("INSERT INTO job_specs (job_id, spec, resolved_spec) VALUES (?1, ?2, ?3)");
-        specs_ = make("SELECT spec, resolved_spec FROM job_specs WHERE job_id = ?1");
-        get_ = make(select_jobs("WHERE id = ?1"));
-        by_key_ = make(select_jobs("WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1"));
-        list_ =
-            make(select_jobs("WHERE (?1 = '' OR number < (SELECT number FROM jobs WHERE id = ?1)) "
-                             "AND (?2 = '' OR state = ?2) ORDER BY number DESC LIMIT ?3"));
-        unfinished_ = make(select_jobs("WHERE state IN ('queued', 'running') ORDER BY number"));
+        by_key_ = select("WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1");
+        unfinished_ = select("WHERE state IN ('queued', 'running') ORDER BY number");
         counts_ = make("SELECT state, count(*) FROM jobs GROUP BY state");
         progress_ = make(
             "INSERT INTO job_progress (job_id, progress) VALUES (?1, ?2) "
@@ -160,42 +142,9 @@ class SqliteJobStore final : public JobStore {
         insert_checkpoint_ = make(
             "INSERT OR REPLACE INTO job_checkpoints (job_id, step, folder, seconds, created_at) "
             "VALUES (?1, ?2, ?3, ?4, ?5)");
-        checkpoints_ =
-            make("SELECT step, folder, seconds, created_at FROM job_checkpoints WHERE job_id = ?1 ORDER BY number");
         next_sequence_ = make("SELECT coalesce(max(sequence), 0) + 1 FROM job_events WHERE job_id = ?1");
         insert_event_ = make("INSERT INTO job_events (job_id, sequence, type, document) VALUES (?1, ?2, ?3, ?4)");
         drop_metrics_ = make("DELETE FROM job_events WHERE job_id = ?1 AND sequence <= ?2 AND type = 'metrics'");
-        events_ = make(
-            "SELECT document FROM job_events WHERE job_id = ?1 AND sequence > ?2 ORDER BY sequence "
-            "LIMIT ?3");
-    }
-
-    StoredJob whole(const sqlite::Statement& row) {
-        auto stored = job_of(row);
-        const sqlite::ResetGuard guard(*checkpoints_);
-        checkpoints_->bind(1, stored.job.id);
-        while (checkpoints_->step()) {
-            stored.job.checkpoints.push_back({static_cast<std::uint64_t>(checkpoints_->integer(0)),
-                                              checkpoints_->text(1), checkpoints_->real(2), checkpoints_->text(3)});
-        }
-        return stored;
-    }
-
-    std::optional<StoredJob> one(sqlite::Statement& statement) {
-        const sqlite::ResetGuard guard(statement);
-        return statement.step() ? std::optional(whole(statement)) : std::nullopt;
-    }
-
-    std::optional<StoredJob> with_specs(std::optional<StoredJob> stored) {
-        if (stored) {
-            const sqlite::ResetGuard guard(*specs_);
-            specs_->bind(1, stored->job.id);
-            if (specs_->step()) {
-                stored->job.spec_json = specs_->text(0);
-                stored->job.resolved_spec_json = specs_->text(1);
-            }
-        }
-        return stored;
     }
 
     /// Within a transaction.
@@ -235,24 +184,21 @@ class SqliteJobStore final : public JobStore {
     }
 
     using Prepared = std::unique_ptr<sqlite::Statement>;
+    const std::filesystem::path file_;
     sqlite::Database database_;  // before the statements: they end first
+    std::unique_ptr<JobQueries> queries_;
     Prepared insert_;
     Prepared update_;
     Prepared insert_specs_;
-    Prepared specs_;
-    Prepared get_;
     Prepared by_key_;
-    Prepared list_;
     Prepared unfinished_;
     Prepared counts_;
     Prepared progress_;
     Prepared eval_loss_;
     Prepared insert_checkpoint_;
-    Prepared checkpoints_;
     Prepared next_sequence_;
     Prepared insert_event_;
     Prepared drop_metrics_;
-    Prepared events_;
 };
 
 }  // namespace

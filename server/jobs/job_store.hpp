@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,28 +48,39 @@ struct JobChange {
     std::vector<api::JobCheckpoint> checkpoints{};
 };
 
-/// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk when it returns. What
-/// the disk or the database refuses is thrown as ErrorException (io) that names the file.
-class JobStore {
+/// Reads jobs and their events. One thread at a time; beside the store's while it writes. What the disk or the database
+/// refuses is thrown as ErrorException (io) that names the file.
+class JobReader {
   public:
-    virtual ~JobStore() = default;
-    virtual void create(const StoredJob& job) = 0;
+    virtual ~JobReader() = default;
     [[nodiscard]] virtual std::optional<StoredJob> get(std::string_view id) = 0;
+    [[nodiscard]] virtual JobPage list(const JobQuery& query) = 0;
+    [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
+};
+
+/// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk when it returns.
+class JobStore : public JobReader {
+  public:
+    virtual void create(const StoredJob& job) = 0;
     /// Job that was submitted with this key at or after `not_before` (RFC 3339).
     [[nodiscard]] virtual std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) = 0;
-    [[nodiscard]] virtual JobPage list(const JobQuery& query) = 0;
     /// Jobs that are not terminal, oldest first, without specs.
     [[nodiscard]] virtual std::vector<StoredJob> unfinished() = 0;
     /// Number of jobs in each state.
     [[nodiscard]] virtual std::vector<std::pair<api::JobState, std::uint64_t>> counts() = 0;
-    /// Stores the event under the job's next sequence number, which is returned, and the change of the job with it.
-    virtual std::uint64_t append_event(std::string_view id, const api::JobEvent& event,
-                                       const JobChange& change = {}) = 0;
+    /// Stores the events (one at least) under the job's next sequence numbers, the last of which is returned, and the
+    /// change of the job with them.
+    virtual std::uint64_t append_events(std::string_view id, std::span<const api::JobEvent> events,
+                                        const JobChange& change) = 0;
+    std::uint64_t append_event(std::string_view id, const api::JobEvent& event, const JobChange& change = {}) {
+        return append_events(id, {&event, 1}, change);
+    }
     /// Drops the metrics events of a job with sequence at or below `sequence`.
     virtual void drop_metrics(std::string_view id, std::uint64_t sequence) = 0;
-    [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
     /// Writes, and changes nothing: throws when nothing can be written.
-    virtual void check_writable() = 0;
+    virtual void try_write() = 0;
+    /// Another reader of the same, for another thread; it sees what a call has written once that returned.
+    [[nodiscard]] virtual std::unique_ptr<JobReader> open_reader() = 0;
 };
 
 /// SQLite (WAL, synchronous FULL) in `file`, which is made or brought to the newest schema (job_schema.hpp). Refuses a

@@ -151,6 +151,8 @@ class JobTable {
     [[nodiscard]] std::uint32_t running() const noexcept { return running_; }
     [[nodiscard]] bool is_running(const std::string& id) const;
     [[nodiscard]] std::optional<JobIntent> intent(const std::string& id) const;
+    /// Jobs that wait, the next first.
+    [[nodiscard]] const std::deque<std::string>& queue() const noexcept { return queue_; }
     /// 1 = next; of jobs that wait.
     [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const;
     /// The job that has not ended and writes to this folder.

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "base/utf8.hpp"
+
 namespace distilld::sqlite {
 
 Statement::Statement(Database& database, const char* sql) : database_(database) {
@@ -67,7 +69,7 @@ void Statement::reset() {
 std::string Statement::text(int column) const {
     const auto* data = sqlite3_column_text(statement_.get(), column);
     const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
-    return data == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(data), size);
+    return data == nullptr ? std::string() : to_valid_utf8({reinterpret_cast<const char*>(data), size});
 }
 
 std::int64_t Statement::integer(int column) const {

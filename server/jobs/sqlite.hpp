@@ -31,7 +31,7 @@ class Statement {
     void run();
     void reset();
 
-    [[nodiscard]] std::string text(int column) const;
+    [[nodiscard]] std::string text(int column) const;  ///< UTF-8, whatever the file holds
     [[nodiscard]] std::int64_t integer(int column) const;
     [[nodiscard]] double real(int column) const;  ///< NaN of NULL
     [[nodiscard]] bool is_null(int column) const;

@@ -85,7 +85,9 @@ void WorkerRun::on(const FinishedEvent& event, Time) {
     }
     metrics_.progress(id_, last);
     // It goes to the disk with the state that follows.
-    journal_.edit(id_).job.weights_sha256 = event.weights_sha256;
+    auto& job = journal_.edit(id_).job;
+    job.weights_sha256 = event.weights_sha256;
+    job.exported_eval_loss = event.exported_eval_loss;
     end(WorkerOutcome::Kind::finished);
 }
 

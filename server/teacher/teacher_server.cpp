@@ -127,6 +127,9 @@ class TeacherProgram {
         }
         service_.set_model(*scorer_);
         const models::ServedModel& model = scorer_->model();
+        for (const std::string& warning : model.warnings) {
+            log::warn("teacher", warning);
+        }
         std::cout << "distilld teacher: " << options_.model_dir.string() << " ready on http://" << server_->address()
                   << " (" << model.parameters << " parameters, vocabulary " << model.vocabulary_size << ", "
                   << model.dtype << " on " << model.device << ", threads " << model.threads;

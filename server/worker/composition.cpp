@@ -18,14 +18,14 @@
 #include "pipeline/graph/space_wait.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
+#include "server/worker/gives_up.hpp"
+#include "server/worker/load_data.hpp"
 
 namespace distilld {
 
 namespace asio = boost::asio;
 
 namespace {
-
-constexpr std::uint64_t kMaxEvalRows = 4096;
 
 StartedEvent started_event(const PreparedRun& run) {
     StartedEvent event;
@@ -38,6 +38,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.teacher = run.teacher_info.description;
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
+    event.tokenizer = run.tokenizer;
     return event;
 }
 
@@ -46,7 +47,7 @@ std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
     if (!run.eval) {
         return batches;
     }
-    const std::uint64_t rows = std::min(run.eval->row_count(), kMaxEvalRows);
+    const std::uint64_t rows = evaluated_rows(run);
     for (std::uint64_t row = 0; row < rows;) {
         std::vector<std::uint64_t> indices;
         for (; row < rows && indices.size() < run.spec.training.batch_size; ++row) {
@@ -73,6 +74,8 @@ TeacherStageOptions teacher_options(const PreparedRun& run) {
     scheduler.window.max_bytes = teacher.window_bytes;
     scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
     scheduler.retry.max_retries = teacher.max_retries;
+    scheduler.retry.patience = from_seconds(teacher.patience_secs);
+    scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
     scheduler.hedge.enabled = teacher.hedge;
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
     options.absent_endpoints = run.teacher_info.absent;
@@ -164,23 +167,6 @@ Result<std::string> write_export(const StudentSnapshot& snapshot, const Prepared
     return done ? hash : Result<std::string>(done.error());
 }
 
-/// A run that is cancelled while this lives no longer waits for space.
-class GivesUp {
-  public:
-    GivesUp(RunControl& control, SpaceWait& space) : slot_(control.cancel_slot()) {
-        if (control.cancelled()) {
-            space.give_up();
-        }
-        slot_.assign([&space](asio::cancellation_type) { space.give_up(); });
-    }
-    ~GivesUp() { slot_.clear(); }
-    GivesUp(const GivesUp&) = delete;
-    GivesUp& operator=(const GivesUp&) = delete;
-
-  private:
-    asio::cancellation_slot slot_;
-};
-
 /// Waits for space where the disk is full. An error of kind disk_full: `control` was cancelled meanwhile.
 asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentSnapshot> snapshot,
                                                   const PreparedRun& run, GraphExecutors executors, RunControl& control,
@@ -198,6 +184,37 @@ asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentS
     auto writing = space.perform(executors.disk, std::move(attempt));
     Result<std::string> hash = co_await std::move(writing);
     co_return hash;
+}
+
+/// The held-out loss of the weights as the export rounds them; nothing when it does not, without a held-out set, or
+/// when the run is told to stop meanwhile: the model is there by then.
+asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run, GraphExecutors executors,
+                                                          const RunControl& control) {
+    std::optional<double> loss;
+    if (!run.eval) {
+        co_return loss;
+    }
+    auto round = [&run] { return run.student->round_to_export(); };
+    auto rounding = run_on(executors.compute, std::move(round));
+    if (const bool rounded = co_await std::move(rounding); !rounded) {
+        co_return loss;
+    }
+    EvalStats total;
+    const std::vector<TokenBatch> batches = eval_batches(run);
+    for (const TokenBatch& batch : batches) {
+        if (control.cancelled()) {
+            co_return loss;
+        }
+        auto work = [&run, &batch] { return run.student->evaluate(batch); };
+        auto evaluating = run_on(executors.compute, std::move(work));
+        const EvalStats stats = co_await std::move(evaluating);
+        total.ce_sum += stats.ce_sum;
+        total.target_tokens += stats.target_tokens;
+    }
+    if (total.target_tokens > 0) {
+        loss = total.ce_sum / static_cast<double>(total.target_tokens);
+    }
+    co_return loss;
 }
 
 }  // namespace
@@ -238,7 +255,9 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     if (!hash) {
         co_return hash.error();
     }
-    co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash});
+    auto evaluating = exported_eval_loss(run, executors, control);
+    const std::optional<double> exported_loss = co_await std::move(evaluating);
+    co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash, exported_loss});
 }
 
 }  // namespace distilld

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,9 +20,12 @@
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/graph/space_wait.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
+#include "server/worker/gives_up.hpp"
+#include "server/worker/load_data.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/starting_point.hpp"
@@ -34,7 +38,6 @@ namespace {
 
 constexpr std::chrono::seconds kLockPatience = kOrphanPatience + std::chrono::seconds(30);
 constexpr std::chrono::milliseconds kLockPoll{100};
-constexpr std::uint32_t kByteVocabulary = 257;  // of make_byte_tokenizer()
 
 Error stopped() {
     return Error{ErrorKind::cancelled, "stopped on request"};
@@ -50,11 +53,33 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed) {
-        return io_error("cannot create folder " + folder.string() + ": " + failed.message());
+        return write_error("cannot create folder " + folder.string() + ": " + failed.message(), failed.value());
     }
     const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
     return probe ? Result<void>() : Result<void>(probe.error());
 }
+
+/// What the probe waits for, as events.
+class TeacherWait {
+  public:
+    explicit TeacherWait(EmitEvent emit) : emit_(std::move(emit)) {}
+
+    void on_waiting(const std::string& text) {
+        waits_ = true;
+        emit_(WaitingEvent{"teacher_unavailable", "no endpoint of the teacher is up yet; last: " + text,
+                           std::chrono::duration<double>(began_.time_since_epoch()).count()});
+    }
+    void over() {
+        if (std::exchange(waits_, false)) {
+            emit_(WaitingEvent{});
+        }
+    }
+
+  private:
+    EmitEvent emit_;
+    std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
+    bool waits_ = false;
+};
 
 class Preparation {
   public:
@@ -69,6 +94,13 @@ class Preparation {
         auto loading_data = on(executors_.staging, [this] { return load_data(); });
         if (Result<void> loaded = co_await std::move(loading_data); !loaded) {
             co_return loaded;
+        }
+        auto telling = on(executors_.compute, [this] {
+            run_.student->set_export_tokenizer(std::move(export_tokenizer_));
+            return Result<void>();
+        });
+        if (Result<void> told = co_await std::move(telling); !told) {
+            co_return told;
         }
         auto locking = take_folders();
         if (Result<void> taken = co_await std::move(locking); !taken) {
@@ -150,6 +182,12 @@ class Preparation {
         options.training = run_.spec.training;
         options.with_teacher = run_.spec.teacher.has_value();
         options.sequence_length = run_.spec.dataset.sequence_length;
+        Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory(run_.spec.student.device);
+        if (!memory) {
+            return memory.error();
+        }
+        options.max_bytes = (*memory)->total_bytes();
+        options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(options);
         if (!made) {
             return made.error();
@@ -159,39 +197,11 @@ class Preparation {
     }
 
     Result<void> load_data() {
-        const JobSpec& spec = run_.spec;
-        std::unique_ptr<Tokenizer> tokenizer;
-        std::string tokenizer_error;
-        if (!spec.student.model.empty() && std::filesystem::exists(spec.student.model)) {
-            Result<std::unique_ptr<Tokenizer>> loaded = load_tokenizer(spec.student.model);
-            // Data of ready-made ids needs no tokenizer, so one that is not understood is refused by the first text.
-            if (loaded) {
-                tokenizer = std::move(*loaded);
-            } else {
-                tokenizer_error = loaded.error().message;
-            }
+        Result<ExportTokenizer> tokenizer = distilld::load_data(run_, [this](const std::string& text) { info(text); });
+        if (!tokenizer) {
+            return tokenizer.error();
         }
-        if (tokenizer == nullptr && tokenizer_error.empty()) {
-            tokenizer = make_byte_tokenizer();
-            run_.exports_byte_tokenizer = run_.student->vocabulary_size() >= kByteVocabulary;
-        }
-        DatasetOptions options;
-        options.sequence_length = spec.dataset.sequence_length;
-        options.packing = spec.dataset.packing;
-        options.vocabulary_size = run_.student->vocabulary_size();
-        options.no_tokenizer_reason = tokenizer_error;
-        Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer.get(), options);
-        if (!train) {
-            return Error{train.error().kind, "/dataset/train: " + train.error().message};
-        }
-        run_.dataset = std::move(*train);
-        if (!spec.dataset.eval.empty()) {
-            Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer.get(), options);
-            if (!eval) {
-                return Error{eval.error().kind, "/dataset/eval: " + eval.error().message};
-            }
-            run_.eval = std::move(*eval);
-        }
+        export_tokenizer_ = std::move(*tokenizer);
         return {};
     }
 
@@ -202,7 +212,8 @@ class Preparation {
         const std::filesystem::path output(run_.spec.output);
         const std::filesystem::path checkpoints = checkpoint_store(run_.spec).folder();
         for (const std::filesystem::path& folder : {output, checkpoints}) {
-            if (Result<void> writable = require_writable(folder); !writable) {
+            auto making = make_writable(folder);
+            if (Result<void> writable = co_await std::move(making); !writable) {
                 co_return writable;
             }
             if (!run_.locks.empty() && std::filesystem::equivalent(output, folder)) {
@@ -212,6 +223,22 @@ class Preparation {
             if (Result<void> locked = co_await std::move(locking); !locked) {
                 co_return locked;
             }
+        }
+        co_return Result<void>();
+    }
+
+    /// A full disk is waited out here as well.
+    asio::awaitable<Result<void>> make_writable(std::filesystem::path folder) {
+        SpaceWait space(executors_.io, emit_);
+        const GivesUp gives_up(control_, space);
+        std::function<Result<std::string>()> attempt = [folder]() -> Result<std::string> {
+            const Result<void> writable = require_writable(folder);
+            return writable ? Result<std::string>(folder.string()) : Result<std::string>(writable.error());
+        };
+        auto making = space.perform(executors_.disk, std::move(attempt));
+        const Result<std::string> made = co_await std::move(making);
+        if (!made) {
+            co_return control_.cancelled() ? stopped() : made.error();
         }
         co_return Result<void>();
     }
@@ -339,7 +366,11 @@ class Preparation {
             co_return stopped();
         }
         RemoteTeacherOptions options;
-        options.start_deadline = std::chrono::nanoseconds(from_seconds(run_.spec.teacher->startup_timeout_secs));
+        const TeacherSpec& spec = *run_.spec.teacher;
+        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
+        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
+        auto wait = std::make_shared<TeacherWait>(emit_);  // shared with the teacher, which outlives this call
+        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
         options.batch_rows = run_.spec.training.batch_size;
         options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<TeacherSource>> made =
@@ -357,6 +388,7 @@ class Preparation {
         auto probing = asio::co_spawn(executors_.io, teacher.probe(run_.student->vocabulary_size()),
                                       asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
+        wait->over();
         if (control_.cancelled()) {
             co_return stopped();
         }
@@ -380,6 +412,7 @@ class Preparation {
     GraphExecutors executors_;
     RunControl& control_;
     EmitEvent emit_;
+    ExportTokenizer export_tokenizer_;
 };
 
 }  // namespace

@@ -30,7 +30,8 @@ struct PreparedRun {
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
     std::shared_ptr<const Dataset> eval;     ///< null: none
-    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, and the student knows all bytes
+    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, by the built-in tokenizer
+    std::string tokenizer;                   ///< what read the data, in one line
     std::vector<FolderLock> locks;           ///< output and checkpoint folder are ours
     std::unique_ptr<TeacherSource> teacher;  ///< null: plain training
     TeacherInfo teacher_info;                ///< of the probe; empty without a teacher

@@ -24,7 +24,8 @@ Result<void> same_run(const std::string& identity, JobSpec& spec, const std::str
     if (Result<void> same = check_run_identity(identity, adopted, dataset_hash); !same) {
         return same;
     }
-    if (!ordered) {
+    // A run that may overwrite may have been stopped before it had.
+    if (!ordered || spec.overwrite) {
         if (Result<void> same = check_first_weights(identity, adopted); !same) {
             return same;
         }

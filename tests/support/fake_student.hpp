@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -16,7 +17,7 @@
 namespace distilld::test {
 
 /// Remembers what the graph asked of it, in order, and answers a "weight" that depends on all of it.
-class FakeStudent final : public Student {
+class FakeStudent : public Student {
   public:
     struct Staged final : StagedBatch {
         MicroBatch batch;
@@ -53,7 +54,8 @@ class FakeStudent final : public Student {
         note("step");
         rates.push_back(learning_rate);
         pending = kUpdatesOfAStep;
-        return {1.0, true};
+        const bool finite = !on_step || on_step(rates.size());
+        return {finite ? 1.0 : std::nan(""), finite};
     }
     bool apply_one_pending_update() override {
         if (pending > 0) {
@@ -103,6 +105,7 @@ class FakeStudent final : public Student {
 
     std::function<void(const MicroBatch&)> on_stage;
     std::function<void(std::uint64_t)> on_train;
+    std::function<bool(std::uint64_t)> on_step;  ///< whether this step, counted from 1, is finite
     std::function<void(std::uint64_t)> on_snapshot;
     std::function<void(const RunState&)> on_snapshot_state;
     std::function<void()> on_evaluate;

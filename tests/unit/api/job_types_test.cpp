@@ -33,6 +33,7 @@ Job full_job() {
     job.status_reason = StatusReason{"c", "m"};
     job.queue_position = 3;
     job.eval_loss = 1.5;
+    job.exported_eval_loss = 1.75;
     job.output = "/out";
     job.checkpoints.push_back({5, "/out/checkpoints/step-5", 0.25, "2026-01-01T00:00:02.000Z"});
     job.spec_json = R"({"name":"n"})";
@@ -136,10 +137,10 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     for (const auto& member : json) {
         names.emplace_back(member.key());
     }
-    EXPECT_THAT(
-        names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
-                           "created_at", "started_at", "finished_at", "status_reason", "queue_position", "progress",
-                           "eval_loss", "output", "weights_sha256", "checkpoints", "spec", "resolved_spec"));
+    EXPECT_THAT(names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal",
+                                   "cancel_requested", "created_at", "started_at", "finished_at", "status_reason",
+                                   "queue_position", "progress", "eval_loss", "exported_eval_loss", "output",
+                                   "weights_sha256", "checkpoints", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),
@@ -148,7 +149,7 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("stall_fraction":0,"teacher_hidden_fraction":0,"bottleneck":"student","stages":[{"stage":"student",)"
         R"("busy_seconds":1,"wait_input_seconds":2,"wait_output_seconds":3}],"fetch":{"requests":9,"completed":0,)"
         R"("retries":0,"hedges":0,"hedge_wins":0,"failures":{"timeout":2},"breaker_openings":0,)"
-        R"("bytes_received":0,"concurrency":0,"in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
+        R"("bytes_received":0,"open_endpoints":0,"concurrency":0,"window":0,"in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
         R"("latency_p95_seconds":0},"nonfinite_steps":0})");
     EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
                                                R"("created_at":"2026-01-01T00:00:02.000Z"}])");

@@ -172,6 +172,77 @@ TEST(LlamaConfig, WritesWhatItReadsAndKeepsUnknownFields) {
     EXPECT_EQ(to_config_json(again, "bfloat16"), text);
 }
 
+std::vector<std::string> warnings_of(std::string_view json) {
+    return parse_model_config(json, {"config.json", ""}).value().warnings;
+}
+
+// The form of HuggingFaceTB/SmolLM3-3B's config.json, small, with the model_type that lets it pass.
+constexpr std::string_view kSmollm3 = R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128012, "hidden_act": "silu", "hidden_size": 64,
+    "initializer_range": 0.02, "intermediate_size": 176, "layer_types": ["full_attention", "full_attention"],
+    "max_position_embeddings": 65536, "max_window_layers": 28, "mlp_bias": false, "model_type": "llama",
+    "no_rope_layer_interval": 4, "no_rope_layers": [1, 0], "num_attention_heads": 4, "num_hidden_layers": 2,
+    "num_key_value_heads": 2, "pad_token_id": 128004, "pretraining_tp": 2, "rms_norm_eps": 1e-06, "rope_scaling": null,
+    "rope_theta": 5000000.0, "sliding_window": null, "torch_dtype": "bfloat16", "transformers_version": "4.54.0.dev0",
+    "use_cache": false, "use_sliding_window": false, "vocab_size": 128256})";
+
+TEST(LlamaConfig, FieldsOfOtherFamiliesThatChangeTheFunctionAreRefused) {
+    EXPECT_THAT(parse_error(kSmollm3),
+                HasSubstr("/student/config/no_rope_layers: is [1,0], which changes what the network computes"));
+    std::string same(kSmollm3);
+    same.replace(same.find("[1, 0]"), 6, "[1, 1]");
+    EXPECT_EQ(parse_error(same), "");
+    EXPECT_THAT(warnings_of(same), IsEmpty());
+    for (const char* field :
+         {R"("layer_types": ["sliding_attention"])", R"("sliding_window": 4096)", R"("logits_scaling": 8)",
+          R"("final_logit_softcapping": 30.0)", R"("use_qk_norm": true)", R"("qk_norm": true)",
+          R"("num_local_experts": 8)", R"("no_rope_layer_interval": 4)", R"("residual_multiplier": 0.22)",
+          R"("attention_dropout": 0.1)", R"("hidden_activation": "gelu_pytorch_tanh")", R"("is_causal": false)"}) {
+        const std::string text(field);
+        EXPECT_THAT(parse_error("{" + text + "}"),
+                    HasSubstr("/student/config/" + text.substr(1, text.find(':') - 2) + ": is "))
+            << field;
+    }
+    for (const char* field :
+         {R"("sliding_window": 4096, "use_sliding_window": false)", R"("logits_scaling": 1.0)",
+          R"("layer_types": ["full_attention"])", R"("qk_norm": false)", R"("num_local_experts": 0)",
+          R"("is_causal": true)", R"("final_logit_softcapping": null)", R"("position_embedding_type": "rope")"}) {
+        EXPECT_EQ(parse_error("{" + std::string(field) + "}"), "");
+    }
+}
+
+TEST(LlamaConfig, WhatItReadsItselfIsNotAskedToBeNeutral) {
+    EXPECT_TRUE(parse(R"({"attention_bias": true, "mlp_bias": true})").mlp_bias);
+}
+
+TEST(LlamaConfig, UnknownFieldsAreWarnedOf) {
+    EXPECT_THAT(warnings_of("{}"), IsEmpty());
+    EXPECT_THAT(warnings_of(R"({"colour": "blue", "_commit_hash": "abc", "use_cache": true, "speed": 3})"),
+                ElementsAre("config.json: not known, and without effect here: colour, speed"));
+    EXPECT_THAT(warnings_of(R"({"architectures": ["MistralForCausalLM"]})"),
+                ElementsAre(HasSubstr("config.json: /architectures: is [\"MistralForCausalLM\"]; it is taken for "
+                                      "[\"LlamaForCausalLM\"]")));
+    EXPECT_THAT(warnings_of(to_config_json(parse_model_config("{}", {}).value(), "float32")), IsEmpty());
+}
+
+TEST(LlamaConfig, SpecialTokensGoIntoBothFiles) {
+    ModelConfig config = parse_model_config("{}", {}).value();
+    set_special_tokens(config, {std::nullopt, {256}, std::nullopt});
+    auto written = boost::json::parse(to_config_json(config, "float32")).as_object();
+    EXPECT_TRUE(written.at("bos_token_id").is_null());
+    EXPECT_EQ(written.at("eos_token_id").as_int64(), 256);
+    auto generation = boost::json::parse(to_generation_config_json(config)).as_object();
+    EXPECT_EQ(generation.at("eos_token_id").as_int64(), 256);
+    EXPECT_FALSE(generation.contains("bos_token_id"));
+    config.source_generation_json = R"({"temperature": 0.6, "bos_token_id": 1, "eos_token_id": 2})";
+    set_special_tokens(config, {7, {8, 9}, 10});
+    generation = boost::json::parse(to_generation_config_json(config)).as_object();
+    EXPECT_EQ(boost::json::serialize(generation.at("eos_token_id")), "[8,9]");
+    EXPECT_EQ(generation.at("bos_token_id").as_int64(), 7);
+    EXPECT_EQ(generation.at("pad_token_id").as_int64(), 10);
+    EXPECT_EQ(generation.at("temperature").to_number<double>(), 0.6);
+}
+
 TEST(LlamaConfig, ReadsAFolder) {
     const TemporaryFolder folder;
     EXPECT_THAT(read_model_config(folder.path()).error().message, HasSubstr("config.json: cannot open"));

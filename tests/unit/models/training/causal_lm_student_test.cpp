@@ -146,6 +146,35 @@ TEST(CausalLmStudent, ANonFiniteStepIsSkipped) {
     }
 }
 
+TEST(CausalLmStudent, AStepWithoutTargetsIsNoStepOfTheOptimizer) {
+    for (const bool overlap : {false, true}) {
+        CausalLmStudentOptions options = random_options();
+        options.training.overlap_optimizer = overlap;
+        const auto student = make(options);
+        const auto reference = make(options);
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            train_step(*student, step);
+            train_step(*reference, step);
+            auto tokens = token_batch(0, 2);
+            std::fill(tokens->labels.begin(), tokens->labels.end(), kIgnoredLabel);
+            tokens->target_tokens = 0;
+            const auto staged = student->stage({tokens, teacher_targets(*tokens, 0, Teacher::topk), 0});
+            student->train(*staged);
+            const StepStats stats = student->finish_step(1e-2);
+            EXPECT_TRUE(stats.finite);
+            EXPECT_EQ(stats.grad_norm, 0);
+        }
+        EXPECT_EQ(weights_hash(*student), weights_hash(*reference));
+    }
+}
+
+TEST(CausalLmStudent, ALearningRateFarTooLargeIsSeenInTheNextSteps) {
+    const auto student = make(random_options());
+    EXPECT_TRUE(train_step(*student, 0, 1e30).finite);
+    EXPECT_FALSE(train_step(*student, 1, 1e30).finite);
+    EXPECT_FALSE(train_step(*student, 2, 1e30).finite);
+}
+
 TEST(CausalLmStudent, EvaluationIsTheMeanCrossEntropyAndAppliesWhatIsPending) {
     const auto student = make(random_options());
     const auto batch = token_batch(40, 4);
@@ -192,6 +221,25 @@ TEST(CausalLmStudent, BadOptionsAreNamed) {
     EXPECT_THAT(message(options), HasSubstr("/student/device: is \"cuda:999\""));
     options.student.device = "cpu";
     EXPECT_EQ(message(options), "no error");
+}
+
+TEST(CausalLmStudent, ANetworkThatCannotFitIsRefusedBeforeItIsAllocated) {
+    CausalLmStudentOptions options = random_options();
+    const std::uint64_t count = make(options)->parameter_count();
+    options.max_bytes = 16 * count;
+    EXPECT_TRUE(make_causal_lm_student(options));
+    options.max_bytes = 16 * count - 1;
+    const auto refused = make_causal_lm_student(options);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("/student/config: a network of " + std::to_string(count) +
+                                                   " parameters takes 0.0 GiB to train"));
+    // 3 TiB of weights.
+    options.max_bytes = std::uint64_t{1} << 40;
+    options.student.config_json = R"({"vocab_size": 16000000, "hidden_size": 65536, "num_attention_heads": 1024,
+        "intermediate_size": 1024, "num_hidden_layers": 1, "tie_word_embeddings": true})";
+    const auto huge = make_causal_lm_student(options);
+    ASSERT_FALSE(huge);
+    EXPECT_THAT(huge.error().message, HasSubstr("of which the device has 1024.0 GiB"));
 }
 
 }  // namespace

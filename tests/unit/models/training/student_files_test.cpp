@@ -162,6 +162,64 @@ TEST(StudentFiles, LearningRateZeroExportsTheVeryTensorsItRead) {
     }
 }
 
+TEST(StudentFiles, RoundingToTheExportGivesTheLossOfItsFiles) {
+    const TemporaryFolder folder;
+    const auto held_out = test::token_batch(40, 4);
+    write_published_folder(folder / "source");
+    CausalLmStudentOptions options = random_options();
+    options.student = pretrained(folder / "source", Dtype::fp32);
+    const auto student = make(options);
+    train_step(*student, 0, 1e-3);
+    ASSERT_TRUE(student->snapshot({})->write_model(folder / "out"));
+    const double trained = student->evaluate(*held_out).ce_sum;
+    EXPECT_TRUE(student->round_to_export());
+    const double rounded = student->evaluate(*held_out).ce_sum;
+    EXPECT_NE(rounded, trained);
+    CausalLmStudentOptions again = random_options();
+    again.student = pretrained(folder / "out", Dtype::fp32);
+    EXPECT_EQ(make(again)->evaluate(*held_out).ce_sum, rounded);
+
+    const auto exact = make(random_options());  // exports fp32
+    const double before = exact->evaluate(*held_out).ce_sum;
+    EXPECT_FALSE(exact->round_to_export());
+    EXPECT_EQ(exact->evaluate(*held_out).ce_sum, before);
+}
+
+TEST(StudentFiles, TheExportFollowsTheTokenizerThatWasUsed) {
+    const TemporaryFolder folder;
+    write_published_folder(folder / "source");
+    write_bytes(folder / "source" / "generation_config.json", R"({"eos_token_id": 2, "temperature": 0.6})");
+    fs::create_directory(folder / "tokenizer");
+    write_bytes(folder / "tokenizer" / "tokenizer.json", "another");
+    CausalLmStudentOptions options = random_options();
+    options.student = pretrained(folder / "source", Dtype::fp32);
+    const auto export_with = [&](ExportTokenizer tokenizer) {
+        const auto student = make(options);
+        student->set_export_tokenizer(std::move(tokenizer));
+        fs::remove_all(folder / "out");
+        student->snapshot({})->write_model(folder / "out").value();
+        return read_bytes(folder / "out" / "config.json") + read_bytes(folder / "out" / "generation_config.json");
+    };
+    const SpecialTokens special{std::nullopt, {7}, 8};
+    const std::string named = export_with({folder / "tokenizer", special, false});
+    EXPECT_THAT(named, HasSubstr("\"bos_token_id\": null,"));
+    EXPECT_THAT(named, HasSubstr("\"eos_token_id\": 7,\n  \"pad_token_id\": 8,\n  \"temperature\": 0.6"));
+    EXPECT_EQ(read_bytes(folder / "out" / "tokenizer.json"), "another");
+    EXPECT_FALSE(fs::exists(folder / "out" / "tokenizer_config.json"));
+    // The model's own: its config's ids stand when they hold the end of text, else they are mended.
+    EXPECT_THAT(export_with({folder / "source", special, true}), HasSubstr("\"eos_token_id\": 7"));
+    EXPECT_THAT(export_with({folder / "source", SpecialTokens{std::nullopt, {2}, std::nullopt}, true}),
+                testing::AllOf(HasSubstr("\"bos_token_id\": 1"), HasSubstr("\"eos_token_id\": 2")));
+    export_with({});
+    EXPECT_FALSE(fs::exists(folder / "out" / "tokenizer.json"));
+
+    // It says nothing about weights: a checkpoint goes on with another tokenizer.
+    const auto student = make(options);
+    student->set_export_tokenizer({folder / "tokenizer", special, false});
+    ASSERT_TRUE(student->snapshot({})->write_checkpoint(folder / "checkpoint"));
+    EXPECT_TRUE(make(options)->restore(folder / "checkpoint"));
+}
+
 TEST(StudentFiles, AnExportedStudentStartsTheNextJob) {
     const TemporaryFolder folder;
     const auto student = make(random_options());

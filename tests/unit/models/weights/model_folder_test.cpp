@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 
@@ -150,6 +151,36 @@ TEST(ModelFolder, NamesTheTensorThatIsWrong) {
                 HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
 }
 
+TEST(ModelFolder, NumbersThatAreNotFiniteComeNeitherInNorOut) {
+    const TemporaryFolder folder;
+    const auto network = make_network(small_config());
+    ASSERT_TRUE(save(*network, folder / "sound"));
+    const auto sound = masters(*network);
+    for (const auto type : {torch::kFloat, torch::kHalf, torch::kBFloat16}) {
+        for (const float bad : {NAN, INFINITY, -INFINITY}) {
+            auto tensors = sound;
+            tensors[3].tensor = tensors[3].tensor.to(type).clone();
+            tensors[3].tensor[1][2] = bad;
+            ASSERT_TRUE(write_safetensors(folder / "sound/model.safetensors", tensors));
+            const auto loaded = open_causal_lm(folder / "sound", ComputeDtype::bf16, torch::kCPU);
+            ASSERT_FALSE(loaded);
+            EXPECT_THAT(loaded.error().message,
+                        HasSubstr("sound/model.safetensors: tensor " + tensors[3].name + " holds NaN or infinity"));
+        }
+    }
+    {
+        const torch::NoGradGuard no_grad;
+        network->groups()[1].parameters[1].master[0][0] = 1e6;  // infinity as float16
+    }
+    EXPECT_TRUE(save(*network, folder / "wide"));
+    network->groups()[1].parameters[1].saved = torch::kHalf;
+    const auto refused = save(*network, folder / "narrow");
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("narrow: not exported: model.layers.0.self_attn.q_proj.weight holds "
+                                                   "numbers that are not finite as float16"));
+    EXPECT_EQ(file_count(folder / "narrow"), 0U);
+}
+
 TEST(ModelFolder, ChecksTheFilesBeforeItAllocates) {
     const TemporaryFolder folder;
     ASSERT_TRUE(save(*make_network(small_config()), folder.path()));
@@ -158,6 +189,24 @@ TEST(ModelFolder, ChecksTheFilesBeforeItAllocates) {
         "num_hidden_layers": 8, "intermediate_size": 131072})");
     EXPECT_THAT(open_causal_lm(folder.path(), ComputeDtype::fp32, torch::kCPU).error().message,
                 HasSubstr("tensor model.embed_tokens.weight has shape [61, 32]"));
+}
+
+TEST(ModelFolder, WhatOnlyInfersIsReadInTheComputeDtypeOnce) {
+    const TemporaryFolder folder;
+    const auto network = make_network(small_config());
+    ASSERT_TRUE(save(*network, folder.path()));
+    const torch::NoGradGuard no_grad;
+    for (const auto dtype : {ComputeDtype::fp32, ComputeDtype::bf16}) {
+        const auto trained = open_causal_lm(folder.path(), dtype, torch::kCPU).value();
+        const auto served =
+            open_causal_lm(folder.path(), dtype, torch::kCPU, model_families(), WeightUse::inference).value();
+        EXPECT_TRUE(same_bits(served->forward(ids(2, 7)), trained->forward(ids(2, 7))));
+        for (const Parameter& parameter : all_parameters(served->groups())) {
+            EXPECT_FALSE(parameter.master.defined());
+            EXPECT_EQ(parameter.compute.scalar_type(), to_scalar_type(dtype));
+        }
+        EXPECT_EQ(parameter_count(served->groups()), parameter_count(network->groups()));
+    }
 }
 
 TEST(TokenizerFiles, AreCopiedByteForByte) {

@@ -291,9 +291,11 @@ TEST_F(JsonlDataset, ChecksTextAndEndOfTextAgainstTheVocabulary) {
 TEST_F(JsonlDataset, TextNeedsATokenizer) {
     tokenizer_.reset();
     DatasetOptions how = options(4);
-    EXPECT_THAT(refusal("{\"text\":\"ab\"}", how), HasSubstr("data.jsonl:1: \"text\" needs a tokenizer"));
+    EXPECT_THAT(refusal("{\"text\":\"ab\"}", how),
+                HasSubstr("data.jsonl:1: \"text\" cannot be read: there is no tokenizer"));
     how.no_tokenizer_reason = "model.type \"Unigram\" is not understood";
-    EXPECT_THAT(refusal("{\"text\":\"ab\"}", how), HasSubstr("(model.type \"Unigram\" is not understood)"));
+    EXPECT_THAT(refusal("{\"text\":\"ab\"}", how),
+                HasSubstr("cannot be read: model.type \"Unigram\" is not understood"));
 }
 
 TEST_F(JsonlDataset, NothingToTrainOnIsAnError) {

@@ -39,6 +39,7 @@ class ScriptedClient final : public RestClient {
     struct Turn {
         unsigned status = 200;  ///< 0: nobody is there
         std::string stream{};
+        bool cut = false;  ///< the stream breaks off, as when the service is killed
     };
     explicit ScriptedClient(std::vector<Turn> turns) : turns_(std::move(turns)) {}
 
@@ -55,6 +56,9 @@ class ScriptedClient final : public RestClient {
         }
         if (!turn.stream.empty()) {
             on_piece(turn.stream);
+        }
+        if (turn.cut) {
+            return io_error("http://service: partial message");
         }
         return RestResponse{turn.status, "", turn.status == 200 ? "" : R"({"detail":"not now"})"};
     }
@@ -90,7 +94,7 @@ struct Watched {
 };
 
 TEST(JobWatch, FollowsAJobOverARestartOfTheService) {
-    const Watched watched({{.stream = event(1, "one")},
+    const Watched watched({{.stream = event(1, "one"), .cut = true},
                            {.status = 0},
                            {.status = 503},
                            {.status = 502},

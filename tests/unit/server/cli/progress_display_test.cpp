@@ -67,9 +67,11 @@ TEST(ProgressText, SummaryHasTheFigures) {
     EXPECT_THAT(summary(finished), Not(HasSubstr("teacher hidden")));  // no request was made: plain training
     finished.last.fetch.requests = 4;
     finished.eval_loss = 1.25;
+    EXPECT_THAT(summary(finished), Not(HasSubstr("as exported")));
+    finished.exported_eval_loss = 1.375;
     const auto text = summary(finished);
-    for (const char* part : {"2.3456", "1.2500", "12345", "0.4%", "98.0%", "student", "busy 1.50 s", "input 2.50 s",
-                             "output 3.50 s", "/out", "abc"}) {
+    for (const char* part : {"2.3456", "1.2500", "as exported   1.3750", "12345", "0.4%", "98.0%", "student",
+                             "busy 1.50 s", "input 2.50 s", "output 3.50 s", "/out", "abc"}) {
         EXPECT_THAT(text, HasSubstr(part));
     }
 }
@@ -108,13 +110,13 @@ TEST_F(Display, TerminalRedrawsOneLineAndKeepsItBelowOthers) {
 
 TEST_F(Display, SaysWhatIsTrained) {
     auto display = make(false);
-    display.show(StartedEvent{100, 40, 4560000, 1, 12345, "bf16", "teacher X", 2, 8}, at(0));
+    display.show(StartedEvent{100, 40, 4560000, 1, 12345, "bf16", "teacher X", 2, 8, "bytes"}, at(0));
     display.show(EvaluationEvent{50, 1.5, 10}, at(0));
     display.show(CheckpointEvent{50, "cp", 1}, at(0));
-    EXPECT_THAT(written_,
-                ElementsAre("training 4.56M parameters (bf16) on 12.3k tokens in 1 row: 100 steps of 2 x 8 "
-                            "sequences, from step 40\n",
-                            "teacher: teacher X\n", "step 50 held-out loss 1.5000\n", "step 50 checkpoint cp\n"));
+    EXPECT_THAT(written_, ElementsAre("training 4.56M parameters (bf16) on 12.3k tokens in 1 row: 100 steps of 2 x 8 "
+                                      "sequences, from step 40\n",
+                                      "tokenizer: bytes\n", "teacher: teacher X\n", "step 50 held-out loss 1.5000\n",
+                                      "step 50 checkpoint cp\n"));
 }
 
 }  // namespace

@@ -33,11 +33,12 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
 }
 
 TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
-    EXPECT_EQ(as_text(record_of(StartedEvent{1, 2, 3, 4, 5, "bf16", "a teacher", 6, 7})),
+    EXPECT_EQ(as_text(record_of(StartedEvent{1, 2, 3, 4, 5, "bf16", "a teacher", 6, 7, "bytes"})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"message",)"
-              R"("message":"training resumed at step 2; teacher: a teacher","data":{"total_steps":1,"first_step":2,)"
+              R"("message":"training resumed at step 2; tokenizer: bytes; teacher: a teacher",)"
+              R"("data":{"total_steps":1,"first_step":2,)"
               R"("parameters":3,"dataset_rows":4,"dataset_tokens":5,"dtype":"bf16","teacher":"a teacher",)"
-              R"("batch_size":6,"micro_batches":7}})");
+              R"("batch_size":6,"micro_batches":7,"tokenizer":"bytes"}})");
     EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
               R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3}})");

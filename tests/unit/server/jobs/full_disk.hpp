@@ -11,7 +11,7 @@
 namespace distilld::test {
 
 /// A store whose disk is full while `full` is set.
-class FullDisk final : public JobStore {
+class FullDisk : public JobStore {
   public:
     FullDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full)
         : inner_(std::move(inner)), full_(std::move(full)) {}
@@ -23,15 +23,17 @@ class FullDisk final : public JobStore {
     JobPage list(const JobQuery& query) override { return inner_->list(query); }
     std::vector<StoredJob> unfinished() override { return inner_->unfinished(); }
     std::vector<std::pair<api::JobState, std::uint64_t>> counts() override { return inner_->counts(); }
-    std::uint64_t append_event(std::string_view id, const api::JobEvent& event, const JobChange& change) override {
+    std::uint64_t append_events(std::string_view id, std::span<const api::JobEvent> events,
+                                const JobChange& change) override {
         check();
-        return inner_->append_event(id, event, change);
+        return inner_->append_events(id, events, change);
     }
+    void try_write() override { check(), inner_->try_write(); }
+    std::unique_ptr<JobReader> open_reader() override { return inner_->open_reader(); }
     void drop_metrics(std::string_view id, std::uint64_t sequence) override { inner_->drop_metrics(id, sequence); }
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return inner_->events(id, after, limit);
     }
-    void check_writable() override { check(), inner_->check_writable(); }
 
   private:
     void check() const {

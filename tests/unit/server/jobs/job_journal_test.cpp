@@ -70,6 +70,21 @@ TEST_F(JobJournalTest, AnEventCostsTheSameAfterThousands) {
     EXPECT_EQ(open()->get("a")->job.checkpoints.size(), 1500U);
 }
 
+// Every second event is one of metrics, and none of them has a round number.
+TEST_F(JobJournalTest, OldMetricsAreDroppedWhateverTheirNumbers) {
+    JobJournal journal(open(), 100, [](const std::string&) {});
+    journal.create(job("a"));
+    for (std::uint64_t step = 0; step < 560; ++step) {
+        journal.append("a", record_of(test::progress_at(step, 1.5)));
+        journal.append("a", record_of(LogEvent{"info", "a word"}));
+    }
+    const auto events = open()->events("a", 0, 2000).events;
+    const auto metrics = std::count_if(events.begin(), events.end(),
+                                       [](const auto& event) { return event.type == api::EventType::metrics; });
+    EXPECT_LE(metrics, 100);
+    EXPECT_EQ(events.size() - static_cast<std::size_t>(metrics), 560U) << "the others stay";
+}
+
 TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     const auto full = std::make_shared<std::atomic<bool>>(false);
     std::vector<std::string> woken;
@@ -83,7 +98,9 @@ TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     journal.add_checkpoint("a", {2, "/2", 0.5, "t"});
     journal.append("a", record_of(CheckpointEvent{2, "/2", 0.5}));
     journal.set_eval_loss("a", 2.5);
-    EXPECT_FALSE(journal.needs_retry()) << "the job runs: its next event brings it all";
+    EXPECT_TRUE(journal.needs_retry());
+    EXPECT_EQ(journal.board().trouble()->code, "store_unavailable");
+    EXPECT_FALSE(journal.is_saved("a"));
     EXPECT_EQ(woken.size(), 2U);
     EXPECT_EQ(journal.get("a")->checkpoints.size(), 2U);
     EXPECT_EQ(journal.get("a")->spec_json, job("a").job.spec_json);
@@ -98,14 +115,80 @@ TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     *full = false;
     journal.retry();
     EXPECT_FALSE(journal.needs_retry());
+    EXPECT_FALSE(journal.board().trouble());
+    EXPECT_FALSE(journal.board().find("a")) << "the store knows all of it";
     const auto end = open()->get("a")->job;
     EXPECT_EQ(end.state, JobState::succeeded);
     EXPECT_EQ(end.eval_loss, 2.5);
     EXPECT_EQ(end.checkpoints.size(), 2U);
-    EXPECT_EQ(open()->events("a", 0, 10).events.back().message, "job succeeded");
+    std::vector<std::string> messages;
+    for (const auto& event : open()->events("a", 0, 10).events) {
+        messages.push_back(event.message);
+    }
+    EXPECT_THAT(messages,
+                ::testing::ElementsAre("checkpoint of step 1 in /1", "checkpoint of step 2 in /2", "job succeeded"));
     // It has ended: nothing is said of it any more.
     journal.append("a", api::JobEvent{});
-    EXPECT_EQ(open()->events("a", 0, 10).events.size(), 2U);
+    EXPECT_EQ(open()->events("a", 0, 10).events.size(), 3U);
+}
+
+TEST_F(JobJournalTest, ADatabaseThatIsFullIsWrittenInOrderWhenThereIsSpace) {
+    const auto entry = reinterpret_cast<void (*)()>(remember_connection);
+    ASSERT_EQ(sqlite3_auto_extension(entry), SQLITE_OK);
+    JobJournal journal(open(), 100000, [](const std::string&) {});
+    sqlite3_cancel_auto_extension(entry);
+    const auto set = [](const char* sql) {
+        EXPECT_EQ(sqlite3_exec(newest_connection, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+    };
+    journal.create(job("a"));
+    set("PRAGMA max_page_count = 1");  // no more than it has
+    std::uint64_t step = 0;
+    while (!journal.needs_retry() && step < 1000) {
+        journal.append("a", record_of(test::progress_at(step++, 1.5)));
+    }
+    ASSERT_TRUE(journal.needs_retry());
+    EXPECT_THAT(journal.board().trouble()->message, ::testing::HasSubstr("full"));
+    for (int more = 0; more < 50; ++more) {
+        journal.append("a", record_of(test::progress_at(step++, 1.5)));
+    }
+    journal.retry();
+    EXPECT_TRUE(journal.needs_retry());
+    EXPECT_EQ(journal.unsaved_events(), 51U);
+    set("PRAGMA max_page_count = 100000");
+    journal.retry();
+    EXPECT_FALSE(journal.needs_retry());
+    const auto events = open()->events("a", 0, 2000).events;
+    ASSERT_EQ(events.size(), step);
+    for (std::uint64_t index = 0; index < step; ++index) {
+        EXPECT_EQ(events[index].sequence, index + 1);
+        EXPECT_EQ(events[index].data.at("step").to_number<std::uint64_t>(), index);
+    }
+}
+
+TEST_F(JobJournalTest, WhatIsKeptForAFullDiskIsBoundedAndTheHistorySaysWhatIsMissing) {
+    const auto full = std::make_shared<std::atomic<bool>>(false);
+    JobJournal journal(std::make_unique<test::FullDisk>(open(), full), 100000, [](const std::string&) {});
+    journal.create(job("a"));
+    journal.create(job("b"));
+    *full = true;
+    journal.append("a", record_of(CheckpointEvent{7, "/7", 0.5}));
+    for (std::uint64_t step = 0; step < 3000; ++step) {
+        journal.append("a", record_of(test::progress_at(step, 1.5)));
+    }
+    EXPECT_EQ(journal.unsaved_events(), JobJournal::kMaxUnsavedEvents);
+    EXPECT_THROW(journal.create(job("c")), ErrorException);
+    *full = false;
+    journal.append("b", record_of(LogEvent{"info", "a word"}));
+    EXPECT_EQ(journal.unsaved_events(), JobJournal::kMaxUnsavedEvents + 1) << "what waits is written in one go";
+    journal.retry();
+    EXPECT_FALSE(journal.needs_retry());
+    EXPECT_EQ(journal.unsaved_events(), 0U);
+    const auto events = open()->events("a", 0, 5000).events;
+    ASSERT_EQ(events.size(), JobJournal::kMaxUnsavedEvents + 1);
+    EXPECT_EQ(events.front().message, "checkpoint of step 7 in /7") << "metrics go first";
+    EXPECT_EQ(events.back().message,
+              "2001 events are missing here: there were too many while the job store could not be written");
+    EXPECT_EQ(events.at(events.size() - 2).data.at("step").to_number<int>(), 2999);
 }
 
 }  // namespace

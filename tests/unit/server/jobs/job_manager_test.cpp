@@ -6,9 +6,11 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
+#include "tests/unit/server/support/exposition.hpp"
 
 namespace distilld {
 namespace {
@@ -34,6 +36,7 @@ void finish(const test::Control& worker, ProgressEvent last = progress_at(10, 1.
     event.output = "/out";
     event.eval_loss = 2.5;
     event.weights_sha256 = "abc";
+    event.exported_eval_loss = 2.75;
     worker->emit(event, worker);
     worker->end(worker);
 }
@@ -69,6 +72,7 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     EXPECT_EQ(job.progress->step, 10U);
     EXPECT_EQ(job.eval_loss, 2.5);
     EXPECT_EQ(job.weights_sha256, "abc");
+    EXPECT_EQ(job.exported_eval_loss, 2.75);
     ASSERT_EQ(job.checkpoints.size(), 1U);
     EXPECT_EQ(job.checkpoints[0].step, 5U);
     EXPECT_FALSE(job.started_at.empty());
@@ -324,6 +328,7 @@ TEST(JobManager, ReadersGiveUpAfterTheHeartbeat) {
 TEST(JobManager, OutlivesAFullDisk) {
     JobManagerOptions options;
     options.heartbeat = std::chrono::milliseconds(5);
+    options.store_retry = std::chrono::milliseconds(5);
     World world(options);
     await(world.manager->stop());
     world.manager.reset();
@@ -331,16 +336,66 @@ TEST(JobManager, OutlivesAFullDisk) {
     world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
     const auto id = world.submit("a");
     const auto worker = world.fleet.next();
+    EXPECT_FALSE(world.manager->store_trouble());
     *full = true;
     EXPECT_THROW(await(world.manager->submit({spec_text("b"), "", false})), ErrorException);
+    EXPECT_THAT(world.manager->store_trouble()->message, HasSubstr("database or disk is full"));
+    EXPECT_EQ(test::sample(world.metrics->text(), "distilld_store_writable"), 0.0);
     finish(worker);
     // The disk does not know, but who asks is told.
     EXPECT_EQ(wait_for_state(*world.manager, id, JobState::succeeded).weights_sha256, "abc");
     EXPECT_EQ(world.open_store()->get(id)->job.state, JobState::running);
+    EXPECT_FALSE(await(world.manager->wait_events(id, 100, 1)).ended) << "its last events are not there yet";
     *full = false;
+    while (world.manager->store_trouble()) {
+        await(world.manager->wait_events(id, 100, 1));
+    }
+    EXPECT_THAT(world.history(id), ElementsAre("state: job queued", "state: job running",
+                                               "metrics: step 10 of 10, loss 1", "state: job succeeded"));
+    EXPECT_TRUE(await(world.manager->wait_events(id, 100, 1)).ended);
     const auto next = world.submit("a");
     finish(world.fleet.next());
     wait_for_state(*world.manager, next, JobState::succeeded);
+}
+
+/// A store whose next write waits until it is let go.
+class SlowDisk final : public test::FullDisk {
+  public:
+    SlowDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::mutex> writing)
+        : FullDisk(std::move(inner), std::make_shared<std::atomic<bool>>(false)), writing_(std::move(writing)) {}
+    std::uint64_t append_events(std::string_view id, std::span<const api::JobEvent> events,
+                                const JobChange& change) override {
+        const std::lock_guard lock(*writing_);
+        return FullDisk::append_events(id, events, change);
+    }
+
+  private:
+    std::shared_ptr<std::mutex> writing_;
+};
+
+TEST(JobManager, WhoAsksDoesNotWaitForTheDisk) {
+    World world(thin());
+    await(world.manager->stop());
+    world.manager.reset();
+    const auto writing = std::make_shared<std::mutex>();
+    world.open(std::make_unique<SlowDisk>(world.open_store(), writing), world.fleet.factory());
+    const auto running = world.submit("a");
+    const auto queued = world.submit("b");
+    const auto worker = world.fleet.next();
+    await(world.manager->cancel("nobody"));  // the manager's thread has done what was to do
+    std::unique_lock disk(*writing);
+    worker->emit(progress_at(4, 2.5), worker);
+    // The manager's thread is with the disk from here on, or will be. await() would throw.
+    while (await(world.manager->get(running))->progress.value_or(ProgressEvent{}).step != 4) {
+    }
+    EXPECT_EQ(await(world.manager->list({})).jobs.size(), 2U);
+    EXPECT_EQ(await(world.manager->get(queued))->queue_position, 1U);
+    EXPECT_EQ(await(world.manager->events(running, 0, 10)).events.size(), 2U);
+    EXPECT_FALSE(await(world.manager->get("nobody")));
+    EXPECT_FALSE(world.manager->store_trouble());
+    disk.unlock();
+    finish(worker);
+    wait_for_state(*world.manager, running, JobState::succeeded);
 }
 
 }  // namespace

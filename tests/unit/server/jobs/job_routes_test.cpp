@@ -301,34 +301,31 @@ TEST_F(JobRoutesTest, TellsOfItself) {
     EXPECT_EQ(refused.headers, (api::Headers{{"Retry-After", "10"}}));
 }
 
-TEST(JobRoutesReadiness, IsWhatASubmissionWouldBeTold) {
-    World world;
+TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
+    auto options = brisk();
+    options.store_retry = std::chrono::milliseconds(1);
+    World world(options);
     await(world.manager->stop());
     world.manager.reset();
     const auto full = std::make_shared<std::atomic<bool>>(true);
     world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
-    const auto routes = make_job_routes(*world.manager, world.metrics);
-    const auto ask = [&routes](const std::string& method, const std::string& pattern, const std::string& body) {
-        api::Request request;
-        request.method = method;
-        request.path = pattern;
-        request.body = body;
-        for (const auto& route : routes) {
-            if (route.method == method && route.pattern == pattern) {
-                return await(route.handler(request));
-            }
-        }
-        throw std::runtime_error("no route");
-    };
-    const auto unready = ask("GET", "/readyz", "");
-    const auto refused = ask("POST", "/v1/jobs", spec_text("a"));
+    routes_ = make_job_routes(*world.manager, world.metrics);
+    // It is what a submission would be told, before there was one.
+    const auto unready = get("/readyz");
     EXPECT_EQ(unready.status, 503U);
-    EXPECT_EQ(json::parse(unready.body).at("error").at("code"), json::parse(refused.body).at("error").at("code"));
+    EXPECT_EQ(code(unready), "store_unavailable");
+    const auto refused = post(spec_text("z"));
+    EXPECT_EQ(refused.status, 503U);
+    EXPECT_EQ(code(refused), "store_unavailable");
+    EXPECT_EQ(refused.headers, (api::Headers{{"Retry-After", "10"}}));
     EXPECT_EQ(unready.headers, refused.headers);
-    EXPECT_EQ(ask("GET", "/healthz", "").status, 200U);
+    EXPECT_EQ(get("/healthz").status, 200U);
+    EXPECT_THAT(unready.body, HasSubstr("database or disk is full"));
+    EXPECT_EQ(get("/v1/jobs").status, 200U);
     *full = false;
-    EXPECT_EQ(ask("GET", "/readyz", "").status, 200U);
-    EXPECT_EQ(ask("POST", "/v1/jobs", spec_text("a")).status, 201U);
+    while (get("/readyz").status != 200U) {
+    }
+    EXPECT_EQ(post(spec_text("z")).status, 201U);
 }
 
 TEST_F(JobRoutesTest, ChangesAndJobsAreNotForStrangers) {

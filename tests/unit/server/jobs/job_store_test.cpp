@@ -85,7 +85,10 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
     store->create(job("b"));
     a.job.state = JobState::failed;
     a.job.status_reason = api::StatusReason{"io", "disk full"};
+    a.job.exported_eval_loss = 1.75;
     store->append_event("a", event("over"), {.state = &a});
+    EXPECT_EQ(store->get("a")->job.exported_eval_loss, 1.75);
+    EXPECT_EQ(store->get("b")->job.exported_eval_loss, std::nullopt);
     EXPECT_EQ(store->get("a")->job.status_reason->message, "disk full");
     EXPECT_THAT(store->counts(),
                 ::testing::UnorderedElementsAre(std::pair(JobState::failed, 1U), std::pair(JobState::queued, 1U)));
@@ -159,6 +162,61 @@ TEST_F(JobStoreTest, EachPartOfAJobChangesAlone) {
     EXPECT_THROW(store->append_event("nobody", event("x"), {.eval_loss = 1.0}), ErrorException);
 }
 
+TEST_F(JobStoreTest, KeepsSinceWhenAJobWaits) {
+    auto waiting = job("a", JobState::running);
+    waiting.job.status_reason = {"disk_full", "/out: no space", "2026-01-01T00:00:00.000Z"};
+    open()->create(waiting);
+    EXPECT_EQ(open()->get("a")->job.status_reason->since, "2026-01-01T00:00:00.000Z");
+    waiting.job.status_reason = {"teacher_unavailable", "http://t: refused", "2026-01-02T00:00:00.000Z"};
+    open()->append_event("a", event("waits"), {&waiting});
+    EXPECT_EQ(open()->get("a")->job.status_reason->since, "2026-01-02T00:00:00.000Z");
+    waiting.job.status_reason.reset();
+    open()->append_event("a", event("over"), {&waiting});
+    EXPECT_FALSE(open()->get("a")->job.status_reason);
+}
+
+TEST_F(JobStoreTest, ShowsADamagedRowAsDamaged) {
+    const auto store = open();
+    for (const auto* id : {"fine", "progress", "state", "text", "metadata"}) {
+        store->create(job(id, JobState::running));
+        store->append_event(id, event("first"));
+    }
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(file().c_str(), &handle), SQLITE_OK);
+    const char* damage =
+        "INSERT INTO job_progress (job_id, progress) VALUES ('progress', '{\"step\":');"
+        "UPDATE jobs SET state = 'dreaming' WHERE id = 'state';"
+        "UPDATE jobs SET metadata = '[' WHERE id = 'metadata';"
+        "UPDATE jobs SET name = CAST(x'636166E9' AS TEXT), reason_code = 'io', reason_message = CAST(x'E92E' AS TEXT) "
+        "WHERE id = 'text';"
+        "UPDATE job_events SET document = '{\"sequence\":1,\"type\":\"message\",\"message\":\"' || CAST(x'E9' AS TEXT) "
+        "|| '\"}' WHERE job_id = 'text';"
+        "UPDATE job_events SET document = 'no JSON' WHERE job_id = 'progress'";
+    ASSERT_EQ(sqlite3_exec(handle, damage, nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(handle);
+    std::map<std::string, api::Job> jobs;
+    for (const auto& stored : store->list({}).jobs) {
+        jobs[stored.job.id] = stored.job;
+    }
+    ASSERT_EQ(jobs.size(), 5U);
+    EXPECT_FALSE(jobs["fine"].status_reason);
+    EXPECT_EQ(jobs["progress"].state, JobState::running);
+    EXPECT_EQ(jobs["progress"].status_reason->code, "damaged");
+    EXPECT_THAT(jobs["progress"].status_reason->message, HasSubstr("progress"));
+    EXPECT_EQ(jobs["progress"].output, "/o/progress");
+    EXPECT_EQ(jobs["metadata"].status_reason->code, "damaged");
+    EXPECT_EQ(jobs["state"].state, JobState::failed);
+    EXPECT_THAT(jobs["state"].status_reason->message, HasSubstr("unknown state 'dreaming'"));
+    EXPECT_EQ(jobs["text"].name, "caf\uFFFD");
+    EXPECT_EQ(jobs["text"].status_reason->message, "\uFFFD.");
+    EXPECT_EQ(store->unfinished().size(), 4U);
+    EXPECT_EQ(store->events("text", 0, 10).events.at(0).message, "\uFFFD");
+    const auto damaged = store->events("progress", 0, 10).events.at(0);
+    EXPECT_EQ(damaged.sequence, 1U);
+    EXPECT_EQ(damaged.level, "error");
+    EXPECT_THAT(damaged.message, HasSubstr("damaged"));
+}
+
 TEST_F(JobStoreTest, DropsOldMetricsOnly) {
     const auto store = open();
     store->create(job("a"));
@@ -200,12 +258,12 @@ TEST_F(JobStoreTest, SaysWhenNothingCanBeWritten) {
     ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
     const rlimit full{1, usual.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
-    const bool checked = fails([&] { store->check_writable(); });
+    const bool checked = fails([&] { store->try_write(); });
     const bool created = fails([&] { store->create(job("a")); });
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
     EXPECT_TRUE(checked);
     EXPECT_TRUE(created);
-    EXPECT_NO_THROW(store->check_writable());
+    EXPECT_NO_THROW(store->try_write());
     EXPECT_NO_THROW(store->create(job("a")));
     EXPECT_THAT(ids(open()->unfinished()), ElementsAre("a"));
 }

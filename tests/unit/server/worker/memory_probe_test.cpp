@@ -15,6 +15,7 @@ class FakeMemory final : public models::DeviceMemory {
   public:
     void reset_peak() override { peak = 0; }
     std::uint64_t peak_bytes() override { return peak; }
+    std::uint64_t total_bytes() override { return 0; }
     std::uint64_t available_bytes() override { return available; }
 
     std::uint64_t peak = 0;

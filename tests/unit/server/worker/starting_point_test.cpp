@@ -129,6 +129,8 @@ TEST_F(StartingPointTest, AnotherStudentIsNotTakenForTheSameUnasked) {
     moved.student.model = "/models/other";
     EXPECT_THAT(refusal(moved), HasSubstr("/student/model: is \"/models/other\", but the checkpoint was made with"));
     EXPECT_TRUE(find(moved, true).value().resume_from);
+    moved.overwrite = true;
+    EXPECT_TRUE(find(moved, true).value().replaces) << "it was stopped before it had replaced them";
     JobSpec random = spec_of_a_run();
     random.student.init = StudentInit::random;
     EXPECT_THAT(refusal(random), HasSubstr("/student/init"));

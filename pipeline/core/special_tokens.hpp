@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace distilld {
+
+/// Ids that a tokenizer gives a meaning: begin and end of a text, padding. Without one, there is none.
+struct SpecialTokens {
+    std::optional<std::int64_t> bos;
+    std::vector<std::int64_t> eos;
+    std::optional<std::int64_t> pad;
+
+    bool operator==(const SpecialTokens&) const = default;
+};
+
+}  // namespace distilld

@@ -1,0 +1,69 @@
+#include "server/jobs/job_board.hpp"
+
+#include <utility>
+
+namespace distilld {
+
+api::Job newest(const LiveJob* live, api::Job stored) {
+    if (live == nullptr) {
+        return stored;
+    }
+    auto job = live->job;
+    job.spec_json = std::move(stored.spec_json);
+    job.resolved_spec_json = std::move(stored.resolved_spec_json);
+    job.checkpoints = std::move(stored.checkpoints);
+    for (const auto& checkpoint : live->unsaved_checkpoints) {
+        std::erase_if(job.checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
+        job.checkpoints.push_back(checkpoint);
+    }
+    return job;
+}
+
+void JobBoard::put(const std::string& id, LiveJob job) {
+    auto next = std::make_shared<const LiveJob>(std::move(job));
+    const std::lock_guard lock(mutex_);
+    live_[id].swap(next);
+}
+
+void JobBoard::erase(const std::string& id) {
+    const std::lock_guard lock(mutex_);
+    live_.erase(id);
+}
+
+void JobBoard::set_queue(const std::deque<std::string>& queue) {
+    std::map<std::string, std::uint64_t> positions;
+    for (const auto& id : queue) {
+        positions.emplace(id, positions.size() + 1);
+    }
+    const std::lock_guard lock(mutex_);
+    positions_.swap(positions);
+}
+
+void JobBoard::set_trouble(std::optional<api::StatusReason> trouble) {
+    const std::lock_guard lock(mutex_);
+    trouble_ = std::move(trouble);
+}
+
+std::shared_ptr<const LiveJob> JobBoard::find(const std::string& id) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(id);
+    return found == live_.end() ? nullptr : found->second;
+}
+
+JobBoard::LiveJobs JobBoard::all() const {
+    const std::lock_guard lock(mutex_);
+    return live_;
+}
+
+std::optional<std::uint64_t> JobBoard::queue_position(const std::string& id) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = positions_.find(id);
+    return found == positions_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<api::StatusReason> JobBoard::trouble() const {
+    const std::lock_guard lock(mutex_);
+    return trouble_;
+}
+
+}  // namespace distilld

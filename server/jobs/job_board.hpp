@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/job_types.hpp"
+
+namespace distilld {
+
+/// A job that has not ended, or whose end is not on disk, as it is now.
+struct LiveJob {
+    api::Job job;  ///< without specs and checkpoints
+    std::vector<api::JobCheckpoint> unsaved_checkpoints;
+};
+
+/// A job as the store has it, with what it does not know yet. `live` null: it knows all.
+[[nodiscard]] api::Job newest(const LiveJob* live, api::Job stored);
+
+/// What the manager's thread lets others see, so that who asks waits neither for it nor for its disk. Any thread.
+///
+/// Look here first and into the store afterwards: what is not here any more is there.
+class JobBoard {
+  public:
+    using LiveJobs = std::map<std::string, std::shared_ptr<const LiveJob>>;
+
+    // --- the manager's thread writes ---
+    void put(const std::string& id, LiveJob job);
+    void erase(const std::string& id);
+    void set_queue(const std::deque<std::string>& queue);
+    /// Why the store cannot be written, and since when; nothing: it can.
+    void set_trouble(std::optional<api::StatusReason> trouble);
+
+    // --- all read ---
+    /// Null: none.
+    [[nodiscard]] std::shared_ptr<const LiveJob> find(const std::string& id) const;
+    [[nodiscard]] LiveJobs all() const;
+    /// 1 = next; of jobs that wait.
+    [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const;
+    [[nodiscard]] std::optional<api::StatusReason> trouble() const;
+
+  private:
+    mutable std::mutex mutex_;  ///< guards what follows
+    LiveJobs live_;
+    std::map<std::string, std::uint64_t> positions_;
+    std::optional<api::StatusReason> trouble_;
+};
+
+}  // namespace distilld

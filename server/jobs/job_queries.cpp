@@ -1,0 +1,111 @@
+#include "server/jobs/job_queries.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "server/jobs/job_rows.hpp"
+
+namespace distilld {
+namespace {
+
+/// Of a row "sequence, document". A damaged one keeps its place.
+api::JobEvent event_of(const sqlite::Statement& row) {
+    auto read = stored_json(api::job_event_from_json, row.text(1));
+    api::JobEvent event;
+    if (read) {
+        event = *std::move(read);
+    } else {
+        event.level = "error";
+        event.message = "this record is damaged in the store: " + read.error().message;
+        event.data["code"] = "damaged";
+    }
+    event.sequence = static_cast<std::uint64_t>(row.integer(0));
+    return event;
+}
+
+}  // namespace
+
+sqlite::Statement select_jobs(sqlite::Database& database, const char* tail) {
+    return {database, (std::string(kSelectJobs) + tail).c_str()};
+}
+
+JobQueries::JobQueries(sqlite::Database& database)
+    : get_(select_jobs(database, "WHERE id = ?1")),
+      list_(select_jobs(database,
+                        "WHERE (?1 = '' OR number < (SELECT number FROM jobs WHERE id = ?1)) "
+                        "AND (?2 = '' OR state = ?2) ORDER BY number DESC LIMIT ?3")),
+      specs_(database, "SELECT spec, resolved_spec FROM job_specs WHERE job_id = ?1"),
+      checkpoints_(database,
+                   "SELECT step, folder, seconds, created_at FROM job_checkpoints WHERE job_id = ?1 ORDER BY number"),
+      events_(database,
+              "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND sequence > ?2 ORDER BY sequence "
+              "LIMIT ?3") {}
+
+std::optional<StoredJob> JobQueries::get(std::string_view id) {
+    get_.bind(1, id);
+    return one(get_);
+}
+
+JobPage JobQueries::list(const JobQuery& query) {
+    JobPage page;
+    auto& statement = list_;
+    const sqlite::ResetGuard guard(statement);
+    statement.bind(1, query.after);
+    statement.bind(2, query.state ? api::to_string(*query.state) : "");
+    statement.bind(3, std::int64_t{query.limit} + 1);
+    while (statement.step()) {
+        if (page.jobs.size() == query.limit) {
+            page.has_more = true;
+            break;
+        }
+        page.jobs.push_back(whole(statement));
+    }
+    return page;
+}
+
+EventPage JobQueries::events(std::string_view id, std::uint64_t after, std::uint32_t limit) {
+    EventPage page;
+    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    auto& statement = events_;
+    const sqlite::ResetGuard guard(statement);
+    statement.bind(1, id);
+    statement.bind(2, static_cast<std::int64_t>(std::min(after, kMax)));
+    statement.bind(3, std::int64_t{limit} + 1);
+    while (statement.step()) {
+        if (page.events.size() == limit) {
+            page.has_more = true;
+            break;
+        }
+        page.events.push_back(event_of(statement));
+    }
+    return page;
+}
+
+std::optional<StoredJob> JobQueries::one(sqlite::Statement& statement) {
+    const sqlite::ResetGuard guard(statement);
+    if (!statement.step()) {
+        return std::nullopt;
+    }
+    auto stored = whole(statement);
+    const sqlite::ResetGuard specs_guard(specs_);
+    specs_.bind(1, stored.job.id);
+    if (specs_.step()) {
+        stored.job.spec_json = specs_.text(0);
+        stored.job.resolved_spec_json = specs_.text(1);
+    }
+    return stored;
+}
+
+StoredJob JobQueries::whole(const sqlite::Statement& row) {
+    auto stored = job_of(row);
+    const sqlite::ResetGuard guard(checkpoints_);
+    checkpoints_.bind(1, stored.job.id);
+    while (checkpoints_.step()) {
+        stored.job.checkpoints.push_back({static_cast<std::uint64_t>(checkpoints_.integer(0)), checkpoints_.text(1),
+                                          checkpoints_.real(2), checkpoints_.text(3)});
+    }
+    return stored;
+}
+
+}  // namespace distilld

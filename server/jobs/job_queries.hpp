@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "server/jobs/job_store.hpp"
+#include "server/jobs/sqlite.hpp"
+
+/// What is read of the job store's tables.
+namespace distilld {
+
+/// The prepared questions of one connection, for its thread. The database must outlive them.
+class JobQueries {
+  public:
+    explicit JobQueries(sqlite::Database& database);
+
+    [[nodiscard]] std::optional<StoredJob> get(std::string_view id);
+    [[nodiscard]] JobPage list(const JobQuery& query);
+    [[nodiscard]] EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit);
+    /// The first job, with specs, of a statement of kSelectJobs that is bound.
+    [[nodiscard]] std::optional<StoredJob> one(sqlite::Statement& statement);
+    /// The job of its present row, without specs.
+    [[nodiscard]] StoredJob whole(const sqlite::Statement& row);
+
+  private:
+    sqlite::Statement get_;
+    sqlite::Statement list_;
+    sqlite::Statement specs_;
+    sqlite::Statement checkpoints_;
+    sqlite::Statement events_;
+};
+
+/// "SELECT … FROM jobs …" with the tail given.
+[[nodiscard]] sqlite::Statement select_jobs(sqlite::Database& database, const char* tail);
+
+}  // namespace distilld

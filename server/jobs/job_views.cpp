@@ -1,0 +1,65 @@
+#include "server/jobs/job_views.hpp"
+
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+JobViews::JobViews(std::unique_ptr<JobReader> reader, const JobBoard& board)
+    : reader_(std::move(reader)), board_(board) {}
+
+asio::awaitable<std::optional<api::Job>> JobViews::get(std::string id) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id)] { return get_now(id); });
+}
+
+asio::awaitable<JobListing> JobViews::list(JobQuery query) {
+    return run_on(thread_.get_executor(), [this, query = std::move(query)] { return list_now(query); });
+}
+
+asio::awaitable<EventBatch> JobViews::events(std::string id, std::uint64_t after, std::uint32_t limit) {
+    return run_on(thread_.get_executor(),
+                  [this, id = std::move(id), after, limit] { return events_now(id, after, limit); });
+}
+
+std::optional<api::Job> JobViews::get_now(const std::string& id) {
+    const auto live = board_.find(id);
+    auto stored = reader_->get(id);
+    if (!stored) {
+        return std::nullopt;
+    }
+    auto job = newest(live.get(), std::move(stored->job));
+    job.queue_position = board_.queue_position(id);
+    return job;
+}
+
+JobListing JobViews::list_now(const JobQuery& query) {
+    JobListing listing;
+    if (!query.after.empty() && !reader_->get(query.after)) {
+        listing.unknown_after = true;
+        return listing;
+    }
+    const auto live = board_.all();
+    auto page = reader_->list(query);
+    listing.has_more = page.has_more;
+    for (auto& stored : page.jobs) {
+        const auto found = live.find(stored.job.id);
+        auto job = newest(found == live.end() ? nullptr : found->second.get(), std::move(stored.job));
+        job.queue_position = board_.queue_position(job.id);
+        listing.jobs.push_back(std::move(job));
+    }
+    return listing;
+}
+
+EventBatch JobViews::events_now(const std::string& id, std::uint64_t after, std::uint32_t limit) {
+    EventBatch batch;
+    auto page = reader_->events(id, after, limit);
+    batch.found = !page.events.empty() || reader_->get(id).has_value();
+    batch.events = std::move(page.events);
+    batch.has_more = page.has_more;
+    return batch;
+}
+
+}  // namespace distilld

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "server/jobs/job_board.hpp"
+#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_store.hpp"
+
+namespace distilld {
+
+/// Answers those who ask how jobs are, on a thread and a connection of its own: the manager's thread may wait for a
+/// disk meanwhile. The coroutines run on the caller's executor. Failures of the store come out as ErrorException.
+class JobViews {
+  public:
+    /// `board` must outlive it.
+    JobViews(std::unique_ptr<JobReader> reader, const JobBoard& board);
+
+    boost::asio::awaitable<std::optional<api::Job>> get(std::string id);
+    boost::asio::awaitable<JobListing> list(JobQuery query);
+    /// Without `ended` and `job`.
+    boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit);
+
+  private:
+    std::optional<api::Job> get_now(const std::string& id);
+    JobListing list_now(const JobQuery& query);
+    EventBatch events_now(const std::string& id, std::uint64_t after, std::uint32_t limit);
+
+    std::unique_ptr<JobReader> reader_;
+    const JobBoard& board_;
+    boost::asio::thread_pool thread_{1};
+};
+
+}  // namespace distilld

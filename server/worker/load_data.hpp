@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/error.hpp"
+#include "pipeline/graph/student.hpp"
+#include "server/worker/preparation.hpp"
+
+namespace distilld {
+
+/// Reads the training and the held-out set of `run.spec` with the tokenizer that the spec comes to, and fills in
+/// `run.dataset`, `run.eval` and what is said of the tokenizer. `run.student` is there. Returns what the export is to
+/// hold of the tokenizer. Errors name the spec field. Any thread, and the disk.
+[[nodiscard]] Result<ExportTokenizer> load_data(PreparedRun& run,
+                                                const std::function<void(const std::string&)>& on_info);
+
+/// Rows of the held-out set that each evaluation reads: dataset.eval_rows, or all.
+[[nodiscard]] std::uint64_t evaluated_rows(const PreparedRun& run);
+
+}  // namespace distilld

@@ -1,0 +1,83 @@
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+
+#include "models/losses/distill_loss.hpp"
+
+namespace distilld::models {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+
+/// Counts what libtorch's CPU allocator hands out to this thread and gets back.
+class LiveBytes final : public c10::MemoryReportingInfoBase {
+  public:
+    void reportMemoryUsage(void* /*pointer*/, std::int64_t bytes, std::size_t /*allocated*/, std::size_t /*reserved*/,
+                           c10::Device /*device*/) override {
+        now_ += bytes;
+        peak_ = std::max(peak_, now_);
+    }
+    [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+    [[nodiscard]] std::int64_t peak() const { return peak_; }
+
+  private:
+    std::int64_t now_ = 0;
+    std::int64_t peak_ = 0;
+};
+
+enum class Teacher { topk, full };
+
+/// Bytes that one chunk's loss and gradients hold at their peak, inputs and results included only as far as they are
+/// made here.
+std::int64_t peak_of(Teacher teacher, torch::ScalarType type, double kd_ratio, double temperature) {
+    constexpr std::int64_t kVocabulary = 32768;
+    constexpr std::int64_t kHidden = 4;
+    const std::int64_t rows = loss_chunk_rows(kVocabulary);
+    auto generator = torch::make_generator<torch::CPUGeneratorImpl>(7);
+    const Tensor hidden = torch::randn({rows, kHidden}, generator, torch::kFloat).to(type);
+    const Tensor head = torch::randn({kVocabulary, kHidden}, generator, torch::kFloat).to(type);
+    DistillTargets targets;
+    targets.labels = torch::randint(0, kVocabulary, {rows}, generator, torch::kLong);
+    if (teacher == Teacher::full) {
+        targets.teacher_logits = torch::zeros({rows, kVocabulary}, torch::kHalf);
+    } else {
+        targets.topk_ids = torch::arange(8).repeat({rows, 1});
+        targets.topk_probabilities = torch::full({rows, 8}, 0.1F);
+        targets.tail_probability = torch::full({rows}, 0.2F);
+        targets.negative_entropy = torch::full({rows}, -2.0F);
+    }
+    const auto live = std::make_shared<LiveBytes>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
+    DistillLossGradients gradients;
+    DistillLossOptions options;
+    options.kd_ratio = kd_ratio;
+    options.temperature = temperature;
+    const DistillLossSums sums = distill_loss(hidden, head, targets, options, &gradients);
+    EXPECT_GT(sums.loss, 0);
+    return live->peak();
+}
+
+// What the header says: the logits of a chunk and up to 80 MiB beside them. Those are the two that held most.
+TEST(DistillLoss, HoldsWhatItSays) {
+    for (const auto type : {torch::kFloat, torch::kBFloat16}) {
+        const std::int64_t logits = type == torch::kFloat ? 256 * kMebibyte : 128 * kMebibyte;
+        const std::int64_t bound = logits + 81 * kMebibyte;
+        const auto check = [&](const char* what, Teacher teacher, double kd_ratio, double temperature) {
+            const std::int64_t peak = peak_of(teacher, type, kd_ratio, temperature);
+            std::cout << c10::toString(type) << ", " << what << ": " << peak / kMebibyte << " MiB" << std::endl;
+            EXPECT_LE(peak, bound) << what;
+        };
+        check("top-k and labels, tempered", Teacher::topk, 0.5, 2.0);
+        check("full logits and labels, tempered", Teacher::full, 0.5, 2.0);
+    }
+}
+
+}  // namespace
+}  // namespace distilld::models

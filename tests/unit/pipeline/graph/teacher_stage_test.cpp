@@ -1,0 +1,191 @@
+// What the teacher stage does beside fetching, seen in a whole graph: it tells of outages, and asks nobody twice in
+// plain training. Outages themselves are the simulation's matter.
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pipeline/graph/training_graph.hpp"
+#include "tests/support/fake_student.hpp"
+#include "tests/support/fake_teacher.hpp"
+
+namespace distilld {
+namespace {
+
+using namespace std::chrono_literals;
+using test::FakeStudent;
+using test::FakeTeacher;
+
+/// Rows of one position; counts how often a micro-batch is made.
+class CountingDataset final : public Dataset {
+  public:
+    std::uint64_t row_count() const override { return 10; }
+    std::uint64_t token_count() const override { return 10; }
+    const std::string& hash() const override { return hash_; }
+    TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
+        {
+            const std::lock_guard lock(mutex_);
+            ++made_[number];
+        }
+        if (number == 20) {
+            std::this_thread::sleep_for(50ms);
+        }
+        TokenBatch batch;
+        batch.number = number;
+        batch.rows = static_cast<std::uint32_t>(rows.size());
+        batch.columns = 1;
+        batch.input_ids.assign(rows.size(), 0);
+        batch.labels.assign(rows.size(), 1);
+        batch.lengths.assign(rows.size(), 1);
+        batch.row_ids = rows;
+        batch.target_tokens = rows.size();
+        return batch;
+    }
+    std::uint64_t target_tokens(std::uint64_t) const override { return 1; }
+
+    std::map<std::uint64_t, int> made() const {
+        const std::lock_guard lock(mutex_);
+        return made_;
+    }
+
+  private:
+    std::string hash_ = "hash";
+    mutable std::mutex mutex_;
+    mutable std::map<std::uint64_t, int> made_;
+};
+
+/// Its optimizer takes far longer than its training.
+class SlowOptimizerStudent final : public FakeStudent {
+  public:
+    StepStats finish_step(double learning_rate) override {
+        std::this_thread::sleep_for(20ms);
+        return FakeStudent::finish_step(learning_rate);
+    }
+};
+
+class TeacherStageTest : public ::testing::Test {
+  protected:
+    TeacherStageTest() {
+        options_.training.micro_batches = 1;
+        options_.training.batch_size = 1;
+        options_.total_steps = 50;
+        options_.teacher.scheduler.retry.base = 1ms;
+        options_.teacher.scheduler.breaker.cooldown = 10ms;
+        options_.teacher.watch.grace = 20ms;
+    }
+
+    Result<GraphOutcome> run(Student& student, TeacherSource* source) {
+        boost::asio::io_context io(1);
+        boost::asio::thread_pool compute(1);
+        boost::asio::thread_pool staging(1);
+        boost::asio::thread_pool disk(1);
+        GraphHooks hooks;
+        hooks.on_event = [this](const WorkerEvent& event) { events_.push_back(event); };
+        hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) { return Result<std::string>("folder"); };
+        auto batches = std::make_shared<BatchSource>(dataset_, BatchPlan(10, 1, 1), 1);
+        const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
+                                       disk.get_executor()};
+        auto graph = make_training_graph(executors, student, source, batches, {}, options_, hooks, nullptr);
+        std::optional<Result<GraphOutcome>> outcome;
+        boost::asio::co_spawn(io, graph->run(), [&](const std::exception_ptr& thrown, Result<GraphOutcome> ended) {
+            EXPECT_FALSE(thrown);
+            outcome = std::move(ended);
+        });
+        io.run();
+        compute.join();
+        staging.join();
+        disk.join();
+        return *outcome;
+    }
+
+    std::vector<WaitingEvent> waits() const {
+        std::vector<WaitingEvent> found;
+        for (const WorkerEvent& event : events_) {
+            if (const auto* waiting = std::get_if<WaitingEvent>(&event)) {
+                found.push_back(*waiting);
+            }
+        }
+        return found;
+    }
+
+    std::shared_ptr<CountingDataset> dataset_ = std::make_shared<CountingDataset>();
+    FakeTeacher teacher_;
+    GraphOptions options_;
+    std::vector<WorkerEvent> events_;
+};
+
+TEST_F(TeacherStageTest, PlainTrainingPlansNoBatchTwice) {
+    options_.teacher.scheduler.limit.ceiling = 8;
+    FakeStudent student;
+    ASSERT_TRUE(run(student, nullptr).has_value());
+    const std::map<std::uint64_t, int> made = dataset_->made();
+    EXPECT_EQ(made.size(), 50U);
+    for (const auto& [number, times] : made) {
+        EXPECT_EQ(times, 1) << "micro-batch " << number;
+    }
+}
+
+TEST_F(TeacherStageTest, AnOutageIsWarnedOfShownAndOver) {
+    const auto began = std::chrono::steady_clock::now();
+    teacher_.decide = [&](std::uint64_t, std::size_t call) {
+        const bool out = call > 5 && std::chrono::steady_clock::now() - began < 300ms;
+        return out ? FakeTeacher::Fate{0us, FetchError{FailureKind::overloaded, "http://t: HTTP 503", {}}}
+                   : FakeTeacher::Fate{100us, {}};
+    };
+    FakeStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
+    EXPECT_EQ(outcome->steps_done, 50U);
+    const std::vector<WaitingEvent> waits = this->waits();
+    ASSERT_EQ(waits.size(), 2U);
+    EXPECT_EQ(waits[0].code, "teacher_unavailable");
+    EXPECT_NE(waits[0].message.find("http://t: HTTP 503"), std::string::npos);
+    EXPECT_GT(waits[0].since, 1.7e9);
+    EXPECT_EQ(waits[1].code, "");
+    std::size_t warnings = 0;
+    for (const WorkerEvent& event : events_) {
+        const auto* log = std::get_if<LogEvent>(&event);
+        warnings += log != nullptr && log->level == "warn" ? 1 : 0;
+    }
+    EXPECT_EQ(warnings, 2U) << "the failures, and that the endpoint is left out";
+}
+
+TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLong) {
+    options_.teacher.scheduler.retry.patience = 200ms;
+    teacher_.decide = [](std::uint64_t, std::size_t) {
+        return FakeTeacher::Fate{0us, FetchError{FailureKind::connection, "http://t: connection refused", {}}};
+    };
+    FakeStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_NE(outcome.error().message.find("no endpoint has answered for"), std::string::npos);
+    EXPECT_NE(outcome.error().message.find("/teacher/patience_secs"), std::string::npos);
+    EXPECT_NE(outcome.error().message.find("http://t: connection refused"), std::string::npos);
+    ASSERT_FALSE(waits().empty());
+    EXPECT_EQ(waits().back().code, "") << "nothing is waited for any more";
+}
+
+TEST_F(TeacherStageTest, TheStudentsBusyTimeIsTrainingAlone) {
+    options_.total_steps = 5;
+    SlowOptimizerStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_TRUE(outcome.has_value());
+    std::map<std::string, StageTimes> stages;
+    for (const StageTimes& stage : outcome->last.stages) {
+        stages[stage.stage] = stage;
+    }
+    EXPECT_GE(stages["optimizer"].busy_seconds, 0.08);
+    EXPECT_LT(stages["student"].busy_seconds, stages["optimizer"].busy_seconds);
+    EXPECT_GE(stages["student"].wait_output_seconds, stages["optimizer"].busy_seconds / 2);
+}
+
+}  // namespace
+}  // namespace distilld
