@@ -14,6 +14,7 @@
 #include "api/job_spec_json.hpp"
 #include "base/sha256.hpp"
 #include "base/time.hpp"
+#include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "server/worker/disk_space.hpp"
