@@ -8,7 +8,7 @@
 #   DISTILLD_TORCH=/path      use this libtorch (2.6 or newer) and install none
 #   CMAKE_PREFIX_PATH=/path   likewise, when it holds a TorchConfig.cmake
 #   DISTILLD_SKIP_APT=1       install nothing with apt (packages come from elsewhere)
-#   DISTILLD_SKIP_TEST_VENV=1 leave out the Python packages that only tests need
+#   DISTILLD_SKIP_TEST_VENV=1 leave out the Python packages, and Prometheus, that only tests need
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
@@ -144,9 +144,9 @@ install_torch() {
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
-    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist ruff)
+    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml ruff)
     if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
-names = "torch transformers tokenizers safetensors numpy pytest xdist ruff".split()
+names = "torch transformers tokenizers safetensors numpy pytest xdist yaml ruff".split()
 sys.exit(any(u.find_spec(n) is None for n in names))'; then
         say "test packages: all in .deps/venv"
         return
@@ -155,8 +155,34 @@ sys.exit(any(u.find_spec(n) is None for n in names))'; then
     "$deps/venv/bin/pip" install -q "${want[@]}"
 }
 
+# Tests ask a real Prometheus. Debian's package (19 MB, 95 MB unpacked) is unpacked and not installed, so that no
+# service of it starts on this machine.
+install_prometheus() {
+    if [ "${DISTILLD_SKIP_APT:-}" = 1 ] || [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ]; then return; fi
+    if command -v prometheus >/dev/null && command -v promtool >/dev/null; then
+        say "prometheus: installed on this machine"
+        return
+    fi
+    if [ -x "$deps/prometheus/usr/bin/prometheus" ] && [ -x "$deps/prometheus/usr/bin/promtool" ]; then
+        say "prometheus: in .deps/prometheus"
+        return
+    fi
+    say "prometheus: unpacking the package of that name into .deps/prometheus"
+    local folder
+    folder=$(mktemp -d "$deps/prometheus.XXXXXX")
+    if ! (cd "$folder" && apt-get download -q prometheus); then
+        as_root apt-get update -q
+        (cd "$folder" && apt-get download -q prometheus)
+    fi
+    dpkg-deb -x "$folder"/prometheus_*.deb "$folder/unpacked"
+    rm -rf "$deps/prometheus"
+    mv "$folder/unpacked" "$deps/prometheus"
+    rm -rf "$folder"
+}
+
 mkdir -p "$deps"
 if [ "${DISTILLD_SKIP_APT:-}" = 1 ]; then say "apt: skipped"; else install_packages; fi
 install_torch
 install_test_python
+install_prometheus
 say "done"

@@ -1,7 +1,6 @@
 """The main job: submit a distillation with HTTP, watch it, load the result in Hugging Face transformers."""
 
 import json
-import shutil
 import signal
 import subprocess
 
@@ -10,6 +9,7 @@ import torch
 from chaos_proxy import ChaosProxy, Script
 from support import jobs
 from support.processes import wait_until
+from support.prometheus import program
 from support.rest import Rest, free_port, metric_samples
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -150,12 +150,11 @@ def test_metrics_count_what_was_done(finished, module_service):
     assert any(name.startswith("distilld_http_request_duration_seconds_bucket") for name in samples)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 @pytest.mark.parametrize("who", ["service", "teacher"])
 def test_promtool_finds_nothing_to_complain_about(finished, module_service, teacher, who):
     url = module_service.url if who == "service" else teacher.url
     text = Rest(url).get("/metrics").body
-    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=60)
+    checked = subprocess.run([program("promtool"), "check", "metrics"], input=text, capture_output=True, timeout=60)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
