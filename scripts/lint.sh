@@ -83,7 +83,9 @@ if [ ${#python[@]} -gt 0 ]; then
     check "ruff format (scripts/lint.sh --fix formats)" "$ruff" format -q --check "${python[@]}"
 fi
 if [ ${#shell[@]} -gt 0 ]; then check shellcheck shellcheck -x "${shell[@]}"; fi
-for rule in include_rules style_rules names docs; do check "$rule" python3 "tests/unit/repo/${rule}_test.py" -q; done
+for rule in include_rules style_rules names docs dashboards; do
+    check "$rule" python3 "tests/unit/repo/${rule}_test.py" -q
+done
 if [ ${#cpp[@]} -gt 0 ]; then
     if [ "$fix" = 1 ]; then clang-format-19 -i "${cpp[@]}"; fi
     check "clang-format (scripts/lint.sh --fix formats)" clang-format-19 --dry-run --Werror "${cpp[@]}"

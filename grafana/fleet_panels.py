@@ -1,0 +1,246 @@
+"""The dashboard of all services and teachers: headings, and the panels below each. See panels.py."""
+
+import panels
+from panels import bars, figure, heat_map, plot
+
+FLEET = (
+    (
+        "Jobs",
+        (
+            figure(
+                "Services",
+                "short",
+                "Services that answer their scrapes.",
+                ("count(distilld_build_info{INSTANCE})", "services"),
+            ),
+            figure("Running", "short", "Jobs that run.", ('sum(distilld_jobs{INSTANCE, state="running"})', "running")),
+            figure(
+                "Queued",
+                "short",
+                "Jobs that wait for a slot.",
+                ('sum(distilld_jobs{INSTANCE, state="queued"})', "queued"),
+            ),
+            figure(
+                "Waiting",
+                "short",
+                "Jobs that wait for something outside them to pass: a teacher, space on the disk, a worker's restart.",
+                ("sum(distilld_jobs_waiting{INSTANCE}) or vector(0)", "waiting"),
+                warn_above=1,
+            ),
+            figure(
+                "Job store",
+                "short",
+                "Whether the job store of every service can be written. While it cannot, jobs go on, "
+                "and their events are kept in memory.",
+                ("min(distilld_store_writable{INSTANCE})", "writable"),
+                words=((1, "writable", "green"), (0, "not writable", "red")),
+            ),
+            figure(
+                "Non-finite steps",
+                "short",
+                "Steps skipped because a gradient was not finite, in the time that is shown.",
+                ("sum(increase(distilld_nonfinite_steps_total{INSTANCE}[$__range]))", "skipped"),
+                warn_above=1,
+            ),
+            plot(
+                "Jobs by state",
+                "short",
+                "Jobs in the store.",
+                ("sum by (state) (distilld_jobs{INSTANCE})", "{{state}}"),
+            ),
+            plot(
+                "Jobs that came to an end",
+                "short",
+                "By result.",
+                ("sum by (result) (increase(distilld_jobs_finished_total{INSTANCE}[RATE]))", "{{result}}"),
+            ),
+            plot(
+                "Jobs that wait, by reason",
+                "short",
+                "Nothing is shown while none waits. Each passes by itself when its reason does.",
+                ("sum by (reason) (distilld_jobs_waiting{INSTANCE})", "{{reason}}"),
+            ),
+            plot(
+                "Worker restarts",
+                "short",
+                "Workers that died and were started again from the newest checkpoint.",
+                ("sum by (instance) (increase(distilld_worker_restarts_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
+            plot(
+                "Unsaved events",
+                "short",
+                "Events of jobs that wait in memory for the job store to be writable.",
+                ("distilld_store_unsaved_events{INSTANCE}", "{{instance}}"),
+            ),
+            plot(
+                "Non-finite steps over time",
+                "short",
+                "Steps skipped because a gradient was not finite.",
+                ("sum by (instance) (increase(distilld_nonfinite_steps_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
+        ),
+    ),
+    (
+        "Training",
+        (
+            plot(
+                "Throughput",
+                "short",
+                "Tokens a second: trained on by students, answered for by teachers.",
+                ("sum by (role) (rate(distilld_tokens_total{INSTANCE}[RATE]))", "{{role}}"),
+            ),
+            plot(
+                "Throughput by job",
+                "short",
+                "Tokens a second that each active job trains on.",
+                ("distilld_job_tokens_per_second{INSTANCE}", "{{job_id}}"),
+            ),
+            plot(
+                "Steps",
+                "short",
+                "Optimizer steps a second.",
+                ("sum by (instance) (rate(distilld_steps_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
+            *panels.PIPELINE,
+        ),
+    ),
+    (
+        "Teachers, as the jobs see them",
+        (
+            *panels.TEACHER_CLIENT,
+            plot(
+                "Open endpoints",
+                "short",
+                "Endpoints that get nothing but a probe now and then, because they failed.",
+                ("sum by (instance) (distilld_job_teacher_open_endpoints{INSTANCE})", "{{instance}}"),
+            ),
+            plot(
+                "In flight",
+                "short",
+                "Requests under way, and how many may be.",
+                ("sum by (instance) (distilld_job_teacher_in_flight{INSTANCE})", "{{instance}}"),
+                ("sum by (instance) (distilld_job_teacher_concurrency_limit{INSTANCE})", "{{instance}}: limit"),
+            ),
+        ),
+    ),
+    (
+        "Teacher servers (distilld teacher)",
+        (
+            plot(
+                "Scoring requests",
+                "reqps",
+                "Requests answered, by protocol and status; and those given up before they were computed.",
+                (
+                    "sum by (protocol, code) (rate(distilld_teacher_server_requests_total{TEACHER}[RATE]))",
+                    "{{protocol}} {{code}}",
+                ),
+                ("sum(rate(distilld_teacher_server_dropped_requests_total{TEACHER}[RATE]))", "dropped"),
+            ),
+            heat_map(
+                "Latency",
+                "s",
+                "Time from a scoring request's header to the end of its answer.",
+                "sum by (le) (rate(distilld_teacher_server_request_duration_seconds_bucket{TEACHER}[RATE]))",
+            ),
+            plot(
+                "Tokens scored",
+                "short",
+                "Input positions a second.",
+                ("sum by (instance) (rate(distilld_teacher_server_tokens_total{TEACHER}[RATE]))", "{{instance}}"),
+            ),
+            plot(
+                "Compute",
+                "percentunit",
+                "Share of its time that the compute thread is at work.",
+                (
+                    "sum by (instance) (rate(distilld_teacher_server_compute_seconds_total{TEACHER}[RATE]))",
+                    "{{instance}}",
+                ),
+            ),
+            plot(
+                "Queue",
+                "short",
+                "Requests that wait for the compute thread.",
+                ("distilld_teacher_server_queue_length{TEACHER}", "{{instance}}"),
+            ),
+            plot(
+                "Wait for the compute thread",
+                "s",
+                "Nineteen of twenty requests wait less.",
+                (
+                    "histogram_quantile(0.95, sum by (instance, le) "
+                    "(rate(distilld_teacher_server_queue_wait_seconds_bucket{TEACHER}[RATE])))",
+                    "{{instance}}",
+                ),
+            ),
+            plot(
+                "Requests taken up at once",
+                "short",
+                "Mean over the batches that the compute thread took up.",
+                (
+                    "sum by (instance) (rate(distilld_teacher_server_batch_size_sum{TEACHER}[RATE])) / "
+                    "sum by (instance) (rate(distilld_teacher_server_batch_size_count{TEACHER}[RATE]))",
+                    "{{instance}}",
+                ),
+            ),
+            bars(
+                "Models",
+                "short",
+                "Models that are served.",
+                (
+                    "sum by (instance, model, dtype, device) (distilld_teacher_server_model_info{TEACHER})",
+                    "{{instance}}: {{model}}, {{dtype}} on {{device}}",
+                ),
+            ),
+        ),
+    ),
+    (
+        "Service",
+        (
+            plot(
+                "HTTP requests",
+                "reqps",
+                "Requests answered by the REST API.",
+                (
+                    "sum by (method, route, code) (rate(distilld_http_requests_total{INSTANCE}[RATE]))",
+                    "{{method}} {{route}} {{code}}",
+                ),
+            ),
+            plot(
+                "HTTP latency",
+                "s",
+                "Nineteen of twenty requests take less. Event streams last as long as their readers stay.",
+                (
+                    "histogram_quantile(0.95, sum by (route, le) "
+                    "(rate(distilld_http_request_duration_seconds_bucket{INSTANCE}[RATE])))",
+                    "{{route}}",
+                ),
+            ),
+            plot(
+                "Resident memory",
+                "bytes",
+                "Of the service alone: workers have their own.",
+                ("process_resident_memory_bytes{INSTANCE}", "{{instance}}"),
+            ),
+            plot(
+                "CPU",
+                "percentunit",
+                "Of the service alone; 100 % is one core.",
+                ("rate(process_cpu_seconds_total{INSTANCE}[RATE])", "{{instance}}"),
+            ),
+            plot("Open files", "short", "Open file descriptors.", ("process_open_fds{INSTANCE}", "{{instance}}")),
+            figure(
+                "Up for",
+                "s",
+                "Since the service started.",
+                ("time() - process_start_time_seconds{INSTANCE}", "{{instance}}"),
+            ),
+            figure(
+                "Version",
+                "short",
+                "Services by version.",
+                ("count by (version) (distilld_build_info{INSTANCE})", "{{version}}"),
+            ),
+        ),
+    ),
+)

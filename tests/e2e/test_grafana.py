@@ -1,0 +1,147 @@
+"""Dashboards and rules of grafana/: what they name is exported, and a real Prometheus has data for each panel."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+from chaos_proxy import ChaosProxy, Script
+from support import jobs
+from support.processes import wait_until
+from support.prometheus import GRAFANA, ROOT, Prometheus, exported, filled_in, metrics_of, panel_queries, program
+from support.rest import free_port, metric_samples
+
+DASHBOARDS = ("fleet.json", "job.json")
+RULES = GRAFANA / "rules" / "distilld.yaml"
+
+
+def rules():
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def alerts():
+    return [rule for rule in rules() if "alert" in rule]
+
+
+@pytest.fixture(scope="module")
+def live(module_service, teacher, text_data, tmp_path_factory):
+    """A service, and the id of a job that trains with a teacher that fails at times. Another job waits for its own."""
+    rest = module_service.rest
+    folder = tmp_path_factory.mktemp("live")
+    with ChaosProxy(teacher.url, Script(delay=0.02, unavailable=0.1)) as proxy:
+        job_id = rest.submit(jobs.distil_spec(text_data, folder / "student", proxy.url, steps=1_000_000))
+        waiting = rest.submit(
+            jobs.distil_spec(text_data, folder / "waiting", f"http://127.0.0.1:{free_port()}", steps=1)
+        )
+
+        def all_is_there():
+            samples = metric_samples(rest.get("/metrics").text)
+            return (
+                samples.get(f'distilld_job_step{{job_id="{job_id}"}}', 0) >= 1
+                and any(name.startswith("distilld_teacher_failures_total") for name in samples)
+                and samples.get('distilld_jobs_waiting{reason="teacher_unavailable"}') == 1
+            )
+
+        wait_until(all_is_there, "a job that trains with failures and one that waits")
+        yield module_service, job_id
+        for each in (job_id, waiting):
+            rest.post(f"/v1/jobs/{each}/cancel")
+            rest.wait_job(each, ["cancelled"])
+
+
+def test_each_metric_that_is_used_is_exported(live, teacher):
+    service, _ = live
+    there = exported(service.rest.get("/metrics").text) | exported(type(service.rest)(teacher.url).get("/metrics").text)
+    used = {name: file for file in DASHBOARDS for _, query in panel_queries(file) for name in metrics_of(query)} | {
+        name: RULES.name for rule in rules() for name in metrics_of(rule["expr"])
+    }
+    for file in DASHBOARDS:
+        for variable in json.loads((GRAFANA / "dashboards" / file).read_text())["templating"]["list"]:
+            used |= dict.fromkeys(metrics_of(variable.get("definition", "")), file)
+    assert len(used) > 40
+    assert {name: file for name, file in used.items() if name not in there} == {}
+
+
+def test_each_panel_shows_data_of_a_live_job(live, teacher, tmp_path):
+    service, job_id = live
+    prometheus = Prometheus(tmp_path, [service.url], [teacher.url])
+    try:
+        asked = [(file, title, filled_in(query, job_id)) for file in DASHBOARDS for title, query in panel_queries(file)]
+        assert len(asked) > 50
+        without = list(asked)
+
+        def all_have_data():
+            without[:] = [panel for panel in without if not prometheus.has_data(panel[2])]
+            return not without
+
+        try:
+            wait_until(all_have_data, "data for each panel", seconds=60, pause=1)
+        except AssertionError:
+            raise AssertionError(f"no data for {without}") from None
+        for label, metric in [("instance", "distilld_build_info"), ("job_id", "distilld_job_step")]:
+            values = prometheus.ask(f"label/{label}/values", **{"match[]": metric})
+            assert (job_id if label == "job_id" else service.url.removeprefix("http://")) in values
+        groups = prometheus.ask("rules")["groups"]
+        assert {rule["name"] for group in groups for rule in group["rules"]} == {
+            rule.get("alert", rule.get("record")) for rule in rules()
+        }
+        assert all(rule["health"] != "err" for group in groups for rule in group["rules"])
+    finally:
+        prometheus.stop()
+
+
+def promtool(*arguments):
+    done = subprocess.run([program("promtool"), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_takes_each_query_of_a_panel_as_a_rule(tmp_path):
+    queries = [filled_in(query) for file in DASHBOARDS for _, query in panel_queries(file)]
+    made = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "panels.yaml").write_text(json.dumps({"groups": [{"name": "panels", "rules": made}]}))
+    promtool("check", "rules", tmp_path / "panels.yaml")
+
+
+def test_promtool_finds_the_rules_right_and_the_alerts_fire_when_they_should():
+    promtool("check", "rules", RULES)
+    promtool("test", "rules", RULES.with_name("distilld.test.yaml"))
+
+
+def test_each_rule_is_tested_and_each_alert_both_ways():
+    cases = yaml.safe_load(RULES.with_name("distilld.test.yaml").read_text())["tests"]
+    recorded, quiet, fires = set(), set(), set()
+    for case in cases:
+        for asked in case.get("promql_expr_test", []):
+            name = re.search(r'alertname="(\w+)", alertstate="firing"', asked["expr"])
+            if name:
+                (fires if asked["exp_samples"] else quiet).add(name.group(1))
+            else:
+                recorded.update(re.findall(r"\w+:\w+:\w+", asked["expr"]))
+        for asked in case.get("alert_rule_test", []):
+            (fires if asked["exp_alerts"] else quiet).add(asked["alertname"])
+    assert fires == quiet == {rule["alert"] for rule in alerts()}
+    assert recorded == {rule["record"] for rule in rules() if "record" in rule}
+
+
+def test_each_alert_says_what_to_do():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    anchors = {
+        re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in re.findall(r"^#+ (.*)$", text, re.M)
+    }
+    for rule in alerts():
+        notes = rule["annotations"]
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert notes["summary"] and notes["description"], rule["alert"]
+        file, _, anchor = notes["runbook_url"].partition("#")
+        assert file == "docs/troubleshooting.md" and anchor in anchors, rule["alert"]
+
+
+def test_provisioning_names_what_the_dashboards_use():
+    sources = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yaml").read_text())["datasources"]
+    providers = yaml.safe_load((GRAFANA / "provisioning" / "dashboards" / "distilld.yaml").read_text())["providers"]
+    assert [provider["type"] for provider in providers] == ["file"]
+    for file in DASHBOARDS:
+        variables = json.loads((GRAFANA / "dashboards" / file).read_text())["templating"]["list"]
+        chosen = next(variable for variable in variables if variable["type"] == "datasource")
+        assert chosen["query"] == sources[0]["type"] and chosen["current"]["value"] == sources[0]["uid"]
