@@ -154,8 +154,8 @@ void PrefetchScheduler::on_trained(std::uint64_t, Instant now) {
 }
 
 void PrefetchScheduler::on_released(std::uint64_t n, Instant) {
-    if (n != next_release_ || items_.empty()) {
-        return;
+    if (n != next_release_ || n >= next_deliver_) {
+        return;  // only what was delivered can be released
     }
     window_.on_released(items_.front().bytes);
     items_.pop_front();
