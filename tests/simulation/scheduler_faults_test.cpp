@@ -192,13 +192,16 @@ TEST(SchedulerFaults, TheSilenceOfADeadEndpointDoesNotSlowDownTheOthers) {
     scheduler.on_endpoint_absent(1, Instant());
     std::vector<IssueAction> to_dead;
     for (Instant now; to_dead.empty() && now < Instant(5s); now += 100ms) {
-        for (const IssueAction& issue : only<IssueAction>(scheduler.poll(now))) {
+        const std::vector<SchedulerAction> actions = scheduler.poll(now);
+        for (const DeliverAction& deliver : only<DeliverAction>(actions)) {
+            scheduler.on_taken(deliver.micro_batch, now);
+            scheduler.on_released(deliver.micro_batch, now);
+        }
+        for (const IssueAction& issue : only<IssueAction>(actions)) {
             if (issue.endpoint == 1) {
                 to_dead.push_back(issue);
             } else {
                 scheduler.on_completed(issue.request, {1, 1}, now);
-                scheduler.on_taken(issue.micro_batch, now);
-                scheduler.on_released(issue.micro_batch, now);
             }
         }
     }
