@@ -14,7 +14,8 @@
 /// The fields of what the REST API shows, by name (base/json_fields.hpp makes JSON of them and reads it).
 namespace distilld::api {
 
-/// An event with `percent` before its own fields: of `step` in `total_steps`, rounded to two decimals.
+/// A progress as it is shown: `percent` before its own fields (of `step` in `total_steps`, rounded to two decimals),
+/// and without its durations.
 template <class Event>
 struct WithPercent {
     Event event;
@@ -62,14 +63,28 @@ void progress_field(Visitor& v, const char* name, T& progress) {
     return std::round(percent * 100.0) / 100.0;
 }
 
+/// Passes on all fields but the durations counted by size, which are for the metrics.
+template <class Visitor>
+struct WithoutDurations {
+    Visitor& visitor;
+    template <class T>
+    void operator()(const char* name, T& field) {
+        if constexpr (!Describes<T, RunDurations>) {
+            visitor(name, field);
+        }
+    }
+};
+
 template <class Visitor, class Event>
 void describe(Visitor& v, WithPercent<Event>& progress) {
-    describe(v, progress.event);
+    WithoutDurations<Visitor> shown{v};
+    describe(shown, progress.event);
 }
 template <class Visitor, class Event>
 void describe(Visitor& v, const WithPercent<Event>& progress) {
     v("percent", percent_of(progress.event.step, progress.event.total_steps));
-    describe(v, progress.event);
+    WithoutDurations<Visitor> shown{v};
+    describe(shown, progress.event);
 }
 
 template <class Visitor, Describes<StatusReason> T>

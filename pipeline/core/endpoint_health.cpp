@@ -214,10 +214,15 @@ bool EndpointHealth::all_reject() const {
                        [](const Endpoint& endpoint) { return endpoint.rejecting; });
 }
 
+std::uint32_t EndpointHealth::limit(std::uint32_t endpoint) const {
+    const Endpoint& asked = endpoints_[endpoint];
+    return asked.open ? 1 : asked.limit.or_ceiling(ceiling_);
+}
+
 std::uint32_t EndpointHealth::capacity() const {
     std::uint32_t sum = 0;
-    for (const Endpoint& endpoint : endpoints_) {
-        sum += endpoint.open ? 1 : endpoint.limit.or_ceiling(ceiling_);
+    for (std::uint32_t endpoint = 0; endpoint < endpoints_.size(); ++endpoint) {
+        sum += limit(endpoint);
         if (sum >= ceiling_) {
             return ceiling_;
         }

@@ -65,6 +65,9 @@ class EndpointHealth {
     bool on_dropped(std::uint32_t endpoint, Instant issued, Instant now, bool late);
 
     [[nodiscard]] bool is_open(std::uint32_t endpoint) const { return endpoints_[endpoint].open; }
+    [[nodiscard]] std::uint32_t in_flight(std::uint32_t endpoint) const { return endpoints_[endpoint].in_flight; }
+    /// Requests that it may have in flight; an open one its probe.
+    [[nodiscard]] std::uint32_t limit(std::uint32_t endpoint) const;
     [[nodiscard]] std::uint32_t open_count() const;
     /// Every endpoint has rejected the last request that it answered.
     [[nodiscard]] bool all_reject() const;

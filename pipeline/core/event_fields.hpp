@@ -15,6 +15,34 @@ void describe(Visitor& v, T& e) {
     v("wait_output_seconds", e.wait_output_seconds);
 }
 
+template <class Visitor, Describes<EndpointCounters> T>
+void describe(Visitor& v, T& e) {
+    v("endpoint", e.endpoint);
+    v("in_flight", e.in_flight);
+    v("limit", e.limit);
+    v("open", e.open);
+    v("outcomes", e.outcomes);
+}
+
+template <class Visitor, Describes<DurationCounts> T>
+void describe(Visitor& v, T& e) {
+    v("counts", e.counts);
+    v("sum_seconds", e.sum_seconds);
+}
+
+template <class Visitor, Describes<RequestDurations> T>
+void describe(Visitor& v, T& e) {
+    v("endpoint", e.endpoint);
+    v("outcome", e.outcome);
+    v("seconds", e.seconds);
+}
+
+template <class Visitor, Describes<RunDurations> T>
+void describe(Visitor& v, T& e) {
+    v("steps", e.steps);
+    v("requests", e.requests);
+}
+
 template <class Visitor, Describes<FetchCounters> T>
 void describe(Visitor& v, T& e) {
     v("requests", e.requests);
@@ -32,6 +60,7 @@ void describe(Visitor& v, T& e) {
     v("buffered", e.buffered);
     v("latency_p50_seconds", e.latency_p50_seconds);
     v("latency_p95_seconds", e.latency_p95_seconds);
+    v("endpoints", e.endpoints);
 }
 
 template <class Visitor, Describes<ProgressEvent> T>
@@ -53,6 +82,7 @@ void describe(Visitor& v, T& e) {
     v("stages", e.stages);
     v("fetch", e.fetch);
     v("nonfinite_steps", e.nonfinite_steps);
+    v("durations", e.durations);
 }
 
 template <class Visitor, Describes<StartedEvent> T>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/type_table.hpp"
+#include "pipeline/core/duration_counts.hpp"
 
 namespace distilld {
 
@@ -19,6 +20,15 @@ struct StageTimes {
     double busy_seconds = 0;
     double wait_input_seconds = 0;
     double wait_output_seconds = 0;
+};
+
+/// One endpoint of the teacher: how it stands, and what came of its requests since the run began.
+struct EndpointCounters {
+    std::string endpoint;  ///< its URL, which holds no credentials
+    std::uint32_t in_flight = 0;
+    std::uint32_t limit = 0;                        ///< requests that it may get at a time, an open one its probe
+    bool open = false;                              ///< left out now, but for probes
+    std::map<std::string, std::uint64_t> outcomes;  ///< ended requests: success, or the FailureKind's name
 };
 
 /// Counters of the teacher side since the run began.
@@ -38,6 +48,22 @@ struct FetchCounters {
     std::uint32_t buffered = 0;  ///< answered, not yet consumed
     double latency_p50_seconds = 0;
     double latency_p95_seconds = 0;
+    std::vector<EndpointCounters> endpoints;
+};
+
+/// Requests to one endpoint that came to one end, by the time from sending to the answer's last byte.
+struct RequestDurations {
+    std::string endpoint;
+    std::string outcome;  ///< success, failure, cancelled (by us: another answer was faster)
+    DurationCounts seconds;
+};
+
+/// What a run has counted by size since it began: for the metrics, and kept nowhere else.
+struct RunDurations {
+    /// Of optimizer steps, each from the end of the one before it (the first from the run's start), so what the step
+    /// waited for is in it, and an evaluation or a checkpoint's copy that came between.
+    DurationCounts steps;
+    std::vector<RequestDurations> requests;
 };
 
 /// Progress of a job after one optimizer step.
@@ -59,6 +85,7 @@ struct ProgressEvent {
     std::string bottleneck;  ///< the stage that sets the pace
     FetchCounters fetch;
     std::uint64_t nonfinite_steps = 0;
+    RunDurations durations;
 };
 
 struct StartedEvent {

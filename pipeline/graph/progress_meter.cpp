@@ -18,6 +18,7 @@ ProgressMeter::ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps
 }
 
 void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, Instant now) {
+    step_durations_.observe(to_seconds(now - marks_.back().at));
     marks_.push_back({now, marks_.back().tokens + tokens, step});
     if (marks_.size() > kRecentSteps + 1) {
         marks_.pop_front();
@@ -34,6 +35,7 @@ void ProgressMeter::fill(ProgressEvent& event) const {
     event.tokens_per_second = span > 0 ? static_cast<double>(newest.tokens - oldest.tokens) / span : 0;
     const double per_step = newest.step > oldest.step ? span / static_cast<double>(newest.step - oldest.step) : 0;
     event.seconds_remaining = per_step * static_cast<double>(total_steps_ - std::min(total_steps_, newest.step));
+    event.durations.steps = step_durations_;
 }
 
 double ProgressMeter::mean_tokens_per_second() const {

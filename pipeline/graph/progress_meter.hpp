@@ -18,7 +18,7 @@ class ProgressMeter {
     /// One optimizer step ended at `now` after training on `tokens` input positions.
     void on_step(std::uint64_t step, std::uint64_t tokens, Instant now);
 
-    /// Fills tokens, tokens_per_second (over the last steps), seconds_elapsed and seconds_remaining.
+    /// Fills tokens, tokens_per_second (over the last steps), seconds_elapsed, seconds_remaining and durations.steps.
     void fill(ProgressEvent& event) const;
     /// tokens_per_second over the whole run.
     [[nodiscard]] double mean_tokens_per_second() const;
@@ -38,6 +38,7 @@ class ProgressMeter {
     std::uint64_t total_steps_;
     Instant start_;
     std::deque<Mark> marks_;  // the last steps, oldest first
+    DurationCounts step_durations_;
 };
 
 }  // namespace distilld

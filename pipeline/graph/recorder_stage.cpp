@@ -106,6 +106,7 @@ void RecorderStage::fill(ProgressEvent& event) const {
     event.bottleneck = stage_name(ProgressMeter::bottleneck(times.stages, times.fill_seconds));
     event.stages = std::move(times.stages);
     event.fetch = std::move(times.fetch);
+    event.durations.requests = std::move(times.request_durations);
     const double waited = times.student_waited_seconds;
     const double wall = to_seconds(steady_now() - start_);
     event.stall_fraction = wall > 0 ? waited / wall : 0;
@@ -204,6 +205,7 @@ asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot(
     state.tokens_seen = tokens_seen_;
     state.spec_json = options_.spec_json;
     state.last = outcome_.last;
+    state.last.durations = {};
     auto copy = [this, state] { return student_.snapshot(state); };
     auto copying = run_on(executors_.compute, std::move(copy));
     std::shared_ptr<const StudentSnapshot> taken = co_await std::move(copying);

@@ -46,6 +46,7 @@ struct GraphTimes {
     double fill_seconds = 0;                     ///< of it, for the first micro-batch
     std::optional<double> teacher_busy_seconds;  ///< empty without a teacher
     FetchCounters fetch;
+    std::vector<RequestDurations> request_durations;
 };
 
 struct RecorderHooks {

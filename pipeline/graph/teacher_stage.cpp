@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,7 @@
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "pipeline/core/endpoint_tally.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -43,6 +45,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
           options_(std::move(options)),
           trace_(trace),
           scheduler_(scheduler_options(options_, source)),
+          tally_(options_.scheduler.endpoints),
           watch_(options_.on_event, seconds_since_epoch, watch_options(options_)),
           requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
           changed_(executor),
@@ -120,7 +123,21 @@ class PrefetchingTeacherStage final : public TeacherStage {
         counters.buffered = scheduler_.buffered();
         counters.latency_p50_seconds = to_seconds(scheduler_.latencies().percentile(0.5));
         counters.latency_p95_seconds = to_seconds(scheduler_.latencies().percentile(0.95));
+        const EndpointHealth& health = scheduler_.endpoints();
+        for (std::uint32_t endpoint = 0; endpoint < endpoint_count(); ++endpoint) {
+            counters.endpoints.push_back({source_->endpoint_name(endpoint), health.in_flight(endpoint),
+                                          health.limit(endpoint), health.is_open(endpoint), tally_.outcomes(endpoint)});
+        }
         return counters;
+    }
+
+    std::vector<RequestDurations> durations() const override {
+        std::vector<RequestDurations> all;
+        for (std::uint32_t endpoint = 0; endpoint < endpoint_count(); ++endpoint) {
+            std::vector<RequestDurations> of_one = tally_.durations(endpoint, source_->endpoint_name(endpoint));
+            std::move(of_one.begin(), of_one.end(), std::back_inserter(all));
+        }
+        return all;
     }
 
     StageTimes times() const override { return clock_.times(); }
@@ -131,6 +148,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
         watch.max_hold = options.scheduler.breaker.max_hold;
         return watch;
     }
+
+    /// None in plain training.
+    [[nodiscard]] std::uint32_t endpoint_count() const { return source_ != nullptr ? options_.scheduler.endpoints : 0; }
 
     [[nodiscard]] bool over() const { return stopped_ || failure_ || scheduler_.done(); }
 
@@ -266,16 +286,31 @@ class PrefetchingTeacherStage final : public TeacherStage {
         if (trace_ != nullptr) {
             trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, received, issue.micro_batch);
         }
+        const Nanos took = received - began;
         if (!answer) {
+            tally_.on_ended(issue.endpoint, answer.error().kind, took);
             report(issue, answer.error(), received);
             co_return;
         }
-        auto decoding = decode_.decode(issue.micro_batch, std::move(*answer));
+        auto decoding = decoded(issue, std::move(*answer), took);
         FetchResult<TeacherTargets> targets = co_await std::move(decoding);
         if (targets) {
             take(issue, std::move(*targets), received);
         } else {
             report(issue, targets.error(), steady_now());
+        }
+    }
+
+    /// Whether the request was a success shows here; how long it took was known before.
+    asio::awaitable<FetchResult<TeacherTargets>> decoded(IssueAction issue, EncodedAnswer answer, Nanos took) {
+        auto decoding = decode_.decode(issue.micro_batch, std::move(answer));
+        try {
+            FetchResult<TeacherTargets> targets = co_await std::move(decoding);
+            tally_.on_ended(issue.endpoint, targets ? std::nullopt : std::optional(targets.error().kind), took);
+            co_return targets;
+        } catch (const boost::system::system_error&) {
+            tally_.on_ended(issue.endpoint, FailureKind::cancelled, took);  // it came, and nobody wants it any more
+            throw;
         }
     }
 
@@ -332,6 +367,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     TeacherStageOptions options_;
     TraceWriter* trace_;
     PrefetchScheduler scheduler_;
+    EndpointTally tally_;
     TeacherWatch watch_;
     TaskGroup requests_;
     std::map<RequestId, TaskHandle> handles_;  // of the requests under way

@@ -138,6 +138,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             times.stages.push_back(teacher_->times());
             times.teacher_busy_seconds = times.stages.back().busy_seconds;
             times.fetch = teacher_->counters();
+            times.request_durations = teacher_->durations();
             times.stages.push_back(decode_.times());
         }
         times.stages.push_back(staging_.times());

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "pipeline/core/stage.hpp"
 
@@ -77,6 +78,58 @@ MetricSamples failures_by_kind(const JobRun& run) {
     return samples;
 }
 
+template <class Read>
+MetricSamples by_endpoint(const JobRun& run, Read read) {
+    std::map<LabelValues, double> values;  // a URL may be named twice
+    for (const auto& one : run.progress.fetch.endpoints) {
+        values[{one.endpoint}] += read(one);
+    }
+    return samples_of(values);
+}
+
+MetricSamples endpoints_in_flight(const JobRun& run) {
+    return by_endpoint(run, [](const EndpointCounters& one) { return number(one.in_flight); });
+}
+
+MetricSamples endpoint_limits(const JobRun& run) {
+    return by_endpoint(run, [](const EndpointCounters& one) { return number(one.limit); });
+}
+
+MetricSamples endpoints_open(const JobRun& run) {
+    std::map<LabelValues, double> values;
+    for (const auto& one : run.progress.fetch.endpoints) {
+        double& open = values[{one.endpoint}];
+        open = one.open ? 1.0 : open;
+    }
+    return samples_of(values);
+}
+
+/// What a worker counted; nothing when it has none yet, or has other bounds.
+std::optional<Histogram> histogram_of(const DurationCounts& seconds) {
+    if (seconds.counts.size() != kRunDurationBounds.size() + 1 || !std::isfinite(seconds.sum_seconds)) {
+        return std::nullopt;
+    }
+    return Histogram(kRunDurationBounds, seconds.counts, seconds.sum_seconds);
+}
+
+MetricSamples step_durations(const JobRun& run) {
+    const auto steps = histogram_of(run.progress.durations.steps);
+    return steps ? std::vector<MetricSample>{{{}, *steps}} : std::vector<MetricSample>();
+}
+
+MetricSamples request_durations(const JobRun& run) {
+    std::map<LabelValues, Histogram> sums;  // a URL may be named twice
+    for (const auto& one : run.progress.durations.requests) {
+        if (const auto seconds = histogram_of(one.seconds)) {
+            const auto [sum, is_new] = sums.try_emplace({one.endpoint, one.outcome}, *seconds);
+            if (!is_new) {
+                sum->second.add(*seconds);
+            }
+        }
+    }
+    return samples_of(sums);
+}
+
 /// Seconds of teacher work that the student did not wait for.
 double hidden_seconds(const JobRun& run) {
     for (const auto& stage : run.progress.stages) {
@@ -135,6 +188,36 @@ std::vector<MetricRow<JobRun>> run_gauges() {
          gauge,
          {"job_id"},
          [](const JobRun& run) { return number(run.progress.fetch.buffered); }},
+        {"distilld_teacher_endpoint_in_flight",
+         "Requests of an active job under way to one endpoint.",
+         gauge,
+         {"endpoint", "job_id"},
+         endpoints_in_flight},
+        {"distilld_teacher_endpoint_limit",
+         "Requests of an active job that one endpoint may get at a time.",
+         gauge,
+         {"endpoint", "job_id"},
+         endpoint_limits},
+        {"distilld_teacher_endpoint_open",
+         "1 while an endpoint gets nothing but a probe now and then, because it failed.",
+         gauge,
+         {"endpoint", "job_id"},
+         endpoints_open},
+    };
+}
+
+std::vector<MetricRow<JobRun>> run_histograms() {
+    return {
+        {"distilld_step_duration_seconds",
+         "Time from the end of one optimizer step to the end of the next.",
+         histogram,
+         {"job_id"},
+         step_durations},
+        {"distilld_teacher_request_duration_seconds",
+         "Time from sending a request to a teacher to its answer's last byte, by what came of it.",
+         histogram,
+         {"endpoint", "job_id", "outcome"},
+         request_durations},
     };
 }
 
@@ -248,7 +331,7 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
 }  // namespace
 
 JobMetricRows job_metric_rows() {
-    return {run_gauges(), run_counters(), service_rows(), process_metric_rows()};
+    return {run_gauges(), run_histograms(), run_counters(), service_rows(), process_metric_rows()};
 }
 
 }  // namespace distilld

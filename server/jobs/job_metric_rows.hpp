@@ -33,8 +33,11 @@ struct ServiceCounts {
 };
 
 struct JobMetricRows {
-    /// Of each active job. The first label is job_id; whoever reads the row fills it in.
+    /// Of each active job. Its samples lack the row's label job_id, which whoever reads the row fills in.
     std::vector<MetricRow<JobRun>> run_gauges;
+    /// Of each active job too, labels likewise. A row reads what one run has counted since it began; the metric is the
+    /// sum over the job's runs.
+    std::vector<MetricRow<JobRun>> run_histograms;
     /// A row reads what one run has counted since it began; the metric is the sum over all runs and never goes back.
     std::vector<MetricRow<JobRun>> run_counters;
     std::vector<MetricRow<ServiceCounts>> service;

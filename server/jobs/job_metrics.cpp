@@ -10,12 +10,16 @@ namespace distilld {
 namespace {
 
 using Totals = std::map<LabelValues, double>;
+using Histograms = std::map<LabelValues, Histogram>;
 using std::chrono::steady_clock;
 
 /// A run, and how much of what it counts is in our counters.
 struct CountedRun {
     JobRun run;
     std::vector<Totals> counted;  ///< by counter row
+    /// By histogram row: of the job's earlier runs, and of this one as it said last.
+    std::vector<Histograms> earlier;
+    std::vector<Histograms> newest;
     std::optional<steady_clock::time_point> ended;
 };
 
@@ -49,9 +53,11 @@ class TableJobMetrics final : public JobMetrics {
     void run_started(const std::string& job_id) override {
         const std::lock_guard lock(mutex_);
         // Until the run says something, the gauges show what the run before it said last.
+        CountedRun& before = runs_[job_id];
         CountedRun next;
-        next.run.progress = std::move(runs_[job_id].run.progress);
-        runs_[job_id] = std::move(next);
+        next.run.progress = std::move(before.run.progress);
+        next.earlier = histograms_of_all_runs(before);
+        before = std::move(next);
     }
 
     void run_details(const std::string& job_id, std::uint64_t first_step, std::uint64_t micro_batch_tokens) override {
@@ -67,6 +73,7 @@ class TableJobMetrics final : public JobMetrics {
         if (const auto found = runs_.find(job_id); found != runs_.end()) {
             found->second.run.progress = progress;
             count(found->second);
+            keep_histograms(found->second);
         }
     }
 
@@ -77,6 +84,10 @@ class TableJobMetrics final : public JobMetrics {
             // What flowed has stopped.
             found->second.run.progress.fetch.in_flight = 0;
             found->second.run.progress.fetch.open_endpoints = 0;
+            for (auto& endpoint : found->second.run.progress.fetch.endpoints) {
+                endpoint.in_flight = 0;
+                endpoint.open = false;
+            }
             found->second.run.progress.tokens_per_second = 0;
         }
     }
@@ -112,6 +123,9 @@ class TableJobMetrics final : public JobMetrics {
             for (const auto& row : rows_.run_gauges) {
                 readings.push_back(reading_of(row, gauges(row)));
             }
+            for (std::size_t row = 0; row < rows_.run_histograms.size(); ++row) {
+                readings.push_back(reading_of(rows_.run_histograms[row], histograms(row)));
+            }
         }
         read_rows(rows_.process, usage, readings);
         return metrics_text(readings);
@@ -139,11 +153,52 @@ class TableJobMetrics final : public JobMetrics {
         std::vector<MetricSample> samples;
         for (const auto& [job_id, counted] : runs_) {
             for (auto& sample : row.read(counted.run).take()) {
-                sample.labels.insert(sample.labels.begin(), job_id);
+                add_job(row, job_id, sample.labels);
                 samples.push_back(std::move(sample));
             }
         }
         return samples;
+    }
+
+    /// Thinned events lose nothing: the newest holds what the run has counted since it began.
+    void keep_histograms(CountedRun& counted) const {
+        counted.newest.clear();
+        for (const auto& row : rows_.run_histograms) {
+            auto& kept = counted.newest.emplace_back();
+            for (auto& sample : row.read(counted.run).take()) {
+                kept.emplace(std::move(sample.labels), std::get<Histogram>(std::move(sample.value)));
+            }
+        }
+    }
+
+    std::vector<Histograms> histograms_of_all_runs(const CountedRun& counted) const {
+        auto sums = counted.earlier;
+        sums.resize(rows_.run_histograms.size());
+        for (std::size_t row = 0; row < counted.newest.size(); ++row) {
+            for (const auto& [labels, histogram] : counted.newest[row]) {
+                const auto [sum, is_new] = sums[row].try_emplace(labels, histogram);
+                if (!is_new) {
+                    sum->second.add(histogram);
+                }
+            }
+        }
+        return sums;
+    }
+
+    std::vector<MetricSample> histograms(std::size_t row) const {
+        std::vector<MetricSample> samples;
+        for (const auto& [job_id, counted] : runs_) {
+            for (auto& sample : samples_of(histograms_of_all_runs(counted)[row])) {
+                add_job(rows_.run_histograms[row], job_id, sample.labels);
+                samples.push_back(std::move(sample));
+            }
+        }
+        return samples;
+    }
+
+    static void add_job(const MetricRow<JobRun>& row, const std::string& job_id, LabelValues& labels) {
+        const auto place = std::find(row.labels.begin(), row.labels.end(), "job_id") - row.labels.begin();
+        labels.insert(labels.begin() + std::min<std::ptrdiff_t>(place, std::ssize(labels)), job_id);
     }
 
     void drop_old_runs() {

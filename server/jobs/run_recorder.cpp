@@ -83,7 +83,10 @@ void RunRecorder::on(const FinishedEvent& event, Time) {
     if (last_metrics_step_ != last.step) {
         journal_.append(id_, record_of(last));
     }
-    metrics_.progress(id_, last);
+    auto counted = event.last;  // by this run: what one before it counted is in the metrics already
+    counted.step = last.step;
+    counted.loss = last.loss;
+    metrics_.progress(id_, counted);
     // It goes to the disk with the state that follows.
     auto& job = journal_.edit(id_).job;
     job.weights_sha256 = event.weights_sha256;

@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 
@@ -59,6 +60,21 @@ void Histogram::observe(double value) {
     const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
     ++counts_[static_cast<std::size_t>(bucket)];
     sum_ += value;
+}
+
+Histogram::Histogram(std::span<const double> bounds, std::vector<std::uint64_t> counts, double sum)
+    : bounds_(bounds), counts_(std::move(counts)), sum_(sum) {
+    if (counts_.size() != bounds_.size() + 1) {
+        throw std::logic_error("a histogram has one count for each bound, and one above");
+    }
+}
+
+void Histogram::add(const Histogram& other) {
+    if (other.counts_.size() != counts_.size()) {
+        throw std::logic_error("histograms of other bounds cannot be added");
+    }
+    std::transform(counts_.begin(), counts_.end(), other.counts_.begin(), counts_.begin(), std::plus<>());
+    sum_ += other.sum_;
 }
 
 std::string metrics_text(const std::vector<MetricReading>& readings) {

@@ -28,7 +28,13 @@ class Histogram {
     explicit Histogram(std::span<const double> bounds = kDurationBounds)
         : bounds_(bounds), counts_(bounds.size() + 1) {}
 
+    /// Of counts taken elsewhere, one for each bound and one for what is above them all; throws std::logic_error when
+    /// there are others.
+    Histogram(std::span<const double> bounds, std::vector<std::uint64_t> counts, double sum);
+
     void observe(double value);
+    /// Adds what another with the same bounds has counted.
+    void add(const Histogram& other);
 
     [[nodiscard]] std::span<const double> bounds() const noexcept { return bounds_; }
     /// One for each bound, and one for what is above them all; not cumulative.

@@ -150,6 +150,34 @@ def test_metrics_count_what_was_done(finished, module_service):
     assert any(name.startswith("distilld_http_request_duration_seconds_bucket") for name in samples)
 
 
+def test_histograms_of_a_job_count_each_of_its_requests_and_steps(finished, module_service):
+    _, job, _, spec = finished
+    samples = metric_samples(module_service.rest.get("/metrics").text)
+    of_job = f'job_id="{job["id"]}"'
+    assert samples[f"distilld_step_duration_seconds_count{{{of_job}}}"] == 25
+    assert samples[f'distilld_step_duration_seconds_bucket{{{of_job},le="+Inf"}}'] == 25
+    elapsed = job["progress"]["seconds_elapsed"]
+    assert samples[f"distilld_step_duration_seconds_sum{{{of_job}}}"] == pytest.approx(elapsed, rel=1e-3)
+    (endpoint,) = job["progress"]["fetch"]["endpoints"]
+    assert endpoint["endpoint"].startswith(spec["teacher"]["endpoints"][0])
+    request = "distilld_teacher_request_duration_seconds"
+    labels = f'{{endpoint="{endpoint["endpoint"]}",{of_job},outcome="success"}}'
+    fetch = job["progress"]["fetch"]
+    # Of a request and its hedge both may be answered.
+    assert 100 == fetch["completed"] <= samples[f"{request}_count{labels}"] <= 100 + fetch["hedges"]
+    assert samples[f"{request}_sum{labels}"] > 0
+    counts = {name: n for name, n in samples.items() if name.startswith(f"{request}_count") and of_job in name}
+    ended = sum(endpoint["outcomes"].values())
+    assert sum(counts.values()) == ended
+    # A hedge may be dropped before it is sent.
+    assert fetch["requests"] - fetch["hedges"] <= ended <= fetch["requests"]
+    of_endpoint = f'{{endpoint="{endpoint["endpoint"]}",{of_job}}}'
+    assert samples[f"distilld_teacher_endpoint_in_flight{of_endpoint}"] == 0
+    assert samples[f"distilld_teacher_endpoint_limit{of_endpoint}"] == endpoint["limit"] >= 1
+    assert samples[f"distilld_teacher_endpoint_open{of_endpoint}"] == 0
+    assert "durations" not in job["progress"], "buckets are for the metrics alone"
+
+
 @pytest.mark.parametrize("who", ["service", "teacher"])
 def test_promtool_finds_nothing_to_complain_about(finished, module_service, teacher, who):
     url = module_service.url if who == "service" else teacher.url

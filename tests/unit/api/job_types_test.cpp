@@ -47,6 +47,8 @@ Job full_job() {
     progress.stages.push_back({"student", 1, 2, 3});
     progress.bottleneck = "student";
     progress.fetch.requests = 9;
+    progress.fetch.endpoints.push_back({"http://a/", 1, 2, true, {{"success", 3}}});
+    progress.durations.steps.observe(1);
     progress.fetch.failures["timeout"] = 2;
     progress.fetch.in_flight = 4;
     job.progress = progress;
@@ -151,7 +153,9 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("retries":0,"hedges":0,"hedge_wins":0,"failures":{"timeout":2},"breaker_openings":0,)"
         R"("bytes_received":0,"open_endpoints":0,"concurrency":0,"window":0,)"
         R"("in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
-        R"("latency_p95_seconds":0},"nonfinite_steps":0})");
+        R"("latency_p95_seconds":0,"endpoints":[{"endpoint":"http://a/","in_flight":1,"limit":2,"open":true,)"
+        R"("outcomes":{"success":3}}]},"nonfinite_steps":0})")
+        << "and no durations, which are for the metrics";
     EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
                                                R"("created_at":"2026-01-01T00:00:02.000Z"}])");
 }

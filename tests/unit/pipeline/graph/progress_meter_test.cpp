@@ -46,6 +46,10 @@ TEST(ProgressMeter, RatesAreOfTheLastStepsAndOfTheWholeRun) {
     EXPECT_NEAR(event.seconds_elapsed, 14.9, 1e-9);
     EXPECT_NEAR(event.seconds_remaining, 5.0, 1e-9);
     EXPECT_NEAR(meter.mean_tokens_per_second(), 5000 / 14.9, 1e-6);
+    // Of all steps, not of the last: 49 in a tenth of a second, the first in ten.
+    EXPECT_EQ(event.durations.steps.counts,
+              (std::vector<std::uint64_t>{0, 0, 0, 0, 0, 0, 49, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}));
+    EXPECT_NEAR(event.durations.steps.sum_seconds, event.seconds_elapsed, 1e-9);
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pipeline/graph/training_graph.hpp"
@@ -171,6 +173,64 @@ TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLon
     EXPECT_NE(outcome.error().message.find("http://t: connection refused"), std::string::npos);
     ASSERT_FALSE(waits().empty());
     EXPECT_EQ(waits().back().code, "") << "nothing is waited for any more";
+}
+
+TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDuration) {
+    options_.teacher.scheduler.hedge.enabled = false;
+    teacher_.decide = [](std::uint64_t, std::size_t call) {
+        if (call == 7) {
+            return FakeTeacher::Fate{30ms, FetchError{FailureKind::overloaded, "http://t: HTTP 503", {}}};
+        }
+        return FakeTeacher::Fate{call == 20 ? 150ms : 100us, {}};
+    };
+    bool spoilt = false;
+    teacher_.decode = [&](std::uint64_t micro_batch) -> std::optional<std::string> {
+        if (micro_batch != 30 || std::exchange(spoilt, true)) {
+            return std::nullopt;
+        }
+        return "http://t: not what it should be";
+    };
+    FakeStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
+    const ProgressEvent& last = outcome->last;
+    ASSERT_EQ(last.fetch.requests, 52U);
+    ASSERT_EQ(last.fetch.endpoints.size(), 1U);
+    const EndpointCounters& endpoint = last.fetch.endpoints.front();
+    EXPECT_EQ(endpoint.endpoint, "fake");
+    EXPECT_EQ(endpoint.in_flight, 0U);
+    EXPECT_GE(endpoint.limit, 1U);
+    EXPECT_FALSE(endpoint.open);
+    const std::map<std::string, std::uint64_t> outcomes{{"bad_response", 1}, {"overloaded", 1}, {"success", 50}};
+    EXPECT_EQ(endpoint.outcomes, outcomes);
+
+    ASSERT_EQ(last.durations.requests.size(), 2U);
+    const RequestDurations& failure = last.durations.requests[0];
+    const RequestDurations& success = last.durations.requests[1];
+    EXPECT_EQ(failure.outcome, "failure");
+    EXPECT_EQ(success.outcome, "success");
+    EXPECT_EQ(success.endpoint, "fake");
+    const auto total = [](const DurationCounts& seconds) {
+        return std::accumulate(seconds.counts.begin(), seconds.counts.end(), std::uint64_t{0});
+    };
+    EXPECT_EQ(total(failure.seconds), 2U);
+    EXPECT_GE(failure.seconds.sum_seconds, 0.03);
+    EXPECT_EQ(total(success.seconds), 50U);
+    EXPECT_GE(success.seconds.sum_seconds, 0.15);
+    EXPECT_EQ(total(last.durations.steps), 50U);
+    EXPECT_NEAR(last.durations.steps.sum_seconds, last.seconds_elapsed, 1e-6);
+}
+
+TEST_F(TeacherStageTest, ARequestThatItsHedgeBeatIsNoFailure) {
+    options_.teacher.scheduler.limit.ceiling = 4;
+    teacher_.decide = [](std::uint64_t, std::size_t call) { return FakeTeacher::Fate{call == 30 ? 2s : 1ms, {}}; };
+    FakeStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
+    const std::map<std::string, std::uint64_t>& outcomes = outcome->last.fetch.endpoints.front().outcomes;
+    EXPECT_GE(outcomes.at("success"), 50U) << "two that come at once have both been answered";
+    EXPECT_GE(outcomes.at("cancelled"), 1U);
+    EXPECT_EQ(outcomes.size(), 2U);
 }
 
 TEST_F(TeacherStageTest, TheStudentsBusyTimeIsTrainingAlone) {

@@ -20,6 +20,8 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
     event.loss = 2.34567;
     event.stages.push_back({"student", 1, 2, 3});
     event.fetch.requests = 9;
+    event.fetch.endpoints.push_back({"http://a/", 1, 2, true, {{"success", 3}}});
+    event.durations.steps.observe(1);
     event.fetch.in_flight = 4;
     event.fetch.retries = 2;
     EXPECT_EQ(

@@ -49,6 +49,79 @@ TEST(JobMetrics, CountersGoOnWhenAWorkerBeginsAnew) {
     EXPECT_THAT(text, HasSubstr("distilld_job_step{job_id=\"j\"} 5\n"));
 }
 
+ProgressEvent timed(std::uint64_t steps, std::uint64_t answers) {
+    ProgressEvent event = progress(steps, 0, 0);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        event.durations.steps.observe(0.5);
+    }
+    RequestDurations answered{"http://a/", "success", {}};
+    for (std::uint64_t answer = 0; answer < answers; ++answer) {
+        answered.seconds.observe(0.002);
+    }
+    event.durations.requests = {answered};
+    event.fetch.endpoints = {{"http://a/", 2, 4, true, {{"success", answers}}}};
+    return event;
+}
+
+constexpr const char* kAnswers = "distilld_teacher_request_duration_seconds_";
+
+TEST(JobMetrics, HistogramsOfAJobGoOnWhenAWorkerBeginsAnew) {
+    const auto metrics = make_job_metrics({});
+    metrics->run_started("j");
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_step_duration_seconds")));
+    metrics->progress("j", timed(2, 8));
+    metrics->progress("j", timed(4, 16));
+    metrics->run_ended("j");
+    metrics->run_started("j");
+    // What the first run said last is still what there is.
+    EXPECT_THAT(metrics->text(), HasSubstr("distilld_step_duration_seconds_count{job_id=\"j\"} 4\n"));
+    metrics->progress("j", timed(1, 3));
+    metrics->progress("j", timed(3, 12));
+    const auto text = metrics->text();
+    EXPECT_THAT(text, HasSubstr("distilld_step_duration_seconds_count{job_id=\"j\"} 7\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_step_duration_seconds_sum{job_id=\"j\"} 3.5\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_step_duration_seconds_bucket{job_id=\"j\",le=\"0.25\"} 0\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_step_duration_seconds_bucket{job_id=\"j\",le=\"0.5\"} 7\n"));
+    const std::string labels = R"({endpoint="http://a/",job_id="j",outcome="success")";
+    EXPECT_THAT(text, HasSubstr(kAnswers + ("count" + labels) + "} 28\n"));
+    EXPECT_THAT(text, HasSubstr(kAnswers + ("bucket" + labels) + ",le=\"0.001\"} 0\n"));
+    EXPECT_THAT(text, HasSubstr(kAnswers + ("bucket" + labels) + ",le=\"0.0025\"} 28\n"));
+    EXPECT_THAT(text, HasSubstr(kAnswers + ("bucket" + labels) + ",le=\"+Inf\"} 28\n"));
+}
+
+TEST(JobMetrics, AnEndpointIsShownForItselfUntilTheGraceIsOver) {
+    JobMetricsOptions options;
+    options.gauge_grace = std::chrono::milliseconds(0);
+    const auto metrics = make_job_metrics(options);
+    metrics->run_started("j");
+    auto event = timed(1, 1);
+    // The same URL twice is one series.
+    event.fetch.endpoints.push_back(event.fetch.endpoints.front());
+    event.durations.requests.push_back(event.durations.requests.front());
+    event.fetch.endpoints.push_back({"http://b/?q=\"\\\n", 1, 8, false, {}});
+    // A worker of another version has other bounds.
+    event.durations.requests.push_back({"http://c/", "success", {{1, 2, 3}, 6}});
+    metrics->progress("j", event);
+    const auto text = metrics->text();
+    EXPECT_THAT(text, HasSubstr("distilld_teacher_endpoint_in_flight{endpoint=\"http://a/\",job_id=\"j\"} 4\n"));
+    EXPECT_THAT(text, HasSubstr("distilld_teacher_endpoint_limit{endpoint=\"http://a/\",job_id=\"j\"} 8\n"));
+    EXPECT_THAT(text, HasSubstr(R"(endpoint_limit{endpoint="http://b/?q=\"\\\n",job_id="j"} 8)"));
+    EXPECT_THAT(text, HasSubstr("distilld_teacher_endpoint_open{endpoint=\"http://a/\",job_id=\"j\"} 1\n"));
+    EXPECT_THAT(text, HasSubstr(R"(count{endpoint="http://a/",job_id="j",outcome="success"} 2)"));
+    EXPECT_THAT(text, Not(HasSubstr("http://c/")));
+    metrics->run_ended("j");
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id=\"j\"")));
+
+    const auto patient = make_job_metrics({});
+    patient->run_started("j");
+    patient->progress("j", timed(1, 1));
+    patient->run_ended("j");
+    const auto ended = patient->text();
+    EXPECT_THAT(ended, HasSubstr("distilld_teacher_endpoint_in_flight{endpoint=\"http://a/\",job_id=\"j\"} 0\n"));
+    EXPECT_THAT(ended, HasSubstr("distilld_teacher_endpoint_open{endpoint=\"http://a/\",job_id=\"j\"} 0\n"));
+    EXPECT_THAT(ended, HasSubstr("distilld_step_duration_seconds_count{job_id=\"j\"} 1\n"));
+}
+
 TEST(JobMetrics, GaugesOfAJobGoAfterTheGrace) {
     JobMetricsOptions options;
     options.gauge_grace = std::chrono::milliseconds(0);

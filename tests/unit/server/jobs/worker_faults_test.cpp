@@ -172,7 +172,10 @@ TEST(WorkerFaults, AJobThatWentOnFromItsEndKeepsItsStepsAndItsLoss) {
     const auto id = world.submit("a");
     const auto first = world.fleet.next();
     begin_at(first, 0);
-    first->emit(progress_at(9, 1.5), first);
+    auto nearly = progress_at(9, 1.5);
+    nearly.fetch.requests = 7;
+    nearly.durations.steps.observe(0.5);
+    first->emit(nearly, first);
     first->emit(CheckpointEvent{10, "/c/10", 0.1}, first);
     die(first);
     const auto second = world.fleet.next();
@@ -183,6 +186,11 @@ TEST(WorkerFaults, AJobThatWentOnFromItsEndKeepsItsStepsAndItsLoss) {
     EXPECT_EQ(job.progress->total_steps, 10U);
     EXPECT_EQ(job.progress->loss, 1.5);
     EXPECT_THAT(world.history(id).at(world.history(id).size() - 2), "metrics: step 10 of 10, loss 1.5");
+    const auto metrics = world.metrics->text();
+    EXPECT_EQ(test::sample(metrics, "distilld_teacher_requests_total"), 7.0) << "of the first run, once";
+    EXPECT_EQ(test::sample(metrics, "distilld_step_duration_seconds_count{job_id=\"" + id + "\"}"), 1.0);
+    EXPECT_EQ(test::sample(metrics, "distilld_job_loss{job_id=\"" + id + "\"}"), 1.5);
+    EXPECT_EQ(test::sample(metrics, "distilld_job_step{job_id=\"" + id + "\"}"), 10.0);
 }
 
 /// Many jobs, workers that die at random, a service that is killed at random: every job ends well, once, with all of

@@ -69,6 +69,10 @@ TYPED_TEST(EveryOrder, DescribesEveryMember) {
 TEST(NestedFields, DescribeEveryMember) {
     EXPECT_EQ(test::described_fields<StageTimes>(), test::member_count<StageTimes>());
     EXPECT_EQ(test::described_fields<FetchCounters>(), test::member_count<FetchCounters>());
+    EXPECT_EQ(test::described_fields<EndpointCounters>(), test::member_count<EndpointCounters>());
+    EXPECT_EQ(test::described_fields<DurationCounts>(), test::member_count<DurationCounts>());
+    EXPECT_EQ(test::described_fields<RequestDurations>(), test::member_count<RequestDurations>());
+    EXPECT_EQ(test::described_fields<RunDurations>(), test::member_count<RunDurations>());
     EXPECT_EQ(test::described_fields<HelloMessage>(), test::member_count<HelloMessage>());
 }
 

@@ -22,6 +22,7 @@ std::vector<std::string> service_names() {
     add_names(rows.service, names);
     add_names(rows.run_counters, names);
     add_names(rows.run_gauges, names);
+    add_names(rows.run_histograms, names);
     add_names(rows.process, names);
     return names;
 }
@@ -66,11 +67,13 @@ TEST(MetricNames, NamesAndHelpFollowTheRules) {
     check(rows.service);
     check(rows.run_counters);
     check(rows.run_gauges);
+    check(rows.run_histograms);
     check(rows.process);
     check(teacher::teacher_metric_rows());
-    for (const auto& row : rows.run_gauges) {
-        ASSERT_FALSE(row.labels.empty()) << row.name;
-        EXPECT_EQ(row.labels.front(), "job_id") << row.name;
+    for (const auto* of_a_job : {&rows.run_gauges, &rows.run_histograms}) {
+        for (const auto& row : *of_a_job) {
+            EXPECT_THAT(row.labels, ::testing::Contains("job_id")) << row.name;
+        }
     }
     for (const auto& name : teacher_names()) {
         EXPECT_TRUE(is_shared(name) || name.starts_with("distilld_teacher_server_")) << name;
