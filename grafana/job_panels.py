@@ -1,7 +1,7 @@
 """The dashboard of one job: headings, and the panels below each. See panels.py."""
 
 import panels
-from panels import figure, plot
+from panels import figure, heat_map, plot
 
 JOB = (
     (
@@ -69,6 +69,12 @@ JOB = (
                 "Steps that jobs of the service skipped because a gradient was not finite.",
                 ("sum(increase(distilld_nonfinite_steps_total{INSTANCE}[RATE]))", "skipped"),
             ),
+            heat_map(
+                "Step time",
+                "s",
+                "From the end of one optimizer step to the end of the next, evaluations in between included.",
+                "sum by (le) (rate(distilld_step_duration_seconds_bucket{JOB}[RATE]))",
+            ),
         ),
     ),
     (
@@ -94,6 +100,28 @@ JOB = (
                 "short",
                 "Endpoints that get nothing but a probe now and then, because they failed.",
                 ("distilld_job_teacher_open_endpoints{JOB}", "{{job_id}}"),
+            ),
+            heat_map(
+                "Latency",
+                "s",
+                "From a request to the last byte of its answer, of requests that succeeded.",
+                'sum by (le) (rate(distilld_teacher_request_duration_seconds_bucket{JOB, outcome="success"}[RATE]))',
+            ),
+            plot(
+                "Requests by outcome",
+                "reqps",
+                "Requests that ended, by endpoint; cancelled are those that a hedge beat.",
+                (
+                    "sum by (endpoint, outcome) (rate(distilld_teacher_request_duration_seconds_count{JOB}[RATE]))",
+                    "{{endpoint}} {{outcome}}",
+                ),
+            ),
+            plot(
+                "Limits of the endpoints",
+                "short",
+                "Requests that may be under way at each endpoint, and how many are.",
+                ("distilld_teacher_endpoint_limit{JOB}", "limit {{endpoint}}"),
+                ("distilld_teacher_endpoint_in_flight{JOB}", "in flight {{endpoint}}"),
             ),
         ),
     ),
