@@ -51,6 +51,7 @@ def test_a_worker_whose_parent_was_killed_saves_its_last_step(distilld, teacher,
             wait_until(lambda: (rest.job(job_id)["progress"] or {}).get("step") == 5, "five steps")
         else:
             process = distilld.start("run", file)
+            process.wait_for_line("step 1")
         wait_until(
             lambda: proxy.counts["held"] > 0 and proxy.answered == proxy.hold_after, "the teacher to fall silent"
         )
