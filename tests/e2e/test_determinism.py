@@ -212,15 +212,16 @@ class Ways:
             process = self.start_restarting(file, output)
             worker = process.worker()
             self.wait_checkpoint(process, output)
-            if moment(worker, checkpoints):
+            caught = moment(worker, checkpoints)
+            # There is a second before the next worker.
+            cut_short = is_committing(checkpoints)
+            left = STEPS - committed_steps(output)
+            if caught and left > 0:
                 break
-            process.expect(0)
+            process.expect(0)  # over before it was caught, or caught in its last evaluation
         else:
             raise AssertionError(f"in {TRIES} runs the worker was not caught: {name}")
-        # There is a second before the next worker.
-        cut_short = is_committing(checkpoints)
-        left = STEPS - committed_steps(output)
-        assert 0 < left < STEPS
+        assert left < STEPS
         self.ended(name, process, output, left)
         assert not is_committing(checkpoints), "what the killed worker left is still there"
         return cut_short
