@@ -4,23 +4,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/virtual_pipeline.hpp"
+#include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {
 namespace {
 
 using namespace std::chrono_literals;
-
-template <class Action>
-std::vector<Action> only(const std::vector<SchedulerAction>& actions) {
-    std::vector<Action> found;
-    for (const SchedulerAction& action : actions) {
-        if (const auto* wanted = std::get_if<Action>(&action)) {
-            found.push_back(*wanted);
-        }
-    }
-    return found;
-}
 
 SchedulerOptions default_options() {
     SchedulerOptions options;

@@ -7,26 +7,12 @@
 #include <numeric>
 #include <vector>
 
-#include "bench/virtual_pipeline.hpp"
+#include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {
 namespace {
 
 using namespace std::chrono_literals;
-
-SchedulerOptions fixed(std::uint32_t concurrency, std::uint64_t batches) {
-    SchedulerOptions options;
-    options.end = batches;
-    options.limit.ceiling = concurrency;
-    options.hedge.enabled = false;
-    return options;
-}
-
-VirtualTeacher from_list(const std::vector<Nanos>& latencies) {
-    return [&latencies](const IssueAction& request, std::uint32_t, Instant) {
-        return VirtualAnswer{latencies[request.micro_batch], {}, {}};
-    };
-}
 
 double ratio(Nanos a, Nanos b) {
     return to_seconds(a) / to_seconds(b);
@@ -39,7 +25,7 @@ TEST(PrefetchSimulation, ReachesTheOracleOverLatencyAndConcurrency) {
             for (const std::uint32_t concurrency : {1U, 2U, 4U, 8U, 16U}) {
                 const Nanos latency = scaled(student, latency_ratio);
                 const std::vector<Nanos> latencies(kBatches, latency);
-                const VirtualRun run = run_virtual(fixed(concurrency, kBatches), student, from_list(latencies));
+                const VirtualRun run = run_virtual(options_of(concurrency, kBatches), student, from_list(latencies));
                 const Nanos oracle = oracle_makespan(latencies, concurrency, student);
                 EXPECT_GE(ratio(oracle, run.makespan), 0.98) << "T/S " << latency_ratio << " C " << concurrency;
                 EXPECT_LE(ratio(oracle, run.makespan), 1.0) << "no schedule beats the oracle";
@@ -59,7 +45,7 @@ double jitter_efficiency(double sigma, double load, std::uint32_t concurrency, s
     for (int seed = 1; seed <= kSeeds; ++seed) {
         const std::vector<Nanos> latencies =
             lognormal_latencies(kBatches, mean, sigma, static_cast<std::uint64_t>(seed));
-        SchedulerOptions options = fixed(concurrency, kBatches);
+        SchedulerOptions options = options_of(concurrency, kBatches);
         options.window.size = window_factor * concurrency;
         const VirtualRun run = run_virtual(options, kStudent, from_list(latencies));
         const double bound = std::max(load, 1.0) * to_seconds(kStudent) * kBatches + to_seconds(mean);
@@ -95,7 +81,7 @@ TEST(PrefetchSimulation, HedgingHidesStallingRequests) {
         constexpr std::uint32_t kConcurrency = 8;
         const Nanos mean = scaled(kStudent, 0.8 * kConcurrency);
         const std::vector<Nanos> latencies = lognormal_latencies(kBatches, mean, sigma, 7);
-        SchedulerOptions options = fixed(kConcurrency, kBatches);
+        SchedulerOptions options = options_of(kConcurrency, kBatches);
         options.window.size = 4 * kConcurrency;
         const VirtualTeacher teacher = stalling(latencies, mean);
         const double bound = to_seconds(kBatches * kStudent + mean);
@@ -124,14 +110,14 @@ Tuned tune(double latency_ratio, double sigma) {
     Tuned tuned;
     std::vector<Nanos> spans;
     for (std::uint32_t c = 1; c <= 64; ++c) {
-        spans.push_back(late_span(run_virtual(fixed(c, kBatches), kStudent, from_list(latencies))));
+        spans.push_back(late_span(run_virtual(options_of(c, kBatches), kStudent, from_list(latencies))));
     }
     const Nanos best = *std::min_element(spans.begin(), spans.end());
     while (ratio(best, spans[tuned.best]) < 0.99) {
         ++tuned.best;
     }
     ++tuned.best;
-    SchedulerOptions options = fixed(64, kBatches);
+    SchedulerOptions options = options_of(64, kBatches);
     options.limit.adaptive = true;
     const VirtualRun run = run_virtual(options, kStudent, from_list(latencies));
     tuned.reached = ratio(best, late_span(run));
@@ -156,7 +142,7 @@ TEST(PrefetchSimulation, AdaptiveLimitDoesNotDriveASaturatedTeacher) {
         const double queued = std::max(1.0, static_cast<double>(in_flight) / 4.0);
         return VirtualAnswer{scaled(100ms, queued), {}, {}};
     };
-    SchedulerOptions options = fixed(128, 2000);
+    SchedulerOptions options = options_of(128, 2000);
     options.limit.adaptive = true;
     const VirtualRun run = run_virtual(options, kStudent, teacher);
     // Now and then it tries whether the teacher bears more by now.
@@ -169,7 +155,7 @@ TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
     constexpr std::uint64_t kBatches = 2000;
     constexpr Nanos kStudent = 50ms;
     static constexpr Nanos kLatency = 200ms;
-    SchedulerOptions options = fixed(8, kBatches);
+    SchedulerOptions options = options_of(8, kBatches);
     options.endpoints = 4;
     options.hedge.enabled = true;
     const VirtualTeacher even = [](const IssueAction&, std::uint32_t, Instant) {
@@ -184,7 +170,7 @@ TEST(PrefetchSimulation, OneSlowEndpointAmongFourCostsLittle) {
 }
 
 TEST(PrefetchSimulation, WindowAndBytesAreBounds) {
-    SchedulerOptions options = fixed(16, 200);
+    SchedulerOptions options = options_of(16, 200);
     options.window.size = 20;
     const std::vector<Nanos> latencies = lognormal_latencies(200, 100ms, 1.0, 3);
     EXPECT_LE(run_virtual(options, 50ms, from_list(latencies)).max_unreleased, 20U);
@@ -199,7 +185,7 @@ TEST(PrefetchSimulation, WindowAndBytesAreBounds) {
 }
 
 TEST(PrefetchSimulation, TheSameRunTwiceIsTheSame) {
-    SchedulerOptions options = fixed(8, 500);
+    SchedulerOptions options = options_of(8, 500);
     options.hedge.enabled = true;
     const std::vector<Nanos> latencies = lognormal_latencies(500, 300ms, 1.0, 5);
     const VirtualTeacher teacher = stalling(latencies, 300ms);

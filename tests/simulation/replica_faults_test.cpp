@@ -5,23 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/virtual_pipeline.hpp"
+#include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {
 namespace {
 
 using namespace std::chrono_literals;
-
-template <class Action>
-std::vector<Action> only(const std::vector<SchedulerAction>& actions) {
-    std::vector<Action> found;
-    for (const SchedulerAction& action : actions) {
-        if (const auto* wanted = std::get_if<Action>(&action)) {
-            found.push_back(*wanted);
-        }
-    }
-    return found;
-}
 
 constexpr std::uint64_t kBatches = 6000;
 constexpr Nanos kLatency = 200ms;

@@ -5,31 +5,12 @@
 #include <map>
 #include <vector>
 
-#include "bench/virtual_pipeline.hpp"
+#include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {
 namespace {
 
 using namespace std::chrono_literals;
-
-SchedulerOptions options_of(std::uint32_t concurrency, std::uint64_t batches) {
-    SchedulerOptions options;
-    options.end = batches;
-    options.limit.ceiling = concurrency;
-    options.hedge.enabled = false;
-    return options;
-}
-
-template <class Action>
-std::vector<Action> only(const std::vector<SchedulerAction>& actions) {
-    std::vector<Action> found;
-    for (const SchedulerAction& action : actions) {
-        if (const auto* wanted = std::get_if<Action>(&action)) {
-            found.push_back(*wanted);
-        }
-    }
-    return found;
-}
 
 TEST(SchedulerFaults, CompletionsOutOfOrderAreReleasedInOrder) {
     PrefetchScheduler scheduler(options_of(3, 3));

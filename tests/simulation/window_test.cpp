@@ -4,36 +4,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/virtual_pipeline.hpp"
+#include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {
 namespace {
 
 using namespace std::chrono_literals;
-
-SchedulerOptions options_of(std::uint32_t concurrency, std::uint64_t batches) {
-    SchedulerOptions options;
-    options.end = batches;
-    options.limit.ceiling = concurrency;
-    options.hedge.enabled = false;
-    return options;
-}
-
-VirtualTeacher from_list(const std::vector<Nanos>& latencies) {
-    return [&latencies](const IssueAction& request, std::uint32_t, Instant) {
-        return VirtualAnswer{latencies[request.micro_batch], {}, {}};
-    };
-}
-
-std::vector<IssueAction> issues(const std::vector<SchedulerAction>& actions) {
-    std::vector<IssueAction> found;
-    for (const SchedulerAction& action : actions) {
-        if (const auto* issue = std::get_if<IssueAction>(&action)) {
-            found.push_back(*issue);
-        }
-    }
-    return found;
-}
 
 TEST(PrefetchWindow, ByDefaultGrowsWithTheJitterUntilItCostsNothing) {
     constexpr std::uint64_t kBatches = 4000;
@@ -75,12 +51,12 @@ TEST(PrefetchWindow, WireBytesAreCountedBeforeTheyAreAskedFor) {
     options.window.max_bytes = 1000;
     options.window.expected = {10, 100};  // JSON: ten times what it holds
     PrefetchScheduler scheduler(options);
-    std::vector<IssueAction> issued = issues(scheduler.poll(Instant()));
+    std::vector<IssueAction> issued = only<IssueAction>(scheduler.poll(Instant()));
     EXPECT_EQ(issued.size(), 10U);
     scheduler.on_completed(issued[0].request, {10, 100}, Instant(1ms));
-    EXPECT_TRUE(issues(scheduler.poll(Instant(1ms))).empty()) << "9 · 100 + 10, and another 100 is too much";
+    EXPECT_TRUE(only<IssueAction>(scheduler.poll(Instant(1ms))).empty()) << "9 · 100 + 10, and another 100 is too much";
     scheduler.on_completed(issued[1].request, {10, 100}, Instant(2ms));
-    EXPECT_EQ(issues(scheduler.poll(Instant(2ms))).size(), 1U) << "8 · 100 + 20 + 100";
+    EXPECT_EQ(only<IssueAction>(scheduler.poll(Instant(2ms))).size(), 1U) << "8 · 100 + 20 + 100";
 }
 
 TEST(PrefetchWindow, TheExpectationFollowsWhatCame) {
@@ -88,13 +64,13 @@ TEST(PrefetchWindow, TheExpectationFollowsWhatCame) {
     options.window.max_bytes = 1000;
     options.window.expected = {10, 10};
     PrefetchScheduler scheduler(options);
-    const std::vector<IssueAction> issued = issues(scheduler.poll(Instant()));
+    const std::vector<IssueAction> issued = only<IssueAction>(scheduler.poll(Instant()));
     EXPECT_EQ(issued.size(), 32U);
     scheduler.on_completed(issued[0].request, {10, 500}, Instant(1ms));
     for (std::size_t i = 1; i + 1 < issued.size(); ++i) {
         scheduler.on_completed(issued[i].request, {10, 400}, Instant(2ms));
         if (i < 31) {
-            EXPECT_TRUE(issues(scheduler.poll(Instant(2ms))).empty());
+            EXPECT_TRUE(only<IssueAction>(scheduler.poll(Instant(2ms))).empty());
         }
     }
 }
