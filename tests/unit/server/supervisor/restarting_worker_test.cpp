@@ -12,29 +12,16 @@
 #include <optional>
 #include <vector>
 
+#include "tests/unit/server/supervisor/fake_worker_run.hpp"
+
 namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
+using test::Outcome;
 using ::testing::HasSubstr;
 
 constexpr RestartLimits kQuick{3, std::chrono::milliseconds(1), std::chrono::milliseconds(30)};
-
-struct Outcome {
-    std::optional<Result<WorkerExit>> exit;
-    std::vector<WorkerEvent> events;
-
-    template <class T>
-    [[nodiscard]] std::vector<T> of() const {
-        std::vector<T> found;
-        for (const auto& event : events) {
-            if (const T* one = std::get_if<T>(&event)) {
-                found.push_back(*one);
-            }
-        }
-        return found;
-    }
-};
 
 using Order = std::function<void(WorkerProcess&, asio::cancellation_signal&)>;
 
@@ -43,10 +30,10 @@ Outcome run(const std::string& behaviour, RestartLimits limits = kQuick, const O
     asio::io_context context;
     asio::cancellation_signal cancel;
     const auto make = [&context, behaviour] {
-        WorkerProcessOptions options;
-        options.program = std::filesystem::path(DISTILLD_BIN_DIR) / (behaviour == "missing" ? "nobody" : "fake_worker");
-        options.arguments = {behaviour};
-        options.forward_stderr = false;
+        WorkerProcessOptions options = test::fake(behaviour);
+        if (behaviour == "missing") {
+            options.program.replace_filename("nobody");
+        }
         return make_worker_process(context.get_executor(), options);
     };
     const auto process = make_restarting_worker(context.get_executor(), make, limits);
