@@ -4,6 +4,11 @@
 
 namespace distilld {
 
+void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint) {
+    std::erase_if(checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
+    checkpoints.push_back(std::move(checkpoint));
+}
+
 api::Job newest(const LiveJob* live, api::Job stored) {
     if (live == nullptr) {
         return stored;
@@ -13,8 +18,7 @@ api::Job newest(const LiveJob* live, api::Job stored) {
     job.resolved_spec_json = std::move(stored.resolved_spec_json);
     job.checkpoints = std::move(stored.checkpoints);
     for (const auto& checkpoint : live->unsaved_checkpoints) {
-        std::erase_if(job.checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
-        job.checkpoints.push_back(checkpoint);
+        put_checkpoint(job.checkpoints, checkpoint);
     }
     return job;
 }

@@ -19,6 +19,9 @@ struct LiveJob {
     std::vector<api::JobCheckpoint> unsaved_checkpoints;
 };
 
+/// Adds a checkpoint, as the newest, in place of one in the same folder.
+void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint);
+
 /// A job as the store has it, with what it does not know yet. `live` null: it knows all.
 [[nodiscard]] api::Job newest(const LiveJob* live, api::Job stored);
 

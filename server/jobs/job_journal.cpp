@@ -14,11 +14,6 @@ namespace {
 constexpr std::uint64_t kDropInterval = 1000;
 constexpr std::chrono::milliseconds kWritableKept{500};
 
-void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint) {
-    std::erase_if(checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
-    checkpoints.push_back(std::move(checkpoint));
-}
-
 }  // namespace
 
 std::string now_text() {
