@@ -124,6 +124,16 @@ bool wants_event_stream(const Request& request) {
     return accept && lower(*accept).find("text/event-stream") != std::string::npos;
 }
 
+/// What passes by itself: the client may ask again.
+Response unavailable(const std::string& path, std::string code, std::string detail) {
+    Problem problem;
+    problem.status = 503;
+    problem.code = std::move(code);
+    problem.detail = std::move(detail);
+    problem.instance = path;
+    return api::to_response(problem, {{"Retry-After", "10"}});
+}
+
 [[noreturn]] void job_not_found(const Request& request, const std::string& id) {
     refuse(request, 404, "job_not_found", "there is no job '" + id + "'", "id");
 }
@@ -246,12 +256,7 @@ class JobApi {
             refuse(request, 503, "not_ready", "the service is starting or stopping");
         }
         if (const auto trouble = manager_.store_trouble()) {
-            Problem problem;
-            problem.status = 503;
-            problem.code = trouble->code;
-            problem.detail = trouble->message + " (since " + trouble->since + ")";
-            problem.instance = request.path;
-            co_return api::to_response(problem, {{"Retry-After", "10"}});
+            co_return unavailable(request.path, trouble->code, trouble->message + " (since " + trouble->since + ")");
         }
         const json::object body{{"status", "ready"}};
         co_return json_response(200, body);
@@ -307,12 +312,7 @@ class JobApi {
             case SubmitOutcome::Kind::stopping:
                 break;
         }
-        Problem problem;
-        problem.status = 503;
-        problem.code = "stopping";
-        problem.detail = "the service is stopping and takes no jobs";
-        problem.instance = request.path;
-        return api::to_response(problem, {{"Retry-After", "10"}});
+        return unavailable(request.path, "stopping", "the service is stopping and takes no jobs");
     }
 
     JobManager& manager_;
@@ -331,12 +331,7 @@ asio::awaitable<Response> answer_of(std::shared_ptr<JobApi> api, Method method, 
         co_return api::to_response(error.problem);
     } catch (const ErrorException& error) {
         log::error("http", path + ": " + error.what());
-        Problem problem;
-        problem.status = 503;
-        problem.code = "store_unavailable";
-        problem.detail = "the job store cannot be used; the service's log says why";
-        problem.instance = path;
-        co_return api::to_response(problem, {{"Retry-After", "10"}});
+        co_return unavailable(path, "store_unavailable", "the job store cannot be used; the service's log says why");
     }
 }
 
