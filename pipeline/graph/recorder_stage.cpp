@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/graph/evaluation.hpp"
 
 namespace distilld {
 
@@ -123,23 +124,17 @@ void RecorderStage::emit(const WorkerEvent& event) const {
 }
 
 asio::awaitable<bool> RecorderStage::evaluate() {
-    EvalStats total;
-    for (const TokenBatch& batch : eval_) {
-        if (cancelled_) {
-            co_return false;
-        }
-        auto work = [this, &batch] { return student_.evaluate(batch); };
-        auto evaluating = run_on(executors_.compute, std::move(work));
-        const EvalStats stats = co_await std::move(evaluating);
-        total.ce_sum += stats.ce_sum;
-        total.target_tokens += stats.target_tokens;
+    auto evaluating = evaluate_batches(student_, eval_, executors_.compute, [this] { return cancelled_; });
+    const std::optional<EvalStats> total = co_await std::move(evaluating);
+    if (!total) {
+        co_return false;
     }
     if (!eval_.empty()) {
         optimizer_.on_updates_applied();
     }
-    if (total.target_tokens > 0) {
-        outcome_.eval_loss = total.ce_sum / static_cast<double>(total.target_tokens);
-        emit(EvaluationEvent{outcome_.steps_done, *outcome_.eval_loss, total.target_tokens});
+    if (const std::optional<double> loss = mean_loss(*total)) {
+        outcome_.eval_loss = loss;
+        emit(EvaluationEvent{outcome_.steps_done, *loss, total->target_tokens});
     }
     co_return true;
 }

@@ -16,6 +16,7 @@
 #include "base/time.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
@@ -200,20 +201,12 @@ asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run
     if (const bool rounded = co_await std::move(rounding); !rounded) {
         co_return loss;
     }
-    EvalStats total;
     const std::vector<TokenBatch> batches = eval_batches(run);
-    for (const TokenBatch& batch : batches) {
-        if (control.cancelled()) {
-            co_return loss;
-        }
-        auto work = [&run, &batch] { return run.student->evaluate(batch); };
-        auto evaluating = run_on(executors.compute, std::move(work));
-        const EvalStats stats = co_await std::move(evaluating);
-        total.ce_sum += stats.ce_sum;
-        total.target_tokens += stats.target_tokens;
-    }
-    if (total.target_tokens > 0) {
-        loss = total.ce_sum / static_cast<double>(total.target_tokens);
+    auto evaluating =
+        evaluate_batches(*run.student, batches, executors.compute, [&control] { return control.cancelled(); });
+    const std::optional<EvalStats> total = co_await std::move(evaluating);
+    if (total) {
+        loss = mean_loss(*total);
     }
     co_return loss;
 }
