@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "bench/virtual_pipeline.hpp"
 #include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "bench/virtual_pipeline.hpp"
 #include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {

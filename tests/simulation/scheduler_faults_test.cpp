@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "bench/virtual_pipeline.hpp"
 #include "tests/simulation/virtual_run.hpp"
 
 namespace distilld::bench {
