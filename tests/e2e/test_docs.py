@@ -53,7 +53,7 @@ def in_own_network():
 
 def script_of(page_blocks):
     """One bash session of all blocks, which says where each ends and takes along what it started with &."""
-    lines = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
+    lines = ["set -e", "trap 'code=$?; kill $(jobs -p) 2>/dev/null || true; wait; exit $code' EXIT"]
     for number, block in enumerate(page_blocks):
         lines += [block.text, f"printf '\\n%s\\n' '{MARK} {number}'"]
     return "\n".join(lines) + "\n"
