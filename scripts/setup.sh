@@ -76,7 +76,7 @@ packages=(
     libboost1.83-dev libboost-url1.83-dev libssl-dev libsimdjson-dev prometheus-cpp-dev libspdlog-dev libcli11-dev
     libsqlite3-dev
     libgtest-dev libgmock-dev
-    python3 python3-venv curl openssl ca-certificates shellcheck
+    python3 python3-venv curl jq openssl ca-certificates shellcheck
     fortunes perl-doc
 )
 
@@ -140,13 +140,14 @@ install_torch() {
         "$deps/libtorch"
 }
 
-# transformers, tokenizers and safetensors are what the exported folders are checked against; ruff is for lint.sh.
+# transformers, tokenizers and safetensors are what the exported folders are checked against; matplotlib
+# is for grafana/render_panels.py, ruff for lint.sh.
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
-    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml ruff)
+    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml matplotlib ruff)
     if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
-names = "torch transformers tokenizers safetensors numpy pytest xdist yaml ruff".split()
+names = "torch transformers tokenizers safetensors numpy pytest xdist yaml matplotlib ruff".split()
 sys.exit(any(u.find_spec(n) is None for n in names))'; then
         say "test packages: all in .deps/venv"
         return
