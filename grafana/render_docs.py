@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes docs/images/fleet.png and docs/images/job.png: a service, two teachers that answer late, two jobs and a real
-Prometheus for some minutes; one teacher is away for a while, so that there is something to see. Then render_panels.py.
+Prometheus for some minutes; both teachers are away for a while, and one for longer, so that there is something to see.
+Then render_panels.py draws what Prometheus knows.
 
 .deps/venv/bin/python grafana/render_docs.py [--minutes 4] [--out docs/images] [--bin build/release/bin]
 """
@@ -32,7 +33,7 @@ def arguments_of():
 
 
 def make_teacher(programs, folder):
-    data = jobs.write_text_data(folder / "train.jsonl", 400)
+    data = jobs.write_text_data(folder / "train.jsonl", 4000)
     model = {"/student/config": jobs.llama_config(48), "/training/learning_rate": 5e-3, "/training/batch_size": 8}
     spec = jobs.changed(jobs.base_spec(data, folder / "teacher", steps=60), model)
     programs.run("run", jobs.write_spec(folder / "teacher.json", spec))
@@ -54,7 +55,8 @@ def job(folder, name, data, endpoints, steps, hidden):
         "/training/batch_size": 4,
         "/training/eval_steps": 100,
         "/checkpoint": {"every_steps": 50, "keep": 1},
-        "/teacher/max_concurrent": "auto",
+        "/training/learning_rate": 2e-4,
+        "/teacher/max_concurrent": 12,
     }
     return jobs.changed(jobs.distil_spec(data, folder / name, endpoints, steps), {"/name": name, **shape})
 
@@ -79,8 +81,11 @@ def record(programs, folder, minutes):
     until(0.25)
     rest.submit(job(folder, "second", data, urls[:1], steps=60, hidden=32))
     until(0.5)
-    teachers[1].destroy()
-    until(0.65)
+    for teacher in teachers:
+        teacher.destroy()
+    until(0.56)
+    start_teacher(programs, folder, 0, ports[0])
+    until(0.7)
     start_teacher(programs, folder, 1, ports[1])
     until(1)
     return prometheus, shown
