@@ -1,6 +1,7 @@
 """Draws the panels of a dashboard into one image, where the dashboard has them, much as Grafana would."""
 
 import datetime
+import math
 
 import matplotlib
 
@@ -18,7 +19,7 @@ ROW_PIXELS = 34
 MARGIN_PIXELS = 6
 DPI = 100
 INK, FAINT, GROUND, FRAME = "#24292e", "#73808c", "#f4f5f5", "#dcdfe3"
-COLOURS = ("#56a64b", "#f2a600", "#3274d9", "#e0226e", "#8f3bb8", "#37872d", "#fa6400", "#1f60c4", "#5794f2", "#73bf69")
+COLOURS = ("#56a64b", "#f2a600", "#3274d9", "#e0226e", "#8f3bb8", "#00a3a3", "#fa6400", "#7c4a1e", "#8ab8ff", "#555f6b")
 NAMED = {"green": "#37872d", "yellow": "#cc9d00", "red": "#c4162a"}
 MAX_LEGEND = 8
 
@@ -102,6 +103,13 @@ def _with_gaps(series, step):
     return times, values
 
 
+def _ticks(unit, high):
+    """Where the lines of the grid are: at round numbers, as the unit counts."""
+    if unit == "bytes" and high > 0:
+        return matplotlib.ticker.MultipleLocator(2 ** math.ceil(math.log2(high / 5)))
+    return matplotlib.ticker.MaxNLocator(4)
+
+
 def draw_lines(sheet, place, panel, series, shown):
     x, y, width, height = place
     unit = panel["fieldConfig"]["defaults"]["unit"]
@@ -129,7 +137,7 @@ def draw_lines(sheet, place, panel, series, shown):
         for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"][1:]:
             axes.axhline(step["value"], color=NAMED.get(step["color"], FAINT), linestyle="--", linewidth=0.9)
     axes.grid(color=FRAME, linewidth=0.5)
-    axes.yaxis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
+    axes.yaxis.set_major_locator(_ticks(unit, axes.get_ylim()[1]))
     axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: text_of(value, unit)))
     _time_axis(axes, shown)
     sheet.figure.legend(

@@ -28,7 +28,7 @@ def _seconds(value):
 def _with(base, names, suffix):
     def text(value):
         scaled, name = _scaled(value, base, names)
-        return f"{_digits(scaled)} {name}{suffix}".strip()
+        return f"{_digits(scaled)} {name}{suffix}".replace("  ", " ").strip()
 
     return text
 

@@ -34,8 +34,8 @@ def arguments_of():
 
 def make_teacher(programs, folder):
     data = jobs.write_text_data(folder / "train.jsonl", 4000)
-    model = {"/student/config": jobs.llama_config(48), "/training/learning_rate": 5e-3, "/training/batch_size": 8}
-    spec = jobs.changed(jobs.base_spec(data, folder / "teacher", steps=60), model)
+    model = {"/student/config": jobs.llama_config(128), "/dataset/sequence_length": 96, "/training/learning_rate": 3e-3}
+    spec = jobs.changed(jobs.base_spec(data, folder / "teacher", steps=200), model)
     programs.run("run", jobs.write_spec(folder / "teacher.json", spec))
     return data
 
@@ -55,7 +55,7 @@ def job(folder, name, data, endpoints, steps, hidden):
         "/training/batch_size": 4,
         "/training/eval_steps": 100,
         "/checkpoint": {"every_steps": 50, "keep": 1},
-        "/training/learning_rate": 2e-4,
+        "/training/learning_rate": 5e-4,
         "/teacher/max_concurrent": 12,
     }
     return jobs.changed(jobs.distil_spec(data, folder / name, endpoints, steps), {"/name": name, **shape})
@@ -77,7 +77,7 @@ def record(programs, folder, minutes):
         time.sleep(max(0, begin + share * 60 * minutes - time.time()))
 
     until(0.04)
-    shown = rest.submit(job(folder, "student", data, urls, steps=1_000_000, hidden=96))
+    shown = rest.submit(job(folder, "student", data, urls, steps=1_000_000, hidden=64))
     until(0.25)
     rest.submit(job(folder, "second", data, urls[:1], steps=60, hidden=32))
     until(0.5)

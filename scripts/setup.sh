@@ -145,7 +145,8 @@ install_torch() {
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
-    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml matplotlib ruff)
+    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml
+        matplotlib ruff)
     if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
 names = "torch transformers tokenizers safetensors numpy pytest xdist yaml matplotlib ruff".split()
 sys.exit(any(u.find_spec(n) is None for n in names))'; then
