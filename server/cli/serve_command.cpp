@@ -20,6 +20,7 @@
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "server/jobs/job_store.hpp"
+#include "server/jobs/metrics_routes.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"

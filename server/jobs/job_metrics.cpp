@@ -221,4 +221,13 @@ std::shared_ptr<JobMetrics> make_job_metrics(JobMetricsOptions options, JobMetri
     return std::make_shared<TableJobMetrics>(std::move(options), std::move(rows));
 }
 
+void count_event(JobMetrics& metrics, const std::string& job_id, std::uint32_t sequence_length,
+                 const WorkerEvent& event) {
+    if (const auto* started = std::get_if<StartedEvent>(&event)) {
+        metrics.run_details(job_id, started->first_step, std::uint64_t{started->batch_size} * sequence_length);
+    } else if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
+        metrics.progress(job_id, *progress);
+    }
+}
+
 }  // namespace distilld

@@ -54,4 +54,9 @@ struct JobMetricsOptions {
 
 std::shared_ptr<JobMetrics> make_job_metrics(JobMetricsOptions options, JobMetricRows rows = job_metric_rows());
 
+/// Counts what a job's worker says of its run while it lasts. `sequence_length` is the spec's. The last event is not
+/// among it: what it says has to be compared with what was known (RunRecorder), and a run in the foreground has gone.
+void count_event(JobMetrics& metrics, const std::string& job_id, std::uint32_t sequence_length,
+                 const WorkerEvent& event);
+
 }  // namespace distilld
