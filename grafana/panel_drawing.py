@@ -10,6 +10,7 @@ import matplotlib.dates
 import matplotlib.patches
 import matplotlib.pyplot
 import matplotlib.ticker
+import numpy
 from panel_data import buckets_of
 from panel_units import text_of
 
@@ -259,9 +260,12 @@ def save(figure, path):
     from PIL import Image
 
     figure.canvas.draw()
-    pixels = figure.canvas.buffer_rgba()
-    image = Image.frombuffer("RGBA", (pixels.shape[1], pixels.shape[0]), bytes(pixels)).convert("RGB")
+    pixels = numpy.asarray(figure.canvas.buffer_rgba())[:, :, :3]
     palette = Image.new("P", (1, 1))
     palette.putpalette(_palette())
-    image.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
+    indexes = numpy.array(Image.fromarray(pixels).quantize(palette=palette, dither=Image.Dither.NONE))
+    indexes[(pixels == 255).all(axis=2)] = 0  # white: quantize() is near, not exact
+    made = Image.fromarray(indexes, mode="P")
+    made.putpalette(_palette())
+    made.save(path, optimize=True)
     matplotlib.pyplot.close(figure)

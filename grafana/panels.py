@@ -46,7 +46,8 @@ _STAGE_TIME = (
     "(sum by (stage) (rate(distilld_stage_busy_seconds_total{INSTANCE}[RATE]))"
     " + sum by (stage) (rate(distilld_stage_wait_seconds_total{INSTANCE}[RATE])))"
 )
-_BUSY_SHARE = "sum by (stage) (rate(distilld_stage_busy_seconds_total{INSTANCE}[RATE])) / " + _STAGE_TIME
+# Not of planning: the teacher stage calls it and nobody counts its waits, so that it would always be at 100 %.
+_BUSY_SHARE = 'sum by (stage) (rate(distilld_stage_busy_seconds_total{INSTANCE, stage!="plan"}[RATE])) / ' + _STAGE_TIME
 _OF_STUDENT = (
     '(sum(rate(distilld_stage_busy_seconds_total{INSTANCE, stage="student"}[RATE]))'
     ' + sum(rate(distilld_stage_wait_seconds_total{INSTANCE, stage="student"}[RATE])))'
