@@ -144,9 +144,11 @@ install_torch() {
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
-    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml ruff)
+    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml ruff
+        kubernetes-validate kubeflow-trainer-api cloudcoil-models-prometheus-operator compose-spec)
     if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
 names = "torch transformers tokenizers safetensors numpy pytest xdist yaml ruff".split()
+names += "kubernetes_validate kubeflow_trainer_api cloudcoil compose_spec".split()
 sys.exit(any(u.find_spec(n) is None for n in names))'; then
         say "test packages: all in .deps/venv"
         return
