@@ -124,6 +124,7 @@ void RecorderStage::emit(const WorkerEvent& event) const {
 }
 
 asio::awaitable<bool> RecorderStage::evaluate() {
+    const Instant began = steady_now();
     auto evaluating = evaluate_batches(student_, eval_, executors_.compute, [this] { return cancelled_; });
     const std::optional<EvalStats> total = co_await std::move(evaluating);
     if (!total) {
@@ -131,6 +132,10 @@ asio::awaitable<bool> RecorderStage::evaluate() {
     }
     if (!eval_.empty()) {
         optimizer_.on_updates_applied();
+    }
+    if (trace_ != nullptr && !eval_.empty()) {
+        // A checkpoint may be written meanwhile.
+        trace_->overlapping_span(Stage::recorder, "evaluation", began, steady_now(), outcome_.steps_done);
     }
     if (const std::optional<double> loss = mean_loss(*total)) {
         outcome_.eval_loss = loss;

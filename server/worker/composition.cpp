@@ -223,8 +223,12 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
         }
         trace = std::move(*made);
     }
+    std::unique_ptr<TraceWriter> spans;
+    if (run.sinks->takes_spans()) {
+        spans = sinks::make_span_feed(*run.sinks, trace.get());
+    }
     emit(started_event(run));
-    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, trace.get());
+    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, spans ? spans.get() : trace.get());
     std::optional<Attached> attached;
     attached.emplace(control, *graph);
     auto running = graph->run();

@@ -28,6 +28,7 @@
 #include "server/worker/load_data.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
+#include "server/worker/run_sinks.hpp"
 #include "server/worker/starting_point.hpp"
 
 namespace distilld {
@@ -129,6 +130,10 @@ class Preparation {
             if (Result<void> same = recognise_teacher(); !same) {
                 co_return same;
             }
+        }
+        auto opening = on(executors_.disk, [this, resume] { return open_run_sinks(run_, resume, emit_); });
+        if (Result<void> opened = co_await std::move(opening); !opened) {
+            co_return opened;
         }
         if (run_.replaces_checkpoints) {
             auto removing = on(executors_.disk, [this] { return remove_replaced(); });

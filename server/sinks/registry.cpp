@@ -1,0 +1,21 @@
+#include "server/sinks/registry.hpp"
+
+#include "server/sinks/jsonl_sink.hpp"
+
+namespace distilld::sinks {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr SinkRow kRows[] = {
+    {"jsonl", Takes::figures, {.max_batch = 1000, .linger = milliseconds(0)}, make_jsonl_sink},
+};
+
+}  // namespace
+
+std::span<const SinkRow> sink_rows() {
+    return kRows;
+}
+
+}  // namespace distilld::sinks
