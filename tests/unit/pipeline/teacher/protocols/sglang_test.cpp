@@ -165,6 +165,31 @@ TEST(Sglang, NeverAsksForMoreThanTheVocabulary) {
     }
 }
 
+TEST(Sglang, ALimitThatNoPageTellsIsFoundByTheProbe) {
+    // Of a context of 512 tokens it takes 506.
+    ScriptedHttpServer server(listing_server(read_fixture("sglang-models.json"), [](const SeenRequest& request) {
+        if (test::prompts_in(request, "input_ids").front().size() <= 506) {
+            return flat_answer(request, true);
+        }
+        ScriptedReply reply;
+        reply.status = 400;
+        reply.body = read_fixture("sglang-err-511.json");
+        return reply;
+    }));
+    for (const std::uint32_t columns : {506U, 507U}) {
+        Loop loop;
+        RemoteTeacherOptions options;
+        options.batch_columns = columns;
+        const auto teacher = loop.teacher(sglang_spec(server.url(), 4), options).value();
+        const auto info = loop.run(teacher->probe(512));
+        EXPECT_EQ(info.has_value(), columns == 506);
+        if (!info) {
+            EXPECT_NE(info.error().message.find("506 tokens"), std::string::npos) << info.error().message;
+            EXPECT_NE(info.error().message.find("/dataset/sequence_length"), std::string::npos) << info.error().message;
+        }
+    }
+}
+
 TEST(Sglang, RefusesRowsThatCannotBeTrusted) {
     const std::vector<std::int32_t> prompt{7, 8, 9};
     const auto batch = batch_of_prompts({prompt});
