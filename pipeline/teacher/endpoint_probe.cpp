@@ -70,18 +70,30 @@ bool not_up_status(unsigned status) {
     return status == 429 || (status >= 502 && status <= 504);
 }
 
-/// Sequences of three tokens that every vocabulary has.
-std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary, std::uint32_t rows) {
+constexpr std::uint32_t kProbeColumns = 3;
+
+/// Sequences of tokens that every vocabulary has: 1, 2, 0 and, in longer ones, more of those below 32. The last
+/// position has no label.
+std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary, std::uint32_t rows,
+                                               std::uint32_t columns = kProbeColumns) {
+    constexpr std::uint32_t kCommon = 32;
+    constexpr std::uint32_t kFirst[] = {1, 2, 0};
     auto tokens = std::make_shared<TokenBatch>();
     tokens->rows = rows;
-    tokens->columns = 3;
-    const auto modulus = static_cast<std::int32_t>(std::max<std::uint32_t>(vocabulary, 1));
+    tokens->columns = columns;
+    const std::uint32_t modulus = std::max<std::uint32_t>(vocabulary, 1);
+    const auto id = [modulus](std::uint32_t column) {
+        const std::uint32_t chosen = column < kProbeColumns ? kFirst[column] : column * 7 % kCommon;
+        return static_cast<std::int32_t>(chosen % modulus);
+    };
     for (std::uint32_t row = 0; row < rows; ++row) {
-        tokens->input_ids.insert(tokens->input_ids.end(), {1 % modulus, 2 % modulus, 0});
-        tokens->labels.insert(tokens->labels.end(), {2 % modulus, 0, kIgnoredLabel});
+        for (std::uint32_t column = 0; column < columns; ++column) {
+            tokens->input_ids.push_back(id(column));
+            tokens->labels.push_back(column + 1 < columns ? id(column + 1) : kIgnoredLabel);
+        }
     }
-    tokens->lengths.assign(rows, 3);
-    tokens->target_tokens = std::uint64_t{2} * rows;
+    tokens->lengths.assign(rows, static_cast<std::int32_t>(columns));
+    tokens->target_tokens = std::uint64_t{columns - 1} * rows;
     return tokens;
 }
 
@@ -151,15 +163,18 @@ class EndpointDialogue final : public ProbeDialogue {
         return ask_patiently(std::move(codec), tokens_, AnswerBound::stated);
     }
 
-    /// As many sequences as a micro-batch has. What is refused names the field that says how many those are.
+    /// As many sequences as a micro-batch has, as long as its are. What is refused names the fields that say how many
+    /// and how long those are.
     asio::awaitable<FetchResult<EndpointAnswer>> ask_whole_batch(std::shared_ptr<const TeacherCodec> codec) {
-        auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows);
+        const std::uint32_t columns = std::max(options_.batch_columns, kProbeColumns);
+        auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows, columns);
         auto asking = ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
         auto answer = co_await std::move(asking);
         if (!answer && !not_up(answer.error().kind)) {
             FetchError failure = answer.error();
-            failure.message += " (one sequence was answered, the " + std::to_string(options_.batch_rows) +
-                               " of a micro-batch were not: see /training/batch_size)";
+            failure.message += " (one sequence of " + std::to_string(kProbeColumns) + " tokens was answered, the " +
+                               std::to_string(options_.batch_rows) + " of " + std::to_string(columns) +
+                               " of a micro-batch were not: see /training/batch_size and /dataset/sequence_length)";
             co_return failure;
         }
         co_return answer;
@@ -222,7 +237,7 @@ std::chrono::nanoseconds probe_pause(std::uint32_t attempts, std::optional<std::
 }
 
 asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
-    const bool many_rows = options.batch_rows > 1;
+    const bool larger = options.batch_rows > 1 || options.batch_columns > kProbeColumns;
     EndpointDialogue dialogue(endpoint, std::move(options));
     auto negotiating = endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
     auto negotiated = co_await std::move(negotiating);
@@ -237,7 +252,7 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     if (!second) {
         co_return failed_probe(second.error());
     }
-    if (many_rows) {
+    if (larger) {
         auto asking_many = dialogue.ask_whole_batch(negotiated->codec);
         const auto whole = co_await std::move(asking_many);
         if (!whole) {

@@ -16,7 +16,9 @@ struct EndpointProbeOptions {
     std::chrono::steady_clock::time_point give_up;  ///< until then an endpoint that is not up is asked again
     /// The longest that a server which is not up may put us off with Retry-After.
     std::chrono::nanoseconds max_retry_after = std::chrono::seconds(60);
-    std::uint32_t batch_rows = 1;  ///< sequences of a micro-batch: whether the endpoint takes so many is found out
+    /// Sequences of a micro-batch, and positions of each: whether the endpoint takes so many is found out.
+    std::uint32_t batch_rows = 1;
+    std::uint32_t batch_columns = 1;
     std::function<void(const FetchError&)> on_not_up;  ///< told whenever it was found not to be up. May be empty
 };
 

@@ -201,6 +201,7 @@ class RemoteTeacher final : public TeacherSource {
         options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
         options.max_retry_after = options_.max_retry_after;
         options.batch_rows = options_.batch_rows;
+        options.batch_columns = options_.batch_columns;
         return options;
     }
 

@@ -377,6 +377,7 @@ class Preparation {
         auto wait = std::make_shared<TeacherWait>(emit_);  // shared with the teacher, which outlives this call
         options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
         options.batch_rows = run_.spec.training.batch_size;
+        options.batch_columns = run_.spec.dataset.sequence_length;
         options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<TeacherSource>> made =
             make_remote_teacher(executors_.io, executors_.decode, *run_.spec.teacher, std::move(options));
