@@ -33,23 +33,6 @@ case $tests in none | fast | all) ;; *) echo "check-fresh: --tests takes none, f
 [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie)
 need_for_roots
 
-# pip's settings, and what of the file system they name.
-lend_pip_settings() {
-    local setting path value
-    while IFS= read -r setting; do root_environment+=("$setting"); done < <(env | grep '^PIP_' || true)
-    for path in /etc/pip.conf "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf"; do
-        [ ! -e "$path" ] || root_mounts+=("$path")
-    done
-    while IFS= read -r value; do
-        for path in $value; do
-            path=${path#file://}
-            [[ $path == /* && -e $path ]] || continue
-            # A simple index of files names wheels beside it by relative links.
-            [[ $path != */simple ]] || path=${path%/simple}
-            root_mounts+=("$path")
-        done
-    done < <(python3 -m pip config list 2>/dev/null | sed "s/^[^=]*='//; s/'$//; s/\\\\n/ /g")
-}
 lend_pip_settings
 if [ -n "$cache" ]; then
     root_mounts+=("$cache")

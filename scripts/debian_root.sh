@@ -79,3 +79,21 @@ in_root() {
         /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
         DEBIAN_FRONTEND=noninteractive "${root_environment[@]}" "$@"
 }
+
+# pip's settings of this machine (PIP_* and configuration files), and what of its file system they name, for in_root.
+lend_pip_settings() {
+    local setting path value
+    while IFS= read -r setting; do root_environment+=("$setting"); done < <(env | grep '^PIP_' || true)
+    for path in /etc/pip.conf "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf"; do
+        [ ! -e "$path" ] || root_mounts+=("$path")
+    done
+    while IFS= read -r value; do
+        for path in $value; do
+            path=${path#file://}
+            [[ $path == /* && -e $path ]] || continue
+            # A simple index of files names wheels beside it by relative links.
+            [[ $path != */simple ]] || path=${path%/simple}
+            root_mounts+=("$path")
+        done
+    done < <(python3 -m pip config list 2>/dev/null | sed "s/^[^=]*='//; s/'$//; s/\\\\n/ /g")
+}
