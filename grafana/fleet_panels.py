@@ -286,6 +286,7 @@ FLEET = (
                 "short",
                 "Services by version.",
                 ("count by (version) (distilld_build_info{INSTANCE})", "{{version}}"),
+                named=True,
             ),
         ),
     ),

@@ -94,6 +94,10 @@ OPTIONS = {
 }
 
 
+def options(panel):
+    return OPTIONS[panel.kind] | ({"textMode": "value_and_name"} if panel.named else {})
+
+
 def panel_json(panel, number, x, y):
     return {
         "id": number,
@@ -103,7 +107,7 @@ def panel_json(panel, number, x, y):
         "datasource": DATASOURCE,
         "gridPos": {"h": HEIGHTS[panel.kind], "w": panel.width, "x": x, "y": y},
         "fieldConfig": {"defaults": defaults(panel), "overrides": []},
-        "options": OPTIONS[panel.kind],
+        "options": options(panel),
         "targets": targets(panel),
     }
 

@@ -18,6 +18,7 @@ class Panel:
     width: int = 8  # of the 24 columns of a dashboard
     words: tuple = ()  # of (value, text, colour): shown in place of the value
     warn_above: float | None = None  # yellow from here on
+    named: bool = False  # a figure with its legend, which else is only shown beside others
 
 
 def plot(title, unit, description, *queries, **options):

@@ -3,17 +3,32 @@
 import json
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
 from chaos_proxy import ChaosProxy, Script
 from support import jobs
 from support.processes import wait_until
-from support.prometheus import GRAFANA, ROOT, Prometheus, exported, filled_in, metrics_of, panel_queries, program
+from support.prometheus import (
+    GRAFANA,
+    ROOT,
+    SCRAPE_SECONDS,
+    Prometheus,
+    exported,
+    filled_in,
+    metrics_of,
+    panel_queries,
+    program,
+)
 from support.rest import free_port, metric_samples
 
 DASHBOARDS = ("fleet.json", "job.json")
 RULES = GRAFANA / "rules" / "distilld.yaml"
+
+
+def dashboard_text(file):
+    return (GRAFANA / "dashboards" / file).read_text()
 
 
 def rules():
@@ -63,10 +78,24 @@ def test_each_metric_that_is_used_is_exported(live, teacher):
         name: RULES.name for rule in rules() for name in metrics_of(rule["expr"])
     }
     for file in DASHBOARDS:
-        for variable in json.loads((GRAFANA / "dashboards" / file).read_text())["templating"]["list"]:
+        for variable in json.loads(dashboard_text(file))["templating"]["list"]:
             used |= dict.fromkeys(metrics_of(variable.get("definition", "")), file)
     assert len(used) > 40
     assert {name: file for name, file in used.items() if name not in there} == {}
+
+
+def rendered_with_data(prometheus, job_id, folder):
+    """Draws both dashboards as grafana/render_panels.py does for the documentation: no panel is empty."""
+    for file in DASHBOARDS:
+        image = folder / f"{file}.png"
+        command = [sys.executable, "-B", GRAFANA / "render_panels.py", GRAFANA / "dashboards" / file]
+        command += ["--prometheus", prometheus.url, "--minutes", "1", "--scrape-seconds", SCRAPE_SECONDS]
+        command += ["--out", image, "--set", f"job_id={job_id}"]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        panels = sum(panel["type"] != "row" for panel in json.loads(dashboard_text(file))["panels"])
+        assert done.stdout == f"{image}: {panels} panels; without data: none\n"
+        assert image.read_bytes().startswith(b"\x89PNG") and image.stat().st_size > 20_000
 
 
 def test_each_panel_shows_data_of_a_live_job(live, teacher, tmp_path):
@@ -93,6 +122,7 @@ def test_each_panel_shows_data_of_a_live_job(live, teacher, tmp_path):
             rule.get("alert", rule.get("record")) for rule in rules()
         }
         assert all(rule["health"] != "err" for group in groups for rule in group["rules"])
+        rendered_with_data(prometheus, job_id, tmp_path)
     finally:
         prometheus.stop()
 
@@ -148,6 +178,6 @@ def test_provisioning_names_what_the_dashboards_use():
     providers = yaml.safe_load((GRAFANA / "provisioning" / "dashboards" / "distilld.yaml").read_text())["providers"]
     assert [provider["type"] for provider in providers] == ["file"]
     for file in DASHBOARDS:
-        variables = json.loads((GRAFANA / "dashboards" / file).read_text())["templating"]["list"]
+        variables = json.loads(dashboard_text(file))["templating"]["list"]
         chosen = next(variable for variable in variables if variable["type"] == "datasource")
         assert chosen["query"] == sources[0]["type"] and chosen["current"]["value"] == sources[0]["uid"]

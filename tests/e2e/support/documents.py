@@ -36,27 +36,24 @@ class Block:
 
 def blocks_of(text):
     """The fenced blocks of a page. An output belongs to the sh block before it, unless a heading is between them."""
-    made, shell, fence, lines = [], None, None, text.split("\n")
-    for number, line in enumerate(lines, 1):
-        if fence is not None:
-            if line.strip() == fence:
-                made.append(block)
-                fence = None
-                if block.language == "sh":
-                    shell = block
-                elif block.language == "" and shell is not None:
-                    shell.output = block.text
-                    shell = None
-                else:
-                    shell = None
-            else:
-                block.text += line + "\n"
-        elif opening := re.match(r"\s*(`{3,})(\w*) *(.*)$", line):
-            fence = opening.group(1)
-            block = Block(opening.group(2), opening.group(3).strip(), "", number)
-        elif line.startswith("#"):
-            shell = None
-    assert fence is None, f"line {block.line}: the block has no end"
+    made, shell, block, fence = [], None, None, ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if block is None:
+            opening = re.match(r"\s*(`{3,})(\w*) *(.*)$", line)
+            if opening:
+                fence = opening.group(1)
+                block = Block(opening.group(2), opening.group(3).strip(), "", number)
+            elif line.startswith("#"):
+                shell = None
+        elif line.strip() != fence:
+            block.text += line + "\n"
+        else:
+            if block.language == "" and shell is not None:
+                shell.output = block.text
+            shell = block if block.language == "sh" else None
+            made.append(block)
+            block = None
+    assert block is None, f"line {block.line}: the block has no end"
     return made
 
 

@@ -14,6 +14,7 @@ from support.rest import Rest, free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GRAFANA = ROOT / "grafana"
+SCRAPE_SECONDS = 2
 
 
 def program(name):
@@ -52,12 +53,12 @@ def exported(text):
 
 
 class Prometheus:
-    """A running Prometheus with our rules that reads /metrics of services and teachers every 2 seconds."""
+    """A running Prometheus with our rules that reads /metrics of services and teachers every SCRAPE_SECONDS."""
 
     def __init__(self, folder, services, teachers):
         targets = {"distilld": services, "distilld-teacher": teachers}
         config = {
-            "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
+            "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"},
             "rule_files": [str(GRAFANA / "rules" / "distilld.yaml")],
             "scrape_configs": [
                 {
@@ -78,7 +79,8 @@ class Prometheus:
             ],
             folder / "prometheus",
         )
-        self._rest = Rest(f"http://127.0.0.1:{port}")
+        self.url = f"http://127.0.0.1:{port}"
+        self._rest = Rest(self.url)
         try:
             wait_until(self._ready, "Prometheus to be ready")
         except AssertionError:

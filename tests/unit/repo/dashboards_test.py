@@ -11,6 +11,10 @@ import tree
 GRAFANA = tree.ROOT / "grafana"
 VARIABLES = {"__rate_interval", "__range"}
 
+# Counters, and the series of histograms; where nothing takes their rate, they are sums since the program started.
+COUNTER = re.compile(r"\b(?:distilld|process)_\w+_(?:total|bucket|count|sum)\b")
+RATES = re.compile(r"\b(?:rate|irate|increase)\([^\[]*\[[^\]]*\]\)")
+
 
 def panels_of(dashboard):
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
@@ -22,8 +26,23 @@ def head_rule(dashboard):
         yield "has no uid of its own"
     if dashboard.get("editable") is not False:
         yield "can be edited, and a provisioned one must not"
-    if not any(variable["type"] == "datasource" for variable in dashboard["templating"]["list"]):
-        yield "has no variable for the data source"
+    if not 36 <= dashboard.get("schemaVersion", 0) < 42:
+        yield "has another schema than the classic one"
+
+
+def variables_rule(dashboard):
+    variables = dashboard["templating"]["list"]
+    chosen = [variable for variable in variables if variable["type"] == "datasource"]
+    if [variable["name"] for variable in chosen] != ["datasource"] or not chosen[0]["current"].get("value"):
+        yield "has no variable for the data source with a default"
+    if not any(variable["name"] == "instance" for variable in variables):
+        yield "has no variable for the services"
+    for variable in variables:
+        if variable["type"] == "query":
+            if variable["refresh"] != 2:
+                yield f"${variable['name']}: is not asked for again when another time is shown"
+            if variable["datasource"] != {"type": "prometheus", "uid": "${datasource}"}:
+                yield f"${variable['name']}: asks another data source than the chosen one"
 
 
 def ids_rule(dashboard):
@@ -39,6 +58,8 @@ def words_rule(dashboard):
             yield f"{title}: has no description"
         if not panel["fieldConfig"]["defaults"].get("unit"):
             yield f"{title}: has no unit"
+        if not panel["targets"]:
+            yield f"{title}: asks for nothing"
         for target in panel["targets"]:
             if not target["legendFormat"]:
                 yield f"{title}: {target['expr']}: has no legend"
@@ -61,6 +82,8 @@ def queries_rule(dashboard):
                     yield f"{title}: ${name} is no variable"
             if re.search(r"\b(?:rate|increase|deriv)\([^\[]*\[(?!\$__)", query):
                 yield f"{title}: a rate over another range than $__rate_interval"
+            for name in COUNTER.findall(RATES.sub("", query)):
+                yield f"{title}: {name} only ever grows: a rate or an increase of it is wanted"
             if re.search(r"\b(?:distilld|process)_\w+(?!\w|\{)", query):
                 yield f"{title}: {query}: a metric of all services, whichever are chosen"
 
@@ -78,7 +101,7 @@ def places_rule(dashboard):
                     return
 
 
-RULES = [head_rule, ids_rule, words_rule, sources_rule, queries_rule, places_rule]
+RULES = [head_rule, variables_rule, ids_rule, words_rule, sources_rule, queries_rule, places_rule]
 
 
 def read(name):
@@ -93,8 +116,17 @@ class RulesCanFail(unittest.TestCase):
         self.assertEqual(len(list(rule(dashboard))), 1)
 
     def test_heads(self):
-        for change in ({"uid": ""}, {"editable": True}, {"templating": {"list": []}}):
+        for change in ({"uid": ""}, {"editable": True}, {"schemaVersion": 2}):
             self.refuse(head_rule, lambda dashboard, change=change: dashboard.update(change))
+
+    def test_variables(self):
+        def variable(dashboard, name):
+            return next(each for each in dashboard["templating"]["list"] if each["name"] == name)
+
+        self.refuse(variables_rule, lambda dashboard: variable(dashboard, "datasource").update(current={}))
+        self.refuse(variables_rule, lambda dashboard: variable(dashboard, "instance").update(name="server"))
+        self.refuse(variables_rule, lambda dashboard: variable(dashboard, "job_id").update(refresh=1))
+        self.refuse(variables_rule, lambda dashboard: variable(dashboard, "job_id").update(datasource="prometheus"))
 
     def test_ids(self):
         self.refuse(ids_rule, lambda dashboard: dashboard["panels"][1].update(id=1))
@@ -103,12 +135,13 @@ class RulesCanFail(unittest.TestCase):
         self.refuse(words_rule, lambda dashboard: panels_of(dashboard)[0].update(description=""))
         self.refuse(words_rule, lambda dashboard: panels_of(dashboard)[0]["fieldConfig"]["defaults"].pop("unit"))
         self.refuse(words_rule, lambda dashboard: panels_of(dashboard)[0]["targets"][0].update(legendFormat=""))
+        self.refuse(words_rule, lambda dashboard: panels_of(dashboard)[0].update(targets=[]))
 
     def test_sources(self):
         self.refuse(sources_rule, lambda dashboard: panels_of(dashboard)[0].update(datasource="${DS_PROMETHEUS}"))
 
     def test_queries(self):
-        for query in ('distilld_x{a=~"$nobody"}', "rate(distilld_x{}[5m])", "sum(distilld_x)"):
+        for query in ('distilld_x{a=~"$nobody"}', "rate(distilld_x{}[5m])", "sum(distilld_x)", "distilld_x_total{}"):
             self.refuse(
                 queries_rule, lambda dashboard, query=query: panels_of(dashboard)[0]["targets"][0].update(expr=query)
             )

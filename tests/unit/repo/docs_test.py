@@ -113,7 +113,7 @@ class RulesCanFail(unittest.TestCase):
             ["docs/a.md:1: the link docs/c.md leads nowhere", "docs/a.md:1: docs/b.md has no section #x"][::-1],
         )
         self.assertEqual(
-            list(links_rule({"docs/a.md": "![p](images/p.png)\n<img width=9 src=\"q.png\">"}, present)),
+            list(links_rule({"docs/a.md": '![p](images/p.png)\n<img width=9 src="q.png">'}, present)),
             ["docs/a.md:1: the link docs/images/p.png leads nowhere", "docs/a.md:2: the link docs/q.png leads nowhere"],
         )
         good = "# S\n## The `b` and [c](docs/b.md), twice\n## S\n[b](docs/b.md), [w](https://x.example), [s](#s-1)"
