@@ -34,6 +34,12 @@ install(DIRECTORY docs examples DESTINATION ${DISTILLD_DOC_FOLDER} COMPONENT con
 install(FILES api/openapi.yaml DESTINATION ${DISTILLD_DATA_FOLDER}/api COMPONENT control)
 install(DIRECTORY grafana/dashboards grafana/provisioning grafana/rules DESTINATION ${DISTILLD_DATA_FOLDER}/grafana
     COMPONENT control)
+install(FILES bench/README.md DESTINATION ${DISTILLD_DOC_FOLDER}/bench COMPONENT control)
+install(CODE "
+    foreach(name api grafana)
+        file(CREATE_LINK ../../distilld/\${name} \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${DISTILLD_DOC_FOLDER}/\${name}\"
+            SYMBOLIC)
+    endforeach()" COMPONENT control)
 
 # Manual pages and completions: out of the programs' own command lines. libtorch is where the build found it.
 set(distilld_pages ${CMAKE_BINARY_DIR}/share)

@@ -1,0 +1,57 @@
+# What cpack makes (scripts/package.sh calls it): distilld_VERSION_ARCH.deb of the component `control`,
+# distilld-worker_VERSION_ARCH.deb of `worker`, and a .tar.gz of both.
+find_program(DPKG_PROGRAM dpkg)
+set(debian_architecture ${CMAKE_SYSTEM_PROCESSOR})
+if(DPKG_PROGRAM)
+    execute_process(COMMAND ${DPKG_PROGRAM} --print-architecture OUTPUT_VARIABLE debian_architecture
+        OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
+
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_PACKAGE_NAME distilld)
+set(CPACK_PACKAGE_VENDOR "distilld authors")
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_FILE_NAME distilld-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_SOURCE_DIR}/build/packages)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL control)
+if(DISTILLD_WITH_TORCH)
+    list(APPEND CPACK_COMPONENTS_ALL worker)
+endif()
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/finish_package.cmake)
+set(CPACK_DISTILLD_PACKAGING ${CMAKE_SOURCE_DIR}/packaging)
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "distilld authors <maintainers@distilld.invalid>")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# Libraries that the packages bring are looked for where cpack stages them; they are no dependency on other packages.
+set(staged ${CPACK_PACKAGE_DIRECTORY}/_CPack_Packages/${CMAKE_SYSTEM_NAME}/DEB/${CPACK_PACKAGE_FILE_NAME})
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS
+    ${staged}/control/usr/${DISTILLD_LIBRARY_FOLDER} ${staged}/worker/usr/${DISTILLD_LIBRARY_FOLDER})
+
+set(CPACK_DEBIAN_CONTROL_PACKAGE_NAME distilld)
+set(CPACK_DEBIAN_CONTROL_FILE_NAME distilld_${PROJECT_VERSION}_${debian_architecture}.deb)
+set(CPACK_DEBIAN_CONTROL_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_CONTROL_PACKAGE_RECOMMENDS "distilld-worker (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_CONTROL_DESCRIPTION "distillation daemon: service and command line
+ distilld trains a small language model to imitate a large one that answers
+ over HTTP, and keeps the small one from waiting for it. This package holds
+ the service with its REST interface, job store and metrics, and the command
+ line. What computes is in the package distilld-worker.")
+set(CPACK_DEBIAN_CONTROL_DESCRIPTION ${CPACK_COMPONENT_CONTROL_DESCRIPTION})
+set(scripts ${CMAKE_SOURCE_DIR}/packaging/debian)
+set(CPACK_DEBIAN_CONTROL_PACKAGE_CONTROL_EXTRA
+    ${scripts}/conffiles ${scripts}/postinst ${scripts}/prerm ${scripts}/postrm)
+
+set(CPACK_DEBIAN_WORKER_PACKAGE_NAME distilld-worker)
+set(CPACK_DEBIAN_WORKER_FILE_NAME distilld-worker_${PROJECT_VERSION}_${debian_architecture}.deb)
+set(CPACK_DEBIAN_WORKER_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_WORKER_PACKAGE_DEPENDS "distilld (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_WORKER_DESCRIPTION "distillation daemon: what trains and serves models
+ distilld trains a small language model to imitate a large one that answers
+ over HTTP. This package holds the program that distilld starts for each job
+ and for `distilld teacher`, with the libtorch that it uses.")
+set(CPACK_DEBIAN_WORKER_DESCRIPTION ${CPACK_COMPONENT_WORKER_DESCRIPTION})
+include(CPack)
