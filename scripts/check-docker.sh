@@ -18,12 +18,15 @@
 #
 # pip's settings of this machine hold for the build: variables PIP_…, its pip.conf, a folder that PIP_FIND_LINKS names.
 # Where the base image cannot be had, a Debian of that release takes its place, made by debootstrap from this machine's
-# own package source. docs/docker.md says how long it takes: the first time long, later minutes, for the compiler's
+# own package source (as root; scripts/debian_root.sh). docs/docker.md says how long it takes: the first time long, later minutes, for the compiler's
 # cache stays with the engine.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
+self=check-docker
+# shellcheck source=scripts/debian_root.sh
+. scripts/debian_root.sh
 say() { printf 'check-docker: %s (%d s)\n' "$*" "$SECONDS"; }
 die() {
     printf 'check-docker: error: %s\n' "$*" >&2
@@ -103,31 +106,21 @@ if ! choose_engine "$wanted_engine"; then
 fi
 say "engine: $engine"
 
-# The server that this machine takes its own Debian packages from.
-debian_mirror() {
-    {
-        sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/*.sources 2>/dev/null
-        sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null
-    } | grep -m 1 '/debian/\?$' || true
-}
-
 # A Debian of the base's release without documentation and package lists, as the slim images are.
 make_stand_in() {
-    local suite mirror
+    local suite base_folder
     case $base in
         *debian:13* | *debian:trixie*) suite=trixie ;;
         *debian:12* | *debian:bookworm*) suite=bookworm ;;
         *) die "cannot get the base image $base, and know no Debian that could take its place" ;;
     esac
     command -v debootstrap >/dev/null || installed debootstrap
+    need_for_roots
     stand_in=localhost/distilld-base:$suite
     say "$base cannot be had here: making a Debian $suite in its place"
     local folder=$work/base
-    mapfile -t mirror < <(debian_mirror)
-    debootstrap --variant=minbase "$suite" "$folder" "${mirror[@]}" >"$work/debootstrap.log" || {
-        tail -n 20 "$work/debootstrap.log" >&2
-        die "debootstrap failed"
-    }
+    base_folder=$(base_root "$suite")
+    cp -a "$base_folder" "$folder"
     printf 'path-exclude /usr/share/%s/*\n' doc man locale info >"$folder/etc/dpkg/dpkg.cfg.d/slim"
     echo 'path-include /usr/share/doc/*/copyright' >>"$folder/etc/dpkg/dpkg.cfg.d/slim"
     find "$folder/usr/share/doc" -type f ! -name copyright -delete
