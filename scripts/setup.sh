@@ -140,13 +140,15 @@ install_torch() {
         "$deps/libtorch"
 }
 
-# transformers, tokenizers and safetensors are what the exported folders are checked against; ruff is for lint.sh.
+# transformers, tokenizers and safetensors are what the exported folders are checked against, tensorboard and mlflow what
+# the sinks are (mlflow is the large one: about 600 MB with what it needs); ruff is for lint.sh.
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
-    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml ruff)
+    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml ruff
+        tensorboard mlflow)
     if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
-names = "torch transformers tokenizers safetensors numpy pytest xdist yaml ruff".split()
+names = "torch transformers tokenizers safetensors numpy pytest xdist yaml ruff tensorboard mlflow".split()
 sys.exit(any(u.find_spec(n) is None for n in names))'; then
         say "test packages: all in .deps/venv"
         return
