@@ -59,6 +59,17 @@ class OpenSinks final : public RunSinks {
         return false;
     }
 
+    void settle() override {
+        for (const OpenSink& sink : sinks_) {
+            sink.runner->hurry();
+        }
+        for (const OpenSink& sink : sinks_) {
+            if (sink.takes == Takes::figures) {
+                static_cast<void>(sink.runner->settle(kSettlePatience));
+            }
+        }
+    }
+
     void finish() override {
         for (const OpenSink& sink : sinks_) {
             sink.runner->close();

@@ -23,6 +23,10 @@ class RunSinks {
     virtual void take(SpanRecord span) = 0;
     /// Whether anybody wants spans: making them is not for nothing.
     [[nodiscard]] virtual bool takes_spans() const = 0;
+    /// Before a checkpoint is written: waits until the figures of the steps before it are where they belong, since a
+    /// run that goes on from it does not tell them again. Blocks for kSettlePatience at most, and not at all for a sink
+    /// that fails. Not on the thread of the graph.
+    virtual void settle() = 0;
     /// Writes what is left, within kFlushPatience, and blocks until then. To be called once, after the last event.
     virtual void finish() = 0;
 

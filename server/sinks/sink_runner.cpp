@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/system/system_error.hpp>
+#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -61,12 +62,30 @@ class SinkRunner::Implementation {
             return;
         }
         queue_.push_back({Clock::now(), std::move(item)});
+        ++accepted_;
         if (queue_.size() == 1 || queue_.size() == pace_.max_batch) {
             wake();
         }
     }
 
     void close() { end(false); }
+
+    void hurry() {
+        const std::lock_guard lock(mutex_);
+        hurried_ = accepted_;
+        wake();
+    }
+
+    bool settle(std::chrono::milliseconds patience) {
+        hurry();
+        std::unique_lock lock(mutex_);
+        const std::uint64_t wanted = accepted_;
+        const auto done = [&] { return settled_ >= wanted || failing_; };
+        if (!settled_changed_.wait_for(lock, patience, done)) {
+            failing_ = true;
+        }
+        return settled_ >= wanted;
+    }
 
     void join() {
         if (thread_.joinable()) {
@@ -88,6 +107,7 @@ class SinkRunner::Implementation {
         std::size_t size;
         bool closed;
         bool at_once;
+        bool hurried;
         Clock::time_point oldest;
     };
 
@@ -104,7 +124,8 @@ class SinkRunner::Implementation {
 
     View look() const {
         const std::lock_guard lock(mutex_);
-        return {queue_.size(), closed_, at_once_, queue_.empty() ? Clock::time_point() : queue_.front().since};
+        return {queue_.size(), closed_, at_once_, settled_ < hurried_,
+                queue_.empty() ? Clock::time_point() : queue_.front().since};
     }
 
     asio::awaitable<void> run() {
@@ -144,7 +165,7 @@ class SinkRunner::Implementation {
     asio::awaitable<bool> gather() {
         for (;;) {
             const View view = look();
-            if (view.closed || view.size >= pace_.max_batch) {
+            if (view.closed || view.size >= pace_.max_batch || (view.hurried && view.size > 0)) {
                 co_return view.size > 0;
             }
             if (view.size == 0) {
@@ -174,7 +195,7 @@ class SinkRunner::Implementation {
             auto attempt = write_once();
             const WriteResult result = co_await std::move(attempt);
             if (result) {
-                batch_ended(result->refused);
+                batch_ended(result->refused, false);
                 if (result->refused > 0) {
                     trouble("refused " + std::to_string(result->refused) + " records: " + result->why);
                 } else if (counts().dropped > told_dropped_) {
@@ -182,9 +203,10 @@ class SinkRunner::Implementation {
                 }
                 co_return;
             }
+            failed();
             const SinkFailure& failure = result.error();
             if (failure.for_good || Clock::now() >= give_up) {
-                batch_ended(batch_.size());
+                batch_ended(batch_.size(), true);
                 trouble(failure.message);
                 co_return;
             }
@@ -217,8 +239,17 @@ class SinkRunner::Implementation {
         }
     }
 
-    void batch_ended(std::size_t lost) {
+    void failed() {
         const std::lock_guard lock(mutex_);
+        failing_ = true;
+        settled_changed_.notify_all();
+    }
+
+    void batch_ended(std::size_t lost, bool failing) {
+        const std::lock_guard lock(mutex_);
+        settled_ += batch_.size();
+        failing_ = failing;
+        settled_changed_.notify_all();
         lost = std::min(lost, batch_.size());
         counts_.written += batch_.size() - lost;
         counts_.dropped += lost;
@@ -230,6 +261,8 @@ class SinkRunner::Implementation {
             const std::lock_guard lock(mutex_);
             closed_ = true;
             counts_.dropped += batch_.size() + queue_.size();
+            failing_ = true;
+            settled_changed_.notify_all();
             batch_.clear();
             queue_.clear();
         }
@@ -265,7 +298,12 @@ class SinkRunner::Implementation {
     std::string last_trouble_;
     mutable std::mutex mutex_;
     std::deque<Queued> queue_;
+    std::condition_variable settled_changed_;
     SinkCounts counts_;
+    std::uint64_t accepted_ = 0;  ///< into the queue
+    std::uint64_t settled_ = 0;   ///< of them, those that are written or lost
+    std::uint64_t hurried_ = 0;   ///< those that do not wait for others to be written with
+    bool failing_ = false;        ///< from a failure, or from being waited for in vain, to the next success
     bool closed_ = false;
     bool at_once_ = false;  ///< nobody waits for what is left
     std::thread thread_;
@@ -290,6 +328,12 @@ void SinkRunner::close() {
 }
 void SinkRunner::join() {
     implementation_->join();
+}
+void SinkRunner::hurry() {
+    implementation_->hurry();
+}
+bool SinkRunner::settle(std::chrono::milliseconds patience) {
+    return implementation_->settle(patience);
 }
 SinkCounts SinkRunner::counts() const {
     return implementation_->counts();

@@ -24,6 +24,8 @@ struct SinkCounts {
 };
 
 inline constexpr std::size_t kMaxQueuedRecords = 10'000;
+/// Before a checkpoint is written: the figures of its steps would be lost when the process dies behind it.
+inline constexpr std::chrono::milliseconds kSettlePatience{1000};
 /// After the run's end, for what is left.
 inline constexpr std::chrono::seconds kFlushPatience{5};
 /// A failed write is tried again after this, twice, four times … as long, at most kMaxRetryPause, or as the server
@@ -63,6 +65,11 @@ class SinkRunner {
 
     /// Any thread.
     void take(SinkItem item);
+    /// What was taken until now does not wait for others to be written with. Any thread.
+    void hurry();
+    /// Blocks until what was taken until now is written, for `patience` at most; false: it is not. A sink that fails,
+    /// or was waited for in vain, is not waited for until it has written something. Any thread but the sink's.
+    bool settle(std::chrono::milliseconds patience);
     /// No record is taken any more; what waits is written within kFlushPatience. Any thread.
     void close();
     /// Waits for the end that close() announced.

@@ -135,9 +135,10 @@ GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEve
     hooks.on_event = std::move(emit);
     const auto usage = std::make_shared<UsageMeter>(executors.disk, usage_sources(run.spec));  // hooks are copied
     hooks.usage = [usage] { return usage->newest(); };
-    hooks.commit_checkpoint = [store = checkpoint_store(run.spec),
+    hooks.commit_checkpoint = [sinks = run.sinks.get(), store = checkpoint_store(run.spec),
                                needed = checkpoint_bytes(run.student->parameter_count())](
                                   std::uint64_t step, const StudentSnapshot& snapshot) mutable -> Result<std::string> {
+        sinks->settle();
         const Result<std::filesystem::path> folder = store.commit(step, snapshot);
         if (!folder) {
             return explain_full_disk(folder.error(), store.folder(), "a checkpoint", needed);

@@ -3,10 +3,14 @@
 import collections
 import json
 import signal
+import time
 
+import numpy as np
 import pytest
 from support import jobs
 from support.moments import kill
+from support.processes import wait_until
+from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
 STEPS = 6
 
@@ -15,6 +19,18 @@ def run_report(distilld, spec, folder, *flags, **options):
     file = jobs.write_spec(folder / "spec.json", spec)
     process = distilld.run("run", file, "--report", folder / "report.json", *flags, **options)
     return json.loads((folder / "report.json").read_text()), process
+
+
+def plain(spec):
+    """The same run without sinks."""
+    return jobs.changed(spec, {"/metrics": None})
+
+
+def kill_behind_checkpoint(worker, output):
+    """Kills the worker some steps after its second checkpoint."""
+    wait_until(lambda: len(list(output.glob("checkpoints/step-*"))) == 2, "two checkpoints", pause=0.001)
+    time.sleep(0.05)  # it trains on
+    kill(worker)
 
 
 def lines_of(file):
@@ -34,10 +50,10 @@ def spec(text_data, tmp_path):
 
 
 def test_the_jsonl_file_has_every_figure_and_no_bit_changes(distilld, spec, tmp_path):
-    plain, _ = run_report(distilld, spec, tmp_path, "--output", tmp_path / "plain")
+    silent, _ = run_report(distilld, spec, tmp_path, "--output", tmp_path / "silent")
     spec["metrics"] = {"jsonl_file": "told/metrics.jsonl"}
     report, _ = run_report(distilld, spec, tmp_path, cwd=tmp_path)
-    assert report["weights_sha256"] == plain["weights_sha256"]
+    assert report["weights_sha256"] == silent["weights_sha256"]
     lines = lines_of(tmp_path / "told" / "metrics.jsonl")
     kinds = collections.Counter(line["kind"] for line in lines)
     assert kinds == {"started": 1, "step": STEPS, "evaluation": 2, "checkpoint": 1, "finished": 1}
@@ -59,8 +75,7 @@ def test_a_killed_run_that_goes_on_has_each_step_once(distilld, spec, tmp_path):
     spec["checkpoint"] = {"every_steps": 10, "every_secs": 0}
     process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", spec))
     worker = process.worker()
-    process.wait_for_line(r"step (1[3-9]|[2-9]\d)/")
-    kill(worker)
+    kill_behind_checkpoint(worker, tmp_path / "student")
     process.expect(0)  # the next worker goes on
     assert "resumed from" in process.out
     lines = lines_of(tmp_path / "metrics.jsonl")
@@ -79,6 +94,56 @@ def test_an_interrupted_run_says_so(distilld, spec, tmp_path):
     last = lines_of(tmp_path / "metrics.jsonl")[-1]
     assert last["kind"] == "cancelled"
     assert last["step"] == steps_of(lines_of(tmp_path / "metrics.jsonl"))[-1]
+
+
+def scalars(folder):
+    """{tag: [(step, value)]} as TensorBoard reads the folder, which checks the CRCs."""
+    reader = EventAccumulator(str(folder), size_guidance={SCALARS: 0})
+    reader.Reload()
+    assert reader.file_version == 2
+    return {
+        tag: [(point.step, point.value) for point in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]
+    }, reader
+
+
+def test_tensorboard_reads_every_figure(distilld, spec, tmp_path):
+    folder = tmp_path / "board" / "run"
+    spec["metrics"] = {"tensorboard_dir": str(folder), "jsonl_file": str(tmp_path / "metrics.jsonl")}
+    report, _ = run_report(distilld, spec, tmp_path)
+    assert (
+        report["weights_sha256"]
+        == run_report(distilld, plain(spec), tmp_path, "--output", tmp_path / "p")[0]["weights_sha256"]
+    )
+    found, reader = scalars(folder)
+    steps = [line for line in lines_of(tmp_path / "metrics.jsonl") if line["kind"] == "step"]
+    for figure in ("loss", "kd_loss", "ce_loss", "grad_norm", "learning_rate", "tokens"):
+        expected = [(line["step"], np.float32(line[figure])) for line in steps]
+        assert found[f"train/{figure}"] == expected, figure
+    assert [step for step, _ in found["eval/loss"]] == [3, 6]
+    assert found["eval/loss"][-1][1] == np.float32(report["eval_loss"])
+    assert reader.Tags()["tensors"] == ["spec"]
+    text = reader.Tensors("spec")[0].tensor_proto.string_val[0].decode()
+    assert json.loads(text.removeprefix("```json").removesuffix("```"))["output"] == str(tmp_path / "student")
+
+
+def test_tensorboard_forgets_what_lies_behind_the_checkpoint(distilld, spec, tmp_path):
+    folder = tmp_path / "board"
+    spec["metrics"] = {"tensorboard_dir": str(folder)}
+    spec["training"]["max_steps"] = 400
+    spec["training"].pop("eval_steps")
+    spec["checkpoint"] = {"every_steps": 50, "every_secs": 0}
+    process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", spec))
+    worker = process.worker()
+    wait_until(lambda: folder.is_dir() and any(folder.glob("events*")), "an event file")
+    (first,) = folder.iterdir()
+    wait_until(lambda: (tmp_path / "student" / "checkpoints" / "step-00000050").is_dir(), "a checkpoint")
+    size = first.stat().st_size
+    wait_until(lambda: first.stat().st_size > size, "steps behind the checkpoint", pause=0.001)
+    kill(worker)
+    process.expect(0)
+    assert len(list(folder.iterdir())) == 2
+    found, _ = scalars(folder)
+    assert [step for step, _ in found["train/loss"]] == list(range(1, 401))
 
 
 @pytest.mark.parametrize("bad", ["a folder", "another's file", "an unwritable place"])

@@ -8,6 +8,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <future>
 #include <mutex>
+#include <thread>
 
 #include "tests/unit/server/sinks/sink_probe.hpp"
 
@@ -155,6 +156,38 @@ TEST_F(SinkRunnerTest, ASinkThatHangsIsCancelledAndWhatItHeldIsCounted) {
     EXPECT_EQ(runner->counts().written, 0U);
     EXPECT_EQ(runner->counts().dropped, 2U);
     EXPECT_THAT(warnings_, ElementsAre("sink test: 2 records of this run were lost"));
+}
+
+TEST_F(SinkRunnerTest, WhatACheckpointCoversIsWrittenBeforeIt) {
+    const auto runner = start({.max_batch = 100, .linger = std::chrono::hours(1)});
+    runner->take(item(step(1)));
+    runner->take(item(step(2)));
+    EXPECT_TRUE(runner->settle(std::chrono::hours(1)));
+    EXPECT_EQ(runner->counts().written, 2U);
+    EXPECT_TRUE(runner->settle(std::chrono::hours(1))) << "nothing is left to be waited for";
+}
+
+TEST_F(SinkRunnerTest, ASinkThatFailsIsNotWaitedForUntilItWrites) {
+    script_.answer = [](std::size_t call) -> WriteResult {
+        return call == 0 ? WriteResult(SinkFailure{"refused"}) : WriteResult(Written());
+    };
+    const auto runner = start();
+    runner->take(item(step(1)));
+    EXPECT_FALSE(runner->settle(std::chrono::hours(1)));
+    EXPECT_FALSE(runner->settle(std::chrono::hours(1)));
+    while (runner->counts().written == 0) {
+        std::this_thread::yield();
+    }
+    runner->take(item(step(2)));
+    EXPECT_TRUE(runner->settle(std::chrono::hours(1)));
+}
+
+TEST_F(SinkRunnerTest, ASinkThatHangsIsWaitedForOnce) {
+    script_.hangs = true;
+    const auto runner = start();
+    runner->take(item(step(1)));
+    EXPECT_FALSE(runner->settle(std::chrono::milliseconds(1)));
+    EXPECT_FALSE(runner->settle(std::chrono::hours(1)));
 }
 
 TEST_F(SinkRunnerTest, NothingLostNothingSaid) {
