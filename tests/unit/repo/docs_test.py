@@ -1,11 +1,17 @@
-"""What documents say of the tree holds: every link resolves, and every path that is named in code type is there."""
+"""What documents say of the tree holds: every link resolves, its section too, every path that is named in code type is
+there, and the index names every page of docs/.
+"""
 
+import posixpath
 import re
 import unittest
 
 import tree
 
-LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")  # and images
+IMAGE = re.compile(r"<img\b[^>]*\bsrc=\"([^\"]+)\"")
+HEADING = re.compile(r"^#+ +(.*?) *#*$", re.MULTILINE)
+INDEX = "docs/README.md"
 CODE = re.compile(r"`([^`\n]+)`")
 # `api/spec_fields.cpp`, `models/checkpoint/`, `pipeline/async/{condition,channel}.hpp`: from the repository's root.
 FOLDERS = (
@@ -44,16 +50,45 @@ def line_of(text, offset):
     return text.count("\n", 0, offset) + 1
 
 
+def anchors_of(text):
+    """The names that GitHub gives to the headings of a document."""
+    made = []
+    for heading in HEADING.findall(without_fences(text)):
+        words = re.sub(r"\]\([^)]*\)", "", heading)  # of a link, its text
+        name = re.sub(r"[^\w\- ]", "", words).strip().lower().replace(" ", "-")
+        made.append(f"{name}-{made.count(name)}" if name in made else name)
+    return set(made)
+
+
+def resolved(path, target):
+    """The path from the root that a link in the document leads to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), target)) if target else path
+
+
+def links_of(path, text):
+    """(line, path from the root, section) of each link and image to something in the tree."""
+    clean = without_fences(text)
+    for pattern in (LINK, IMAGE):
+        for match in pattern.finditer(clean):
+            if not re.match(r"[a-z]+:", match.group(1)):
+                target, _, section = match.group(1).partition("#")
+                yield line_of(clean, match.start()), resolved(path, target), section
+
+
 def links_rule(documents, exists):
     for path, text in documents.items():
-        clean = without_fences(text)
-        folder = path.rpartition("/")[0]
-        for match in LINK.finditer(clean):
-            target = match.group(1).split("#")[0]
-            if not target or re.match(r"[a-z]+:", target):
-                continue
-            if not exists((folder + "/" if folder else "") + target):
-                yield f"{path}:{line_of(clean, match.start())}: the link {target} leads nowhere"
+        for line, target, section in links_of(path, text):
+            if not exists(target):
+                yield f"{path}:{line}: the link {target} leads nowhere"
+            elif section and section not in anchors_of(documents.get(target, "")):
+                yield f"{path}:{line}: {target} has no section #{section}"
+
+
+def index_rule(documents, _):
+    named = {target for _, target, _ in links_of(INDEX, documents.get(INDEX, ""))}
+    for path in documents:
+        if path.startswith("docs/") and path != INDEX and path not in named:
+            yield f"{path}:1: {INDEX} does not name this page"
 
 
 def paths_rule(documents, exists):
@@ -75,10 +110,21 @@ class RulesCanFail(unittest.TestCase):
         present = {"docs/b.md", "README.md"}.__contains__
         self.assertEqual(
             list(links_rule({"docs/a.md": "see [b](b.md#x) and [r](c.md)"}, present)),
-            ["docs/a.md:1: the link c.md leads nowhere"],
+            ["docs/a.md:1: the link docs/c.md leads nowhere", "docs/a.md:1: docs/b.md has no section #x"][::-1],
         )
         self.assertEqual(
-            list(links_rule({"README.md": "[b](docs/b.md), [w](https://x.example), [s](#s)"}, present)), []
+            list(links_rule({"docs/a.md": "![p](images/p.png)\n<img width=9 src=\"q.png\">"}, present)),
+            ["docs/a.md:1: the link docs/images/p.png leads nowhere", "docs/a.md:2: the link docs/q.png leads nowhere"],
+        )
+        good = "# S\n## The `b` and [c](docs/b.md), twice\n## S\n[b](docs/b.md), [w](https://x.example), [s](#s-1)"
+        self.assertEqual(list(links_rule({"README.md": good}, present)), [])
+        self.assertEqual(anchors_of(good), {"s", "the-b-and-c-twice", "s-1"})
+        self.assertEqual(anchors_of("```\n# no\n```\n"), set())
+
+    def test_index(self):
+        documents = {"docs/README.md": "[a](a.md)", "docs/a.md": "", "docs/decisions/0001.md": "", "README.md": ""}
+        self.assertEqual(
+            list(index_rule(documents, None)), ["docs/decisions/0001.md:1: docs/README.md does not name this page"]
         )
 
     def test_paths(self):
@@ -98,7 +144,7 @@ class Repository(unittest.TestCase):
         def exists(path):
             return (tree.ROOT / path).exists()
 
-        broken = [message for rule in (links_rule, paths_rule) for message in rule(documents, exists)]
+        broken = [message for rule in (links_rule, paths_rule, index_rule) for message in rule(documents, exists)]
         self.assertEqual(broken, [], "\n" + "\n".join(broken))
 
 
