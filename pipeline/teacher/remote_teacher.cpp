@@ -314,6 +314,9 @@ class RemoteTeacher final : public TeacherSource {
             }
             member.absent = false;
             info.deterministic = info.deterministic && probe.deterministic;
+            if (probe.half_precision) {
+                warn(member.at->name() + ": its rows look as if computed in bf16 or fp16 (with vLLM: --dtype float32)");
+            }
         }
         if (front == nullptr) {
             return teacher_error(refusals.empty() ? silences.front() : refusals.front());
