@@ -4,13 +4,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/teacher/probe_checks.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
@@ -20,49 +19,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How far the probabilities of a row may miss 1: half precision keeps three digits.
-constexpr double kNormalisationTolerance = 0.02;
 constexpr std::chrono::milliseconds kFirstPause{250};
 constexpr std::chrono::seconds kLastPause{5};
 constexpr std::uint64_t kDescriptionLimit = std::uint64_t{1} << 20U;
 
 bool same_bytes(const ArrayView& a, const ArrayView& b) {
     return a.type == b.type && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
-}
-
-/// What is wrong with the probabilities of top-k rows, if anything.
-std::optional<std::string> normalisation_defect(const TeacherTargets& targets) {
-    if (targets.kind != TeacherTargets::Kind::topk) {
-        return std::nullopt;
-    }
-    const std::size_t positions = std::size_t{targets.rows} * targets.columns;
-    for (std::size_t position = 0; position < positions; ++position) {
-        if (!row_is_given(targets, position)) {
-            continue;
-        }
-        double sum = 0;
-        for (std::size_t i = 0; i < targets.width; ++i) {
-            sum += std::exp(static_cast<double>(element_as_float(targets.values, position * targets.width + i)));
-        }
-        const bool has_tail = !targets.tail.bytes.empty();
-        if (has_tail) {
-            sum += std::exp(static_cast<double>(element_as_float(targets.tail, position)));
-        }
-        if (sum > 1 + kNormalisationTolerance || (has_tail && sum < 1 - kNormalisationTolerance)) {
-            return "the probabilities of position " + std::to_string(position) + " add up to " + std::to_string(sum) +
-                   ": these are not log-probabilities of a softmax";
-        }
-        std::vector<std::uint32_t> ids;
-        ids.reserve(targets.width);
-        for (std::size_t i = 0; i < targets.width; ++i) {
-            ids.push_back(element_as_id(targets.ids, position * targets.width + i));
-        }
-        std::sort(ids.begin(), ids.end());
-        if (std::adjacent_find(ids.begin(), ids.end()) != ids.end()) {
-            return "position " + std::to_string(position) + " names the same token twice";
-        }
-    }
-    return std::nullopt;
 }
 
 /// A server that loads its model, or a gateway whose server is gone.
@@ -262,6 +224,7 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     endpoint.set_codec(std::move(negotiated->codec));
     EndpointProbe probe;
     probe.deterministic = same_targets(negotiated->answer, second->targets);
+    probe.half_precision = looks_like_half_precision(negotiated->answer);
     probe.targets = std::move(negotiated->answer);
     co_return probe;
 }

@@ -322,6 +322,10 @@ class RemoteTeacher final : public TeacherSource {
             }
             member.absent = false;
             info.deterministic = info.deterministic && probe.deterministic;
+            if (probe.half_precision) {
+                warn(member.at->name() +
+                     ": its rows look as if computed in bf16 or fp16; served in float32 they are exact");
+            }
         }
         if (front == nullptr) {
             return teacher_error(refusals.empty() ? silences.front() : refusals.front());

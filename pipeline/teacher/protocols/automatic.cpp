@@ -13,8 +13,16 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Where the pages of a KServe server's models begin.
-constexpr std::string_view kKserveModels = "/v2/models/";
+/// What stands before the model's name in the default path of a row; empty where that names no model.
+std::string_view before_model(const TeacherProtocolRow& row) {
+    const std::size_t at = row.default_path.find("{model}");
+    return at == std::string_view::npos ? std::string_view() : row.default_path.substr(0, at);
+}
+
+/// Whether a path names the model itself, in the row's way.
+bool names_model(const TeacherProtocolRow& row, const std::string& path) {
+    return !before_model(row).empty() && path.find(before_model(row)) != std::string::npos;
+}
 
 /// Servers that list their models as OpenAI does and tell no rows of a prompt, by the owner of their models.
 struct KnownServer {
@@ -37,8 +45,10 @@ std::string what_it_is(const ServerSigns& signs) {
 
 /// The path without what belongs to a protocol, and without a slash at its end.
 std::string root_of(std::string path, std::span<const TeacherProtocolRow> rows) {
-    if (const std::size_t models = path.rfind(kKserveModels); models != std::string::npos) {
-        return path.substr(0, models);
+    for (const TeacherProtocolRow& row : rows) {
+        if (names_model(row, path)) {
+            return path.substr(0, path.rfind(before_model(row)));
+        }
     }
     while (path.ends_with('/')) {
         path.pop_back();
@@ -93,7 +103,7 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
     [[nodiscard]] Result<std::unique_ptr<TeacherProtocolAdapter>> adapter_of(const TeacherProtocolRow& row) const {
         ProtocolSettings settings = settings_;
         std::string& path = settings.url.path;
-        if (row.protocol != TeacherProtocol::kserve || path.find(kKserveModels) == std::string::npos) {
+        if (!names_model(row, path)) {
             path = root_ + default_path_for(row, settings_.model);
         }
         if (row.complete_path != nullptr) {

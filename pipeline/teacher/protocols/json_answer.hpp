@@ -3,7 +3,9 @@
 #include <simdjson.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/teacher/transport/body_buffer.hpp"
@@ -23,6 +25,29 @@ template <class Value>
         fail_answer(where + " is not an array");
     }
     return array;
+}
+
+/// The numbers of an array, read as Number (double, std::int64_t, std::uint64_t).
+template <class Element, class Number>
+[[nodiscard]] std::vector<Element> json_numbers(simdjson::ondemand::value value, const std::string& where) {
+    std::vector<Element> elements;
+    for (auto item : json_array(value, where)) {
+        Number number{};
+        if (item.get(number) != simdjson::SUCCESS) {
+            fail_answer(where + " holds something that is not a number");
+        }
+        elements.push_back(static_cast<Element>(number));
+    }
+    return elements;
+}
+
+/// A string; it lives as long as the document.
+[[nodiscard]] inline std::string_view json_text(simdjson::ondemand::value value, const std::string& where) {
+    std::string_view text;
+    if (value.get_string().get(text) != simdjson::SUCCESS) {
+        fail_answer(where + " is not a string");
+    }
+    return text;
 }
 
 /// Calls `read(document)` on a body; its fail_answer() and simdjson's exceptions become errors.

@@ -9,6 +9,7 @@
 #include "pipeline/teacher/protocols/kserve/adapter.hpp"
 #include "pipeline/teacher/protocols/seed.hpp"
 #include "pipeline/teacher/protocols/sglang.hpp"
+#include "pipeline/teacher/protocols/trl.hpp"
 #include "pipeline/teacher/protocols/vllm/adapter.hpp"
 
 namespace distilld {
@@ -50,6 +51,7 @@ constexpr std::array kRows{
     row(TeacherProtocol::vllm, "/v1/completions", vllm::make_completions_adapter, is_vllm, vllm::complete_path),
     row(TeacherProtocol::vllm_generate, "/inference/v1/generate", vllm::make_generate_adapter),
     row(TeacherProtocol::sglang, "/generate", make_sglang_protocol_adapter, is_sglang),
+    row(TeacherProtocol::trl, "/get_sequence_logprobs/", make_trl_protocol_adapter),
 };
 
 constexpr bool every_protocol_has_one_row() {

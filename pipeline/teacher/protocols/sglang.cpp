@@ -1,14 +1,12 @@
 #include "pipeline/teacher/protocols/sglang.hpp"
 
-#include <openssl/evp.h>
-
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "pipeline/teacher/protocols/base64_array.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/model_list.hpp"
 #include "pipeline/teacher/protocols/prompt_rows.hpp"
@@ -26,24 +24,6 @@ constexpr std::string_view kModels = "/v1/models";
 constexpr std::uint64_t kEntryBytes = 96;
 constexpr std::uint64_t kEnvelopeBytes = 64U << 10U;
 
-/// The bytes that a base64 text stands for.
-std::vector<std::byte> from_base64(std::string_view text, const std::string& where) {
-    if (text.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) || text.size() % 4 != 0) {
-        fail_answer(where + " is no base64");
-    }
-    std::vector<std::byte> bytes(text.size() / 4 * 3);
-    const int decoded =
-        EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
-                        reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()));
-    if (decoded < 0) {
-        fail_answer(where + " is no base64");
-    }
-    // EVP_DecodeBlock counts the padding as zeros.
-    const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-    bytes.resize(static_cast<std::size_t>(decoded) - padding);
-    return bytes;
-}
-
 /// The rows of one sequence in the flat form: `val` and `idx`, [rows, k], without the entries before the first row.
 struct FlatRows {
     std::optional<std::vector<float>> values;
@@ -51,41 +31,6 @@ struct FlatRows {
     std::uint64_t k = 0;
     std::uint64_t null_prefix = 1;
 };
-
-template <class Element>
-std::vector<Element> elements_of(std::string_view base64, const std::string& where) {
-    const std::vector<std::byte> bytes = from_base64(base64, where);
-    if (bytes.size() % sizeof(Element) != 0) {
-        fail_answer(where + " does not hold whole numbers of " + std::to_string(sizeof(Element)) + " bytes");
-    }
-    std::vector<Element> elements(bytes.size() / sizeof(Element));
-    if (!bytes.empty()) {
-        std::memcpy(elements.data(), bytes.data(), bytes.size());
-    }
-    return elements;
-}
-
-/// Numbers of a JSON array.
-template <class Element, class Number>
-std::vector<Element> numbers_of(od::value value, const std::string& where) {
-    std::vector<Element> elements;
-    for (auto item : json_array(value, where)) {
-        Number number{};
-        if (item.get(number) != simdjson::SUCCESS) {
-            fail_answer(where + " holds something that is not a number");
-        }
-        elements.push_back(static_cast<Element>(number));
-    }
-    return elements;
-}
-
-std::string_view text_of(od::value value, const std::string& where) {
-    std::string_view text;
-    if (value.get_string().get(text) != simdjson::SUCCESS) {
-        fail_answer(where + " is not a string");
-    }
-    return text;
-}
 
 /// `[log-probability or null, id, text or null]`.
 struct Triple {
@@ -147,23 +92,23 @@ class SequenceReader {
         } else if (key == "input_top_logprobs") {
             read_nested(value, name);
         } else if (key == "input_top_logprobs_shape") {
-            const auto shape = numbers_of<std::uint64_t, std::uint64_t>(value, name);
+            const auto shape = json_numbers<std::uint64_t, std::uint64_t>(value, name);
             flat_.k = shape.size() == 2 ? shape[1] : 0;
         } else if (key == "input_top_logprobs_null_prefix") {
             if (value.get(flat_.null_prefix) != simdjson::SUCCESS) {
                 fail_answer(name + " is not a number");
             }
         } else if (key == "input_top_logprobs_val_flat_b64") {
-            flat_.values = elements_of<float>(text_of(value, name), name);
+            flat_.values = base64_elements<float>(json_text(value, name), name);
         } else if (key == "input_top_logprobs_idx_flat_b64") {
-            flat_.ids = elements_of<std::int32_t>(text_of(value, name), name);
+            flat_.ids = base64_elements<std::int32_t>(json_text(value, name), name);
         } else if (key == "input_top_logprobs_val_flat") {
-            flat_.values = numbers_of<float, double>(value, name);
+            flat_.values = json_numbers<float, double>(value, name);
         } else if (key == "input_top_logprobs_idx_flat") {
-            flat_.ids = numbers_of<std::int32_t, std::int64_t>(value, name);
-        } else if (key == "input_top_logprobs_val_flat_b64_dtype" && text_of(value, name) != "float32") {
+            flat_.ids = json_numbers<std::int32_t, std::int64_t>(value, name);
+        } else if (key == "input_top_logprobs_val_flat_b64_dtype" && json_text(value, name) != "float32") {
             fail_answer(name + " is not float32");
-        } else if (key == "input_top_logprobs_idx_flat_b64_dtype" && text_of(value, name) != "int32") {
+        } else if (key == "input_top_logprobs_idx_flat_b64_dtype" && json_text(value, name) != "int32") {
             fail_answer(name + " is not int32");
         }
     }

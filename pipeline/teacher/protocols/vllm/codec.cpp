@@ -1,12 +1,13 @@
 #include "pipeline/teacher/protocols/vllm/codec.hpp"
 
-#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
 #include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/json_text.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/prompt_rows.hpp"
 
@@ -149,7 +150,7 @@ class Codec final : public TeacherCodec {
             return entries.error();
         }
         const bool completions = options_.route == Route::completions;
-        auto body = std::make_shared<std::string>(R"({"model":)" + boost::json::serialize(options_.model));
+        auto body = std::make_shared<std::string>(R"({"model":)" + to_text(boost::json::value(options_.model)));
         *body += completions ? R"(,"prompt":[)" : R"(,"token_ids":)";
         append_prompts(*body, tokens, part);
         *body += completions ? R"(],"max_tokens":1,"temperature":0,"prompt_logprobs":)"

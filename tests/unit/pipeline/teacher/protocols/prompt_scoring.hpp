@@ -1,5 +1,7 @@
 #pragma once
 
+#include <openssl/evp.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,6 +29,18 @@ void expect_reference(const TeacherTargets& targets, std::size_t prompts);
 
 /// A server with a page /v1/models, which is `models`, and an answer for everything else.
 [[nodiscard]] ScriptedHttpServer::Handler listing_server(std::string models, ScriptedHttpServer::Handler answer);
+
+/// The bytes of the elements, as base64.
+template <class Element>
+[[nodiscard]] std::string base64(const std::vector<Element>& elements) {
+    const std::size_t size = elements.size() * sizeof(Element);
+    std::string text((size + 2) / 3 * 4 + 1, '\0');
+    const int written =
+        EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                        reinterpret_cast<const unsigned char*>(elements.data()), static_cast<int>(size));
+    text.resize(static_cast<std::size_t>(written));
+    return text;
+}
 
 /// A fetch of `tokens` that fails with a bad_response; its message.
 [[nodiscard]] std::string refused(TeacherProtocol protocol, const std::string& body,

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
 
 #include <boost/json/parse.hpp>
 #include <cmath>
@@ -12,6 +11,7 @@ namespace distilld {
 namespace {
 
 using namespace std::chrono_literals;
+using test::base64;
 using test::batch_of_prompts;
 using test::floats_of;
 using test::ids_of;
@@ -37,17 +37,6 @@ ScriptedHttpServer::Handler replay(const std::string& fixture) {
         reply.body = read_fixture(fixture);
         return reply;
     };
-}
-
-template <class Element>
-std::string base64(const std::vector<Element>& elements) {
-    const std::size_t size = elements.size() * sizeof(Element);
-    std::string text((size + 2) / 3 * 4 + 1, '\0');
-    const int written =
-        EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                        reinterpret_cast<const unsigned char*>(elements.data()), static_cast<int>(size));
-    text.resize(static_cast<std::size_t>(written));
-    return text;
 }
 
 /// `[[null,7,null],[-1,8,null],…]`.
