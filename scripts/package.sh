@@ -3,8 +3,8 @@
 # everything, in build/packages/, and prints their SHA-256. The packages hold copies of the libraries that Debian's
 # releases do not have in common, libtorch among them. What is built on Debian 12 runs on 12 and newer.
 #
-#   --check-reproducible   builds and packs a second time, from a clone of the present commit in a folder of another name
-#                          and without the cache of the compiler, and compares; exit code 1 when anything differs
+#   --check-reproducible   builds and packs a second time, from a clone of the present commit in a folder of another
+#                          name and without the compiler's cache, and compares; exit code 1 when anything differs
 #   --cached               with the cache after all: minutes in place of half an hour, and a weaker proof
 #   --output FOLDER        write the packages there
 #
