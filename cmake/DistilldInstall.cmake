@@ -37,8 +37,8 @@ install(DIRECTORY grafana/dashboards grafana/provisioning grafana/rules DESTINAT
 install(FILES bench/README.md DESTINATION ${DISTILLD_DOC_FOLDER}/bench COMPONENT control)
 install(CODE "
     foreach(name api grafana)
-        file(CREATE_LINK ../../distilld/\${name} \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${DISTILLD_DOC_FOLDER}/\${name}\"
-            SYMBOLIC)
+        file(CREATE_LINK ../../distilld/\${name}
+            \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${DISTILLD_DOC_FOLDER}/\${name}\" SYMBOLIC)
     endforeach()" COMPONENT control)
 
 # Manual pages and completions: out of the programs' own command lines. libtorch is where the build found it.
@@ -65,7 +65,7 @@ endif()
 get_property(distilld_written_files GLOBAL PROPERTY distilld_written)
 add_custom_target(distilld_pages ALL DEPENDS ${distilld_written_files})
 
-# The unit names its program by an absolute path: that of the prefix given to cmake, not of one given to the install step.
+# The unit names its program by an absolute path: by the prefix given to cmake, not by one given to the install step.
 set(DISTILLD_UNIT_PREFIX ${CMAKE_INSTALL_PREFIX})
 configure_file(packaging/distilld.service.in ${CMAKE_BINARY_DIR}/packaging/distilld.service @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/packaging/distilld.service DESTINATION lib/systemd/system COMPONENT control)

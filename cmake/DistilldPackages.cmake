@@ -22,24 +22,22 @@ set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/finish_package.cmake)
 set(CPACK_DISTILLD_PACKAGING ${CMAKE_SOURCE_DIR}/packaging)
 
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+# xz takes minutes of a core for libtorch, and lintian does not know zstd.
+set(CPACK_DEBIAN_COMPRESSION_TYPE gzip)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "distilld authors <maintainers@distilld.invalid>")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# Libraries that the packages bring are looked for where cpack stages them; they are no dependency on other packages.
-set(staged ${CPACK_PACKAGE_DIRECTORY}/_CPack_Packages/${CMAKE_SYSTEM_NAME}/DEB/${CPACK_PACKAGE_FILE_NAME})
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS
-    ${staged}/control/usr/${DISTILLD_LIBRARY_FOLDER} ${staged}/worker/usr/${DISTILLD_LIBRARY_FOLDER})
+# Dependencies: scripts/package.sh finds them out (dpkg-shlibdeps) and gives them to cpack. cpack's own SHLIBDEPS would
+# also name the packages of the libraries that these packages bring themselves.
 
 set(CPACK_DEBIAN_CONTROL_PACKAGE_NAME distilld)
 set(CPACK_DEBIAN_CONTROL_FILE_NAME distilld_${PROJECT_VERSION}_${debian_architecture}.deb)
 set(CPACK_DEBIAN_CONTROL_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_CONTROL_PACKAGE_RECOMMENDS "distilld-worker (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_CONTROL_DESCRIPTION "distillation daemon: service and command line
- distilld trains a small language model to imitate a large one that answers
- over HTTP, and keeps the small one from waiting for it. This package holds
- the service with its REST interface, job store and metrics, and the command
- line. What computes is in the package distilld-worker.")
+distilld trains a small language model to imitate a large one that answers
+over HTTP, and keeps the small one from waiting for it. This package holds
+the service with its REST interface, job store and metrics, and the command
+line. What computes is in the package distilld-worker.")
 set(CPACK_DEBIAN_CONTROL_DESCRIPTION ${CPACK_COMPONENT_CONTROL_DESCRIPTION})
 set(scripts ${CMAKE_SOURCE_DIR}/packaging/debian)
 set(CPACK_DEBIAN_CONTROL_PACKAGE_CONTROL_EXTRA
@@ -48,10 +46,9 @@ set(CPACK_DEBIAN_CONTROL_PACKAGE_CONTROL_EXTRA
 set(CPACK_DEBIAN_WORKER_PACKAGE_NAME distilld-worker)
 set(CPACK_DEBIAN_WORKER_FILE_NAME distilld-worker_${PROJECT_VERSION}_${debian_architecture}.deb)
 set(CPACK_DEBIAN_WORKER_PACKAGE_SECTION net)
-set(CPACK_DEBIAN_WORKER_PACKAGE_DEPENDS "distilld (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_WORKER_DESCRIPTION "distillation daemon: what trains and serves models
- distilld trains a small language model to imitate a large one that answers
- over HTTP. This package holds the program that distilld starts for each job
- and for `distilld teacher`, with the libtorch that it uses.")
+distilld trains a small language model to imitate a large one that answers
+over HTTP. This package holds the program that distilld starts for each job
+and for `distilld teacher`, with the libtorch that it uses.")
 set(CPACK_DEBIAN_WORKER_DESCRIPTION ${CPACK_COMPONENT_WORKER_DESCRIPTION})
 include(CPack)

@@ -23,8 +23,8 @@ if(CPACK_GENERATOR STREQUAL "DEB")
         file(REMOVE ${doc}/LICENSE)  # the copyright file says it
         string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH
         set(PACKAGE ${package})
-        configure_file(${packaging}/debian/changelog.in ${doc}/changelog.Debian @ONLY)
-        file(GLOB compressed ${doc}/changelog.Debian ${stage}/usr/share/man/man1/*.1)
+        configure_file(${packaging}/debian/changelog.in ${doc}/changelog @ONLY)
+        file(GLOB compressed ${doc}/changelog ${stage}/usr/share/man/man1/*.1)
         run(gzip -9nf ${compressed})
         if(component STREQUAL "control")
             configure_file(${packaging}/distilld.default ${stage}/etc/default/distilld COPYONLY)

@@ -41,7 +41,8 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/distilld-check-fresh-XXXXXX")
 trap '[ "$keep" = 1 ] && say "the roots are in $work" || rm -rf "$work"' EXIT
-say "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg), $(awk '/^MemTotal/ {print int($2 / 1048576)}' /proc/meminfo) GB"
+memory_gb=$(awk '/^MemTotal/ {print int($2 / 1048576)}' /proc/meminfo)
+say "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg), $memory_gb GB"
 failed=0
 for suite in "${suites[@]}"; do
     fresh_root "$suite" "$work/$suite"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Builds and unit-tests with the least versions that README names, each in a bare root of the Debian that has it. Prints a
-# line for each row; exit code 0 only if all passed. Needs root and debootstrap; on two cores a row takes half an hour
+# Builds and unit-tests with the least versions that README names, each in a bare root of the Debian that has it. Prints
+# a line for each row; exit code 0 only if all passed. Needs root and debootstrap; on two cores a row takes half an hour
 # without libtorch and an hour with it.
 #
 #   --row NAME        only that one; may be repeated:
 #       gcc-13        g++ 13 and Boost 1.83 of Debian 13
-#       clang-16      clang 16 with the libraries of Debian 12 (Boost 1.83 of its backports; all else is the least there)
+#       clang-16      clang 16 with the libraries of Debian 12 (Boost 1.83 of its backports)
 #       torch-2.6     libtorch of the Python package torch==2.6.0, on Debian 12. Where pip has no CPU build of it, it
 #                     takes the CUDA build, and downloads some GB
 #   --without-torch   leave out what needs libtorch (not for torch-2.6)
 #   --ccache FOLDER   lend the roots this cache of compiled files
 #   --keep            leave the roots as they are at the end, and say where
 #
-# The other rows of the table need no script: Debian 12 has just these versions (simdjson 3.0, prometheus-cpp 1.0, spdlog
-# 1.10, CLI11 2.1, SQLite 3.40, GoogleTest 1.12), so each run of the tests there shows them.
+# The other rows of the table need no script: Debian 12 has just these versions (simdjson 3.0, prometheus-cpp 1.0,
+# spdlog 1.10, CLI11 2.1, SQLite 3.40, GoogleTest 1.12), so each run of the tests there shows them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 self=check-least-versions

@@ -56,8 +56,8 @@ fresh_root() {
     cp -L /etc/resolv.conf /etc/hosts "$2/etc/"
 }
 
-# in_root FOLDER COMMAND…: with a /proc of its own; what the command leaves running ends with it. The environment is bare
-# but for what root_environment (an array of NAME=value) adds; the files and folders of root_mounts are there too.
+# in_root FOLDER COMMAND…: with a /proc of its own; what the command leaves running ends with it. The environment is
+# bare but for what root_environment (an array of NAME=value) adds; the files and folders of root_mounts are there too.
 root_environment=()
 root_mounts=()
 in_root() {
@@ -76,7 +76,7 @@ in_root() {
         shift $(($2 + 2))
         exec chroot "$folder" "$@"' \
         bash "$folder" ${#root_mounts[@]} "${root_mounts[@]}" \
-        /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
+        /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" LANG=C.UTF-8 \
         DEBIAN_FRONTEND=noninteractive "${root_environment[@]}" "$@"
 }
 

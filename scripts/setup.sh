@@ -163,14 +163,16 @@ print(json.load(sys.stdin)["install"][0]["metadata"]["version"])' 2>/dev/null ||
     case "$build-$(uname -m)" in
         *+cpu-* | *-aarch64) say "libtorch: the CPU build: 190 MB to download, 0.8 GB in .deps/" ;;
         *)
-            say "libtorch: ${build:-this} is not a CPU build: pip takes the one for CUDA, with the CUDA libraries: 2.9 GB"
-            say "libtorch: to download, 4.9 GB in .deps/. Where a CPU build can be had, tell pip (PIP_FIND_LINKS or"
+            say "libtorch: ${build:-this} is not a CPU build: pip takes the one for CUDA with its libraries, which"
+            say "libtorch: fills 4.9 GB in .deps/. Where a CPU build can be had, tell pip (PIP_FIND_LINKS or"
             say "libtorch: PIP_EXTRA_INDEX_URL), or give a libtorch by DISTILLD_TORCH"
             ;;
     esac
     local free_mb
     free_mb=$(df -Pm "$deps" | awk 'NR == 2 {print $4}')
-    case $build in *+cpu) ;; *) [ "$free_mb" -gt 8192 ] || say "libtorch: only $free_mb MB are free on this disk" ;; esac
+    if [[ $build != *+cpu ]] && [ "$free_mb" -lt 8192 ]; then
+        say "libtorch: only $free_mb MB are free on this disk"
+    fi
 }
 
 # The Python packages of the tests, by the names that pip knows.
