@@ -6,6 +6,7 @@ What this cannot show is Slurm itself: that it sends the signal in time and star
 import json
 import os
 import pathlib
+import re
 import signal
 import stat
 
@@ -83,6 +84,14 @@ def slurm(programs, text_data, tmp_path):
     made = Slurm(programs, tmp_path, write_spec(tmp_path, text_data, "student", steps=250))
     yield made
     made.close()
+
+
+def test_slurm_is_asked_for_what_the_script_needs():
+    asked = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", SCRIPT.read_text(), re.MULTILINE))
+    # A signal without B: is for the steps alone; the script takes one that it gets for the end of the job.
+    assert re.fullmatch(r"TERM@\d+", asked["signal"])
+    assert asked["requeue"] == "" and asked["open-mode"] == "append"
+    assert (asked["nodes"], asked["ntasks"]) == ("1", "1")
 
 
 def test_a_job_whose_time_is_over_goes_back_and_goes_on(slurm, distilld, text_data, tmp_path):
