@@ -21,7 +21,8 @@ DPI = 100
 INK, FAINT, GROUND, FRAME = "#24292e", "#73808c", "#f4f5f5", "#dcdfe3"
 COLOURS = ("#56a64b", "#f2a600", "#3274d9", "#e0226e", "#8f3bb8", "#00a3a3", "#fa6400", "#7c4a1e", "#8ab8ff", "#555f6b")
 NAMED = {"green": "#37872d", "yellow": "#cc9d00", "red": "#c4162a"}
-MAX_LEGEND = 8
+MAX_LEGEND = 12
+HEAT = "YlOrBr"
 
 
 def _cut(words, most):
@@ -103,10 +104,10 @@ def _with_gaps(series, step):
     return times, values
 
 
-def _ticks(unit, high):
+def _ticks(unit, low, high):
     """Where the lines of the grid are: at round numbers, as the unit counts."""
-    if unit == "bytes" and high > 0:
-        return matplotlib.ticker.MultipleLocator(2 ** math.ceil(math.log2(high / 5)))
+    if unit == "bytes" and high > low:
+        return matplotlib.ticker.MultipleLocator(2 ** math.ceil(math.log2((high - low) / 5)))
     return matplotlib.ticker.MaxNLocator(4)
 
 
@@ -115,7 +116,7 @@ def draw_lines(sheet, place, panel, series, shown):
     unit = panel["fieldConfig"]["defaults"]["unit"]
     rows = min(len(series), MAX_LEGEND)
     shown_names = [_cut(each.name or "value", int(width / 5.6)) for each in series[:MAX_LEGEND]]
-    columns = 1 if max(map(len, shown_names)) > 24 else min(rows, 3)
+    columns = 1 if max(map(len, shown_names)) > 24 else min(rows, 4 if max(map(len, shown_names)) < 11 else 3)
     legend_height = 15 * -(-rows // columns) + 4
     axes = sheet.axes(x + 62, y + 26, width - 74, height - 50 - legend_height)
     for index, each in enumerate(series):
@@ -137,7 +138,7 @@ def draw_lines(sheet, place, panel, series, shown):
         for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"][1:]:
             axes.axhline(step["value"], color=NAMED.get(step["color"], FAINT), linestyle="--", linewidth=0.9)
     axes.grid(color=FRAME, linewidth=0.5)
-    axes.yaxis.set_major_locator(_ticks(unit, axes.get_ylim()[1]))
+    axes.yaxis.set_major_locator(_ticks(unit, *axes.get_ylim()))
     axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: text_of(value, unit)))
     _time_axis(axes, shown)
     sheet.figure.legend(
@@ -196,7 +197,7 @@ def draw_heat_map(sheet, place, panel, series, shown):
     step = shown.step
     edges = _instants([time - step / 2 for time in times] + [times[-1] + step / 2])
     rows = [[value or float("nan") for value in row] for row in counts[first:last]]
-    axes.pcolormesh(edges, range(len(rows) + 1), rows, cmap="YlOrBr", vmin=0, edgecolors="none")
+    axes.pcolormesh(edges, range(len(rows) + 1), rows, cmap=HEAT, vmin=0, edgecolors="none")
     axes.set_yticks([index + 1 for index in range(len(rows))])
     unit = panel["options"]["yAxis"]["unit"]
     names = ["more" if bound == float("inf") else text_of(bound, unit) for bound in bounds[first:last]]
@@ -239,12 +240,28 @@ def _between(shown):
     return f"{start:%Y-%m-%d %H:%M:%S} to {end:%H:%M:%S} UTC"
 
 
+def _palette():
+    """The colours of the drawings and their shades towards white, which are what antialiasing makes of them."""
+    from matplotlib.colors import to_rgb
+
+    named = {*COLOURS, *NAMED.values(), INK, FAINT, FRAME, GROUND, "#eceef0"}
+    shades = [
+        [1 - share * (1 - part) for part in to_rgb(colour)]
+        for colour in sorted(named)
+        for share in (1, 0.8, 0.6, 0.4, 0.2, 0.07)
+    ]
+    heat = [matplotlib.colormaps[HEAT](index / 47)[:3] for index in range(48)]
+    return [round(255 * part) for colour in [(1, 1, 1), *shades, *heat] for part in colour]
+
+
 def save(figure, path):
-    """As a PNG with a palette: flat colours need no more, and it is a third of the size."""
+    """As a PNG with a palette: the drawings have few colours, and it is a third of the size."""
     from PIL import Image
 
     figure.canvas.draw()
     pixels = figure.canvas.buffer_rgba()
     image = Image.frombuffer("RGBA", (pixels.shape[1], pixels.shape[0]), bytes(pixels)).convert("RGB")
-    image.quantize(96, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(path, optimize=True)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette(_palette())
+    image.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
     matplotlib.pyplot.close(figure)
