@@ -140,8 +140,8 @@ install_torch() {
         "$deps/libtorch"
 }
 
-# transformers, tokenizers and safetensors are what the exported folders are checked against, tensorboard and mlflow what
-# the sinks are (mlflow is the large one: about 600 MB with what it needs); ruff is for lint.sh.
+# Exported folders are checked against transformers, tokenizers and safetensors, the sinks against tensorboard and
+# mlflow (which is the large one: about 600 MB with what it needs); ruff is for lint.sh.
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"

@@ -1,6 +1,7 @@
 #include "server/sinks/registry.hpp"
 
 #include "server/sinks/jsonl_sink.hpp"
+#include "server/sinks/mlflow_sink.hpp"
 #include "server/sinks/tensorboard_sink.hpp"
 
 namespace distilld::sinks {
@@ -12,6 +13,7 @@ using std::chrono::milliseconds;
 constexpr SinkRow kRows[] = {
     {"jsonl", Takes::figures, {.max_batch = 1000, .linger = milliseconds(0)}, make_jsonl_sink},
     {"tensorboard", Takes::figures, {.max_batch = 1000, .linger = milliseconds(500)}, make_tensorboard_sink},
+    {"mlflow", Takes::figures, {.max_batch = 100, .linger = milliseconds(2000)}, make_mlflow_sink},
 };
 
 }  // namespace
