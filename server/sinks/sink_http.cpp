@@ -74,6 +74,9 @@ class PooledSinkHttp final : public SinkHttp {
 
     asio::awaitable<HttpReply> send(HttpRequest request, std::string path) {
         request.target = base_path_ + path;
+        if (request.target.empty()) {
+            request.target = "/";
+        }
         request.headers = options_.headers;
         request.response_limit = kMaxReplyBytes;
         const std::string page = pool_.url().page(request.target);

@@ -1,10 +1,14 @@
-"""Sinks that speak to a server: a real MLflow."""
+"""Sinks that speak to a server: a real MLflow, and a collector of OpenTelemetry's spans."""
 
+import collections
+import http.server
 import json
 import os
 import pathlib
 import re
 import sys
+import threading
+import time
 
 import pytest
 from support import jobs
@@ -103,3 +107,135 @@ def test_an_mlflow_that_is_not_there_holds_up_nothing(distilld, spec, tmp_path):
     # Start, steps, evaluations, checkpoint and end: all of them, and nothing more.
     lost = re.search(r"sink mlflow: (\d+) records of this run were lost", process.out + process.err)
     assert int(lost.group(1)) == 1 + STEPS + 2 + 1 + 1
+
+
+class Collector:
+    """Takes OTLP over HTTP as JSON. `answer`: the status of each, or None for none at all."""
+
+    def __init__(self, answer=200):
+        self.requests = []  # (path, headers, document)
+        self._gone = threading.Event()
+        collector = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.requests.append((self.path, dict(self.headers), json.loads(body)))
+                if answer is None:
+                    collector._gone.wait()
+                    return
+                self.send_response(answer)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._gone.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def spans(self):
+        return [
+            span
+            for _, _, document in self.requests
+            for resource in document["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
+
+def attribute(span, key):
+    return next(next(iter(one["value"].values())) for one in span["attributes"] if one["key"] == key)
+
+
+def times(span):
+    return int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
+
+
+@pytest.fixture
+def distil(text_data, teacher, tmp_path):
+    """Distillation, with evaluations."""
+    made = jobs.distil_spec(text_data, tmp_path / "student", teacher.url, STEPS)
+    made["dataset"].update(eval=str(text_data), eval_rows=4)
+    return made
+
+
+@pytest.mark.parametrize("where", ["the spec", "the environment"])
+def test_a_collector_gets_one_tree_of_spans(distilld, distil, tmp_path, where):
+    began = time.time_ns()
+    with Collector() as collector:
+        options = {}
+        if where == "the spec":
+            distil["metrics"] = {"otlp_url": collector.url}
+        else:
+            options["env"] = {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+                "OTEL_EXPORTER_OTLP_HEADERS": "api-key=secret",
+            }
+        report, _ = run_report(distilld, distil, tmp_path, **options)
+        silent, _ = run_report(distilld, plain(distil), tmp_path, "--output", tmp_path / "silent")
+        assert report["weights_sha256"] == silent["weights_sha256"]
+    ended = time.time_ns()
+    spans = collector.spans()
+    assert all(path == "/v1/traces" for path, _, _ in collector.requests)
+    if where == "the environment":
+        assert all(headers["api-key"] == "secret" for _, headers, _ in collector.requests)
+    resource = collector.requests[0][2]["resourceSpans"][0]["resource"]
+    assert attribute(resource, "service.name") == "distilld"
+    by_id = {span["spanId"]: span for span in spans}
+    assert len(by_id) == len(spans), "each span once"
+    assert len({span["traceId"] for span in spans}) == 1
+    (root,) = [span for span in spans if "parentSpanId" not in span]
+    assert root["name"] == "job" and root["status"]["code"] == 1
+    steps = [span for span in spans if span["name"] == "step"]
+    assert sorted(int(attribute(span, "distilld.step")) for span in steps) == list(range(1, STEPS + 1))
+    names = collections.Counter(span["name"] for span in spans)
+    micro_batches = 4 * STEPS
+    assert names["plan"] == names["decode"] == names["staging.stage"] == names["student.train"] == micro_batches
+    assert names["teacher.request"] + names["teacher.retry"] + names["teacher.hedge"] >= micro_batches
+    assert names["optimizer.finish_step"] == STEPS
+    assert names["recorder.evaluation"] == names["recorder.checkpoint"] == 1
+    for span in spans:
+        assert re.fullmatch("[0-9a-f]{32}", span["traceId"]) and re.fullmatch("[0-9a-f]{16}", span["spanId"])
+        begin, end = times(span)
+        assert began <= begin <= end <= ended
+        if span is not root:
+            parent = by_id[span["parentSpanId"]]
+            assert times(parent)[0] <= begin, (span["name"], parent["name"])
+            assert end <= times(parent)[1] or span["name"].startswith("teacher."), (span["name"], parent["name"])
+    for step in steps:
+        assert step["parentSpanId"] == root["spanId"]
+        below = collections.Counter(span["name"] for span in spans if span.get("parentSpanId") == step["spanId"])
+        assert below["student.train"] == 4 and below["optimizer.finish_step"] == 1
+        index = int(attribute(step, "distilld.step")) - 1
+        trained = [s for s in spans if s["name"] == "student.train" and s["parentSpanId"] == step["spanId"]]
+        assert {int(attribute(span, "distilld.micro_batch")) // 4 for span in trained} == {index}
+
+
+@pytest.mark.parametrize("answer", [503, None], ids=["503", "hangs"])
+def test_a_collector_in_trouble_holds_up_nothing(distilld, spec, tmp_path, answer):
+    with Collector(answer) as collector:
+        spec["metrics"] = {"otlp_url": collector.url, "jsonl_file": str(tmp_path / "metrics.jsonl")}
+        report, process = run_report(distilld, spec, tmp_path)
+        silent, _ = run_report(distilld, plain(spec), tmp_path, "--output", tmp_path / "silent")
+    assert report["weights_sha256"] == silent["weights_sha256"]
+    assert steps_of(lines_of(tmp_path / "metrics.jsonl")) == list(range(1, STEPS + 1))
+    assert collector.requests
+    said = process.out + process.err
+    assert re.search(r"sink otlp: \d+ records of this run were lost", said)
+    if answer == 503:
+        assert re.search(r"warn: sink otlp: .*/v1/traces: HTTP 503", said)
