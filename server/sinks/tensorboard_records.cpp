@@ -5,7 +5,7 @@
 
 #include "server/sinks/sink_records.hpp"
 
-namespace distilld::sinks::tensorboard {
+namespace distilld::sinks {
 
 namespace {
 
@@ -88,7 +88,7 @@ constexpr unsigned kShapeDimension = 2;
 constexpr unsigned kDimensionSize = 1;
 constexpr unsigned kTensorStrings = 8;
 
-Message event(Time at, std::uint64_t step) {
+Message event(TensorboardTime at, std::uint64_t step) {
     Message event;
     event.real(kWallTime, unix_seconds(at));
     return step == 0 ? event : event.number(kStep, step);  // as protobuf leaves out what is the default
@@ -96,24 +96,24 @@ Message event(Time at, std::uint64_t step) {
 
 }  // namespace
 
-std::string version_event(Time at) {
+std::string tensorboard_version(TensorboardTime at) {
     return event(at, 0).bytes(kFileVersion, "brain.Event:2").text();
 }
 
-std::string start_event(Time at, std::uint64_t step) {
+std::string tensorboard_start(TensorboardTime at, std::uint64_t step) {
     return event(at, step).message(kSessionLog, Message().number(kSessionStatus, kSessionStart)).text();
 }
 
-std::string scalars_event(Time at, std::uint64_t step, const std::vector<Scalar>& scalars) {
+std::string tensorboard_scalars(TensorboardTime at, std::uint64_t step, const std::vector<TensorboardScalar>& scalars) {
     Message summary;
-    for (const Scalar& scalar : scalars) {
+    for (const TensorboardScalar& scalar : scalars) {
         summary.message(kSummaryValue,
                         Message().bytes(kTag, scalar.tag).real(kSimpleValue, static_cast<float>(scalar.value)));
     }
     return event(at, step).message(kSummary, summary).text();
 }
 
-std::string text_event(Time at, std::uint64_t step, std::string_view tag, std::string_view text) {
+std::string tensorboard_text(TensorboardTime at, std::uint64_t step, std::string_view tag, std::string_view text) {
     const Message shape = Message().message(kShapeDimension, Message().number(kDimensionSize, 1));
     const Message tensor =
         Message().number(kTensorType, kTypeString).message(kTensorShape, shape).bytes(kTensorStrings, text);
@@ -122,7 +122,7 @@ std::string text_event(Time at, std::uint64_t step, std::string_view tag, std::s
     return event(at, step).message(kSummary, Message().message(kSummaryValue, value)).text();
 }
 
-std::string framed(std::string_view record) {
+std::string tfrecord(std::string_view record) {
     std::string frame;
     append_little_endian(frame, static_cast<std::uint64_t>(record.size()));
     append_little_endian(frame, masked_crc(frame));
@@ -131,4 +131,4 @@ std::string framed(std::string_view record) {
     return frame;
 }
 
-}  // namespace distilld::sinks::tensorboard
+}  // namespace distilld::sinks

@@ -69,10 +69,9 @@ class TensorboardSink final : public Sink {
         }
         if (file_->size() == 0) {
             const auto at = items.front().at;
-            bytes += tensorboard::framed(tensorboard::version_event(at));
-            bytes += tensorboard::framed(tensorboard::start_event(at, first_step_ + 1));
-            bytes += tensorboard::framed(
-                tensorboard::text_event(at, first_step_, "spec", "```json\n" + spec_json_ + "\n```"));
+            bytes += tfrecord(tensorboard_version(at));
+            bytes += tfrecord(tensorboard_start(at, first_step_ + 1));
+            bytes += tfrecord(tensorboard_text(at, first_step_, "spec", "```json\n" + spec_json_ + "\n```"));
         }
         for (const SinkItem& item : items) {
             at_ = item.at;
@@ -105,21 +104,21 @@ class TensorboardSink final : public Sink {
             scalars(record.step, {{"eval/exported_loss", *record.exported_eval_loss}}, bytes);
         }
         if (!record.message.empty()) {
-            bytes += tensorboard::framed(tensorboard::text_event(at_, record.step, "failure", record.message));
+            bytes += tfrecord(tensorboard_text(at_, record.step, "failure", record.message));
         }
     }
     void add(const StartedEvent& /*record*/, std::string& /*bytes*/) const {}
     void add(const SpanRecord& /*record*/, std::string& /*bytes*/) const {}
 
-    void scalars(std::uint64_t step, const std::vector<tensorboard::Scalar>& values, std::string& bytes) const {
-        bytes += tensorboard::framed(tensorboard::scalars_event(at_, step, values));
+    void scalars(std::uint64_t step, const std::vector<TensorboardScalar>& values, std::string& bytes) const {
+        bytes += tfrecord(tensorboard_scalars(at_, step, values));
     }
 
     fs::path folder_;
     std::uint64_t first_step_;
     std::string spec_json_;
     std::optional<AppendFile> file_;
-    tensorboard::Time at_;  ///< of the record at hand
+    TensorboardTime at_;  ///< of the record at hand
 };
 
 }  // namespace

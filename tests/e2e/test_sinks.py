@@ -10,20 +10,13 @@ import pytest
 from support import jobs
 from support.moments import kill
 from support.processes import wait_until
+from support.sinks import STEPS, lines_of, plain, run_report, small_spec, steps_of
 from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 
-STEPS = 6
 
-
-def run_report(distilld, spec, folder, *flags, **options):
-    file = jobs.write_spec(folder / "spec.json", spec)
-    process = distilld.run("run", file, "--report", folder / "report.json", *flags, **options)
-    return json.loads((folder / "report.json").read_text()), process
-
-
-def plain(spec):
-    """The same run without sinks."""
-    return jobs.changed(spec, {"/metrics": None})
+@pytest.fixture
+def spec(text_data, tmp_path):
+    return small_spec(text_data, tmp_path / "student")
 
 
 def kill_behind_checkpoint(worker, output):
@@ -31,22 +24,6 @@ def kill_behind_checkpoint(worker, output):
     wait_until(lambda: len(list(output.glob("checkpoints/step-*"))) == 2, "two checkpoints", pause=0.001)
     time.sleep(0.05)  # it trains on
     kill(worker)
-
-
-def lines_of(file):
-    return [json.loads(line) for line in file.read_text().splitlines()]
-
-
-def steps_of(lines):
-    return [line["step"] for line in lines if line["kind"] == "step"]
-
-
-@pytest.fixture
-def spec(text_data, tmp_path):
-    made = jobs.base_spec(text_data, tmp_path / "student", STEPS)
-    made["dataset"].update(eval=str(text_data), eval_rows=4)
-    made["training"]["eval_steps"] = 3
-    return made
 
 
 def test_the_jsonl_file_has_every_figure_and_no_bit_changes(distilld, spec, tmp_path):

@@ -33,15 +33,15 @@ std::string hex(std::string_view bytes) {
 // Golden values: what TensorBoard 2.21 wrote for the same events (tensorboard.summary.writer.record_writer and
 // tensorboard.compat.proto), which tests/e2e/test_sinks.py reads back as well.
 TEST(TensorboardRecords, AreThoseThatTensorboardWrites) {
-    using namespace tensorboard;
-    const Time at{std::chrono::milliseconds(1'500)};
-    EXPECT_EQ(hex(framed(version_event(at))),
+    const TensorboardTime at{std::chrono::milliseconds(1'500)};
+    EXPECT_EQ(hex(tfrecord(tensorboard_version(at))),
               "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c");
-    EXPECT_EQ(hex(start_event(at, 300)), "09000000000000f83f10ac023a020801");
-    EXPECT_EQ(hex(framed(scalars_event(at, 7, {{"train/loss", 0.1}, {"b", std::numeric_limits<double>::infinity()}}))),
+    EXPECT_EQ(hex(tensorboard_start(at, 300)), "09000000000000f83f10ac023a020801");
+    EXPECT_EQ(hex(tfrecord(
+                  tensorboard_scalars(at, 7, {{"train/loss", 0.1}, {"b", std::numeric_limits<double>::infinity()}}))),
               "2a00000000000000ae8d91f509000000000000f83f10072a1d0a110a0a747261696e2f6c6f737315"
               "cdcccc3d0a080a0162150000807fd7846def");
-    EXPECT_EQ(hex(text_event(at, 1, "spec", "{}")),
+    EXPECT_EQ(hex(tensorboard_text(at, 1, "spec", "{}")),
               "09000000000000f83f10012a200a1e0a0473706563420c080712041202080142027b7d4a080a060a"
               "0474657874");
 }
