@@ -92,6 +92,11 @@ struct SectionOf<CheckpointSpec> {
     static auto* in(auto& spec) { return &spec.checkpoint; }
 };
 
+template <>
+struct SectionOf<MetricsSpec> {
+    static auto* in(auto& spec) { return &spec.metrics; }
+};
+
 /// A member of a section as a kind sees it: a Value, whatever type the member has.
 template <class Value>
 struct Member {
@@ -183,6 +188,7 @@ inline void tag_invoke(const boost::json::value_from_tag&, boost::json::value& w
 [[nodiscard]] FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(JobSpec&)> text,
                                      const char* what, bool may_be_empty);
 [[nodiscard]] FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_count);
+[[nodiscard]] FieldKindPtr make_url(Member<std::string> member);
 [[nodiscard]] FieldKindPtr make_integer(Member<std::uint64_t> member, IntegerRange range);
 [[nodiscard]] FieldKindPtr make_integer_or_auto(Member<IntegerOrAuto> member, IntegerRange range);
 [[nodiscard]] FieldKindPtr make_number(Member<double> member, NumberRange range);
@@ -210,6 +216,12 @@ template <class Section>
 template <class Section>
 [[nodiscard]] FieldKindPtr make_urls(std::vector<std::string> Section::* member, std::size_t max_count) {
     return make_urls(member_of<std::vector<std::string>>(member), max_count);
+}
+
+/// One such URL, or an empty text for none.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_url(std::string Section::* member) {
+    return make_url(member_of<std::string>(member));
 }
 
 template <class Section, class T>

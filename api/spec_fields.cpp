@@ -40,6 +40,7 @@ std::vector<SpecSection> sections() {
          .required = "an object with at least max_steps or epochs",
          .exactly_one = {kRunLength.begin(), kRunLength.end()}},
         {.pointer = "/checkpoint"},
+        {.pointer = "/metrics"},
     };
 }
 
@@ -348,6 +349,30 @@ std::vector<SpecField> checkpoint_fields() {
     };
 }
 
+// They tell of a run, and change nothing of it.
+std::vector<SpecField> metrics_fields() {
+    return {
+        {.pointer = "/metrics/tensorboard_dir",
+         .kind = make_path(&MetricsSpec::tensorboard_dir, "folder", true),
+         .decides_weights = no,
+         .help = "takes TensorBoard event files; a folder of the run's own"},
+        {.pointer = "/metrics/jsonl_file",
+         .kind = make_path(&MetricsSpec::jsonl_file, "file", true),
+         .decides_weights = no,
+         .help = "takes the figures of each step, evaluation and checkpoint, one JSON object a line; a file of the "
+                 "run's own"},
+        {.pointer = "/metrics/mlflow_url",
+         .kind = make_url(&MetricsSpec::mlflow_url),
+         .decides_weights = no,
+         .help = "MLflow tracking server that the run is logged to"},
+        {.pointer = "/metrics/otlp_url",
+         .kind = make_url(&MetricsSpec::otlp_url),
+         .decides_weights = no,
+         .help = "OpenTelemetry collector (OTLP/HTTP) that gets the spans of the stages",
+         .default_note = "as `OTEL_EXPORTER_OTLP_ENDPOINT` says, else none"},
+    };
+}
+
 }  // namespace
 
 const SpecField* SpecTable::field(std::string_view pointer) const {
@@ -388,7 +413,7 @@ const SpecTable& spec_table() {
     static const SpecTable table = [] {
         SpecTable made{sections(), {}};
         for (const auto rows : {document_fields, student_fields, teacher_fields, dataset_fields, training_fields,
-                                checkpoint_fields, last_document_fields}) {
+                                checkpoint_fields, metrics_fields, last_document_fields}) {
             std::ranges::move(rows(), std::back_inserter(made.fields));
         }
         return made;

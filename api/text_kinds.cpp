@@ -92,13 +92,44 @@ std::string url_complaint(const std::string& text) {
         return quote(text) + " has a port that is not 1 to 65535";
     }
     if (url->has_userinfo()) {
-        return "must not carry a user name or password: name a variable in api_key_env";
+        return "must not carry a user name or password: they belong into environment variables";
     }
     if (url->has_fragment()) {
         return quote(text) + " has a fragment (#…), which is never sent";
     }
     return "";
 }
+
+std::optional<std::string> read_url(const json::value& value, const FieldReport& report) {
+    if (!value.is_string()) {
+        report.wrong_type("a string (a URL)", value);
+        return std::nullopt;
+    }
+    std::string text(value.get_string());
+    auto complaint = url_complaint(text);
+    if (complaint.empty()) {
+        return text;
+    }
+    report.violate("invalid_value", std::move(complaint));
+    return std::nullopt;
+}
+
+class UrlKind final : public MemberKind<std::string> {
+  public:
+    using MemberKind::MemberKind;
+
+    json::object schema() const override {
+        return {{"type", "string"}, {"maxLength", kMaxPathBytes}, {"pattern", "^(https?://.+)?$"}};
+    }
+    std::string values() const override { return "`http` or `https` URL"; }
+    FieldShape shape() const override { return FieldShape::text; }
+
+  protected:
+    std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
+        const auto* text = value.if_string();
+        return text != nullptr && text->empty() ? std::optional<std::string>("") : read_url(value, report);
+    }
+};
 
 class UrlsKind final : public MemberKind<std::vector<std::string>> {
   public:
@@ -149,20 +180,6 @@ class UrlsKind final : public MemberKind<std::vector<std::string>> {
     }
 
   private:
-    static std::optional<std::string> read_url(const json::value& value, const FieldReport& report) {
-        if (!value.is_string()) {
-            report.wrong_type("a string (a URL)", value);
-            return std::nullopt;
-        }
-        std::string text(value.get_string());
-        auto complaint = url_complaint(text);
-        if (complaint.empty()) {
-            return text;
-        }
-        report.violate("invalid_value", std::move(complaint));
-        return std::nullopt;
-    }
-
     std::size_t max_count_;
 };
 
@@ -220,6 +237,9 @@ FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(Jo
 }
 FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_count) {
     return std::make_shared<UrlsKind>(std::move(member), max_count);
+}
+FieldKindPtr make_url(Member<std::string> member) {
+    return std::make_shared<UrlKind>(std::move(member));
 }
 FieldKindPtr make_choice(Member<std::string> member, std::vector<std::string> names) {
     return std::make_shared<ChoiceKind>(std::move(member), std::move(names));

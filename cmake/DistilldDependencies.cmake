@@ -42,6 +42,9 @@ if(DISTILLD_WITH_TORCH)
     add_library(distilld_torch INTERFACE)
     target_link_libraries(distilld_torch INTERFACE ${TORCH_LIBRARIES})
     target_include_directories(distilld_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+    if(DISTILLD_REPRODUCIBLE)
+        target_compile_options(distilld_torch INTERFACE -ffile-prefix-map=${TORCH_INSTALL_PREFIX}/=libtorch/)
+    endif()
     # Torch's headers carry their own fmt; found first, it breaks spdlog. No target may link both.
 endif()
 

@@ -32,6 +32,14 @@ target_compile_options(distilld_flags INTERFACE
         -Wno-error=mismatched-new-delete>)
 target_include_directories(distilld_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 
+if(DISTILLD_REPRODUCIBLE)
+    # Paths get into programs as __FILE__ and as names of lambdas, and ccache makes them relative to the build folder.
+    target_compile_options(distilld_flags INTERFACE
+        -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=../../=)
+    # The run path of the build folder is as long as the checkout's name, and patching it leaves that length behind.
+    set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+endif()
+
 if(DISTILLD_SANITIZER STREQUAL "address")
     target_compile_options(distilld_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=vptr
         -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1)

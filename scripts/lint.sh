@@ -83,7 +83,7 @@ if [ ${#python[@]} -gt 0 ]; then
     check "ruff format (scripts/lint.sh --fix formats)" "$ruff" format -q --check "${python[@]}"
 fi
 if [ ${#shell[@]} -gt 0 ]; then check shellcheck shellcheck -x "${shell[@]}"; fi
-for rule in include_rules style_rules names docs dashboards; do
+for rule in include_rules style_rules names docs dashboards version; do
     check "$rule" python3 "tests/unit/repo/${rule}_test.py" -q
 done
 if [ ${#cpp[@]} -gt 0 ]; then

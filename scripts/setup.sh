@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the quickstart need: build packages with apt, libtorch into .deps/ from the
-# Python package torch. Idempotent: what is there already is left alone and takes a second to find.
+# Python package torch. Idempotent: what is there already is left alone and takes a second to find. Says before each
+# download how large it is, and on a terminal shows how far it has come.
 #
 # pip's own settings hold (PIP_FIND_LINKS, PIP_INDEX_URL, pip.conf). Where pip finds no CPU build of torch there, it
-# takes the CUDA build, which works without a GPU and without the CUDA toolkit but fills 5 GB.
+# takes the CUDA build, which works without a GPU and without the CUDA toolkit but fills 4.9 GB.
+#
+# What only a script of its own needs is not installed here: debootstrap (check-packages.sh, check-fresh.sh,
+# check-least-versions.sh), lintian, zsh and fish (their checks are left out where they are missing).
 #
 #   DISTILLD_TORCH=/path      use this libtorch (2.6 or newer) and install none
 #   CMAKE_PREFIX_PATH=/path   likewise, when it holds a TorchConfig.cmake
@@ -19,6 +23,10 @@ die() {
     say "error: $*" >&2
     exit 1
 }
+
+# On a terminal apt and pip show how far they are; in a log they would fill pages.
+quiet=(-q)
+if [ -t 1 ]; then quiet=(); fi
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -93,10 +101,15 @@ install_packages() {
         return
     fi
     say "apt packages missing: ${missing[*]}"
-    as_root apt-get update -q
+    as_root apt-get update "${quiet[@]}"
     if [ "$os_id" = debian ] && [ "$os_codename" = bookworm ]; then enable_backports; fi
+    # "Need to get 180 MB of archives. After this operation, 900 MB of additional disk space will be used."
+    local sizes
+    sizes=$(LC_ALL=C apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
+        grep -E '^(Need to get|After this operation)' | tr '\n' ' ' || true)
+    say "apt: ${sizes:-how large they are apt does not say}"
     # A machine that has just started may be busy with its own upgrades: wait for dpkg's lock.
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y "${quiet[@]}" --no-install-recommends \
         -o DPkg::Lock::Timeout=600 "${missing[@]}"
 }
 
@@ -133,28 +146,64 @@ install_torch() {
         say "libtorch: torch $torch_version is in .deps/venv"
     else
         say "libtorch: installing the Python package torch==$torch_version into .deps/venv"
-        "$deps/venv/bin/pip" install -q "torch==$torch_version"
+        tell_torch_size
+        "$deps/venv/bin/pip" install "${quiet[@]}" "torch==$torch_version"
     fi
     local find_torch='import importlib.util as u, os; print(os.path.dirname(u.find_spec("torch").origin))'
     ln -sfn "$("$deps/venv/bin/python" -c "$find_torch")" \
         "$deps/libtorch"
 }
 
-# transformers, tokenizers and safetensors are what the exported folders are checked against; matplotlib
-# is for grafana/render_panels.py, ruff for lint.sh.
+# Asks pip which build it would take, which costs some seconds and no download of the build itself.
+tell_torch_size() {
+    local build
+    build=$("$deps/venv/bin/pip" install -q --dry-run --no-deps --ignore-installed --report - \
+        "torch==$torch_version" 2>/dev/null | "$deps/venv/bin/python" -c 'import json, sys
+print(json.load(sys.stdin)["install"][0]["metadata"]["version"])' 2>/dev/null || true)
+    case "$build-$(uname -m)" in
+        *+cpu-* | *-aarch64) say "libtorch: the CPU build: 190 MB to download, 0.8 GB in .deps/" ;;
+        *)
+            say "libtorch: ${build:-this} is not a CPU build: pip takes the one for CUDA with its libraries, which"
+            say "libtorch: fills 4.9 GB in .deps/. Where a CPU build can be had, tell pip (PIP_FIND_LINKS or"
+            say "libtorch: PIP_EXTRA_INDEX_URL), or give a libtorch by DISTILLD_TORCH"
+            ;;
+    esac
+    local free_mb
+    free_mb=$(df -Pm "$deps" | awk 'NR == 2 {print $4}')
+    if [[ $build != *+cpu ]] && [ "$free_mb" -lt 8192 ]; then
+        say "libtorch: only $free_mb MB are free on this disk"
+    fi
+}
+
+# The Python packages of the tests, by the names that pip knows.
+test_packages=(
+    pytest pytest-xdist pyyaml ruff
+    transformers tokenizers safetensors numpy                     # exported folders are held against these
+    tensorboard mlflow                                            # read what the sinks wrote
+    kubernetes-validate kubeflow-trainer-api compose-spec         # schemas of the manifests
+    cloudcoil-models-prometheus-operator
+    matplotlib                                                    # panels as pictures
+)
+
 install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
-    local want=("torch==$torch_version" transformers tokenizers safetensors numpy pytest pytest-xdist pyyaml
-        matplotlib ruff)
-    if "$deps/venv/bin/python" -c 'import importlib.util as u, sys
-names = "torch transformers tokenizers safetensors numpy pytest xdist yaml matplotlib ruff".split()
-sys.exit(any(u.find_spec(n) is None for n in names))'; then
-        say "test packages: all in .deps/venv"
+    local missing
+    missing=$("$deps/venv/bin/python" -c 'import importlib.metadata as m, sys
+for name in sys.argv[1:]:
+    try:
+        m.version(name)
+    except m.PackageNotFoundError:
+        print(name)' "${test_packages[@]}")
+    if [ -z "$missing" ]; then
+        say "test packages: all ${#test_packages[@]} in .deps/venv"
         return
     fi
-    say "test packages: installing ${want[*]} into .deps/venv"
-    "$deps/venv/bin/pip" install -q "${want[@]}"
+    say "test packages: installing ${missing//$'\n'/ } into .deps/venv (all of them fill 1.2 GB)"
+    # torch stands there so that pip leaves its version alone.
+    local names
+    mapfile -t names <<<"$missing"
+    "$deps/venv/bin/pip" install "${quiet[@]}" "torch==$torch_version" "${names[@]}"
 }
 
 # Tests ask a real Prometheus. Debian's package (19 MB, 95 MB unpacked) is unpacked and not installed, so that no
@@ -169,7 +218,7 @@ install_prometheus() {
         say "prometheus: in .deps/prometheus"
         return
     fi
-    say "prometheus: unpacking the package of that name into .deps/prometheus"
+    say "prometheus: unpacking the package of that name into .deps/prometheus (19 MB to download, 95 MB there)"
     local folder
     folder=$(mktemp -d "$deps/prometheus.XXXXXX")
     if unpack_prometheus "$folder"; then
@@ -183,7 +232,7 @@ install_prometheus() {
 
 unpack_prometheus() {
     if ! (cd "$1" && apt-get download -q prometheus); then
-        as_root apt-get update -q || return 1
+        as_root apt-get update "${quiet[@]}" || return 1
         (cd "$1" && apt-get download -q prometheus) || return 1
     fi
     dpkg-deb -x "$1"/prometheus_*.deb "$1/unpacked"

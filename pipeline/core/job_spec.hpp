@@ -105,6 +105,14 @@ struct CheckpointSpec {
     std::string dir;  ///< folder of the checkpoints; empty = <output>/checkpoints
 };
 
+/// Where the figures of a run go beside the service's own; each empty = nowhere.
+struct MetricsSpec {
+    std::string tensorboard_dir;  ///< folder of TensorBoard event files
+    std::string jsonl_file;       ///< one JSON object a line
+    std::string mlflow_url;       ///< of an MLflow tracking server
+    std::string otlp_url;         ///< of an OpenTelemetry collector; empty = as the environment says
+};
+
 struct JobSpec {
     std::string name = "job";
     StudentSpec student;
@@ -112,6 +120,7 @@ struct JobSpec {
     DatasetSpec dataset;
     TrainingSpec training;
     CheckpointSpec checkpoint;
+    MetricsSpec metrics;
     std::string output;
     bool resume = true;      ///< go on from the newest checkpoint of the same run, where there is one
     bool overwrite = false;  ///< checkpoints and a model of another run may be replaced

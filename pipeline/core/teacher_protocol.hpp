@@ -8,13 +8,18 @@ namespace distilld {
 
 /// How a teacher is spoken to over the network. What a protocol does stands in a folder (or file) of its own under
 /// pipeline/teacher/protocols and in a row of the registry there.
-enum class TeacherProtocol { kserve, seed };
+enum class TeacherProtocol { automatic, kserve, seed, vllm, vllm_generate, sglang, trl };
 
 /// What job specs, messages and metrics call a protocol: the one table of the names, in the order in which people are
 /// told of them.
 inline constexpr std::array kTeacherProtocolNames{
     EnumName<TeacherProtocol>{"kserve", TeacherProtocol::kserve},
     EnumName<TeacherProtocol>{"seed", TeacherProtocol::seed},
+    EnumName<TeacherProtocol>{"vllm", TeacherProtocol::vllm},
+    EnumName<TeacherProtocol>{"vllm-generate", TeacherProtocol::vllm_generate},
+    EnumName<TeacherProtocol>{"sglang", TeacherProtocol::sglang},
+    EnumName<TeacherProtocol>{"trl", TeacherProtocol::trl},
+    EnumName<TeacherProtocol>{"auto", TeacherProtocol::automatic},
 };
 
 /// What a job that names none speaks.

@@ -8,20 +8,33 @@ namespace distilld {
 
 namespace asio = boost::asio;
 
-PlanStage::PlanStage(asio::any_io_executor planning, std::shared_ptr<BatchSource> batches)
-    : planning_(std::move(planning)), batches_(std::move(batches)) {}
+namespace {
+
+struct Made {
+    PlannedBatch planned;
+    Instant began;
+    Instant ended;
+};
+
+}  // namespace
+
+PlanStage::PlanStage(asio::any_io_executor planning, std::shared_ptr<BatchSource> batches, TraceWriter* trace)
+    : planning_(std::move(planning)), batches_(std::move(batches)), trace_(trace) {}
 
 asio::awaitable<PlannedBatch> PlanStage::batch(std::uint64_t number) {
     if (!kept_.contains(number)) {
         auto make = [batches = batches_, number] {
             const Instant began = steady_now();
             PlannedBatch planned = batches->batch(number);
-            return std::pair(std::move(planned), steady_now() - began);
+            return Made{std::move(planned), began, steady_now()};
         };
         auto making = run_on(planning_, std::move(make));
         auto made = co_await std::move(making);
-        clock_.add_busy(made.second);
-        kept_.emplace(number, std::move(made.first));
+        clock_.add_busy(made.ended - made.began);
+        if (trace_ != nullptr) {
+            trace_->span(Stage::plan, "plan", made.began, made.ended, number);
+        }
+        kept_.emplace(number, std::move(made.planned));
     }
     co_return kept_.at(number);
 }

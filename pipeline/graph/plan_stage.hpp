@@ -8,15 +8,16 @@
 
 #include "pipeline/graph/batch_source.hpp"
 #include "pipeline/graph/stage_clock.hpp"
+#include "pipeline/graph/trace_writer.hpp"
 
 namespace distilld {
 
 /// The stage plan: makes the micro-batches that the teacher stage asks for, and keeps each until it is released, so
 /// that a retry or a hedge asks about the very same tokens. Has no loop of its own. All calls on the graph's executor;
-/// the batches are made on `planning` (one thread).
+/// the batches are made on `planning` (one thread). `trace` may be null.
 class PlanStage {
   public:
-    PlanStage(boost::asio::any_io_executor planning, std::shared_ptr<BatchSource> batches);
+    PlanStage(boost::asio::any_io_executor planning, std::shared_ptr<BatchSource> batches, TraceWriter* trace);
 
     /// Micro-batch `number`, made now unless it is kept.
     boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number);
@@ -29,6 +30,7 @@ class PlanStage {
   private:
     boost::asio::any_io_executor planning_;
     std::shared_ptr<BatchSource> batches_;
+    TraceWriter* trace_;
     StageClock clock_{Stage::plan};
     std::map<std::uint64_t, PlannedBatch> kept_;  // bounded by the scheduler's window
 };

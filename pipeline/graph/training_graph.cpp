@@ -53,7 +53,7 @@ class StagedTrainingGraph final : public TrainingGraph {
                         GraphHooks hooks, TraceWriter* trace)
         : io_(executors.io),
           has_teacher_(source != nullptr),
-          plan_(executors.staging, std::move(batches)),
+          plan_(executors.staging, std::move(batches), trace),
           decode_(io_, executors.decode ? executors.decode : executors.staging, kDecodeThreads, trace),
           teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options, hooks), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),

@@ -4,13 +4,12 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/teacher/probe_checks.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
@@ -20,8 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How far the probabilities of a row may miss 1: half precision keeps three digits.
-constexpr double kNormalisationTolerance = 0.02;
 constexpr std::chrono::milliseconds kFirstPause{250};
 constexpr std::chrono::seconds kLastPause{5};
 constexpr std::uint64_t kDescriptionLimit = std::uint64_t{1} << 20U;
@@ -30,58 +27,35 @@ bool same_bytes(const ArrayView& a, const ArrayView& b) {
     return a.type == b.type && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
 }
 
-/// What is wrong with the probabilities of top-k rows, if anything.
-std::optional<std::string> normalisation_defect(const TeacherTargets& targets) {
-    if (targets.kind != TeacherTargets::Kind::topk) {
-        return std::nullopt;
-    }
-    const std::size_t positions = std::size_t{targets.rows} * targets.columns;
-    for (std::size_t position = 0; position < positions; ++position) {
-        if (!row_is_given(targets, position)) {
-            continue;
-        }
-        double sum = 0;
-        for (std::size_t i = 0; i < targets.width; ++i) {
-            sum += std::exp(static_cast<double>(element_as_float(targets.values, position * targets.width + i)));
-        }
-        const bool has_tail = !targets.tail.bytes.empty();
-        if (has_tail) {
-            sum += std::exp(static_cast<double>(element_as_float(targets.tail, position)));
-        }
-        if (sum > 1 + kNormalisationTolerance || (has_tail && sum < 1 - kNormalisationTolerance)) {
-            return "the probabilities of position " + std::to_string(position) + " add up to " + std::to_string(sum) +
-                   ": these are not log-probabilities of a softmax";
-        }
-        std::vector<std::uint32_t> ids;
-        ids.reserve(targets.width);
-        for (std::size_t i = 0; i < targets.width; ++i) {
-            ids.push_back(element_as_id(targets.ids, position * targets.width + i));
-        }
-        std::sort(ids.begin(), ids.end());
-        if (std::adjacent_find(ids.begin(), ids.end()) != ids.end()) {
-            return "position " + std::to_string(position) + " names the same token twice";
-        }
-    }
-    return std::nullopt;
-}
-
 /// A server that loads its model, or a gateway whose server is gone.
 bool not_up_status(unsigned status) {
     return status == 429 || (status >= 502 && status <= 504);
 }
 
-/// Sequences of three tokens that every vocabulary has.
-std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary, std::uint32_t rows) {
+constexpr std::uint32_t kProbeColumns = 3;
+
+/// Sequences of tokens that every vocabulary has: 1, 2, 0 and, in longer ones, more of those below 32. The last
+/// position has no label.
+std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary, std::uint32_t rows,
+                                               std::uint32_t columns = kProbeColumns) {
+    constexpr std::uint32_t kCommon = 32;
+    constexpr std::uint32_t kFirst[] = {1, 2, 0};
     auto tokens = std::make_shared<TokenBatch>();
     tokens->rows = rows;
-    tokens->columns = 3;
-    const auto modulus = static_cast<std::int32_t>(std::max<std::uint32_t>(vocabulary, 1));
+    tokens->columns = columns;
+    const std::uint32_t modulus = std::max<std::uint32_t>(vocabulary, 1);
+    const auto id = [modulus](std::uint32_t column) {
+        const std::uint32_t chosen = column < kProbeColumns ? kFirst[column] : column * 7 % kCommon;
+        return static_cast<std::int32_t>(chosen % modulus);
+    };
     for (std::uint32_t row = 0; row < rows; ++row) {
-        tokens->input_ids.insert(tokens->input_ids.end(), {1 % modulus, 2 % modulus, 0});
-        tokens->labels.insert(tokens->labels.end(), {2 % modulus, 0, kIgnoredLabel});
+        for (std::uint32_t column = 0; column < columns; ++column) {
+            tokens->input_ids.push_back(id(column));
+            tokens->labels.push_back(column + 1 < columns ? id(column + 1) : kIgnoredLabel);
+        }
     }
-    tokens->lengths.assign(rows, 3);
-    tokens->target_tokens = std::uint64_t{2} * rows;
+    tokens->lengths.assign(rows, static_cast<std::int32_t>(columns));
+    tokens->target_tokens = std::uint64_t{columns - 1} * rows;
     return tokens;
 }
 
@@ -151,15 +125,18 @@ class EndpointDialogue final : public ProbeDialogue {
         return ask_patiently(std::move(codec), tokens_, AnswerBound::stated);
     }
 
-    /// As many sequences as a micro-batch has. What is refused names the field that says how many those are.
+    /// As many sequences as a micro-batch has, as long as its are. What is refused names the fields that say how many
+    /// and how long those are.
     asio::awaitable<FetchResult<EndpointAnswer>> ask_whole_batch(std::shared_ptr<const TeacherCodec> codec) {
-        auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows);
+        const std::uint32_t columns = std::max(options_.batch_columns, kProbeColumns);
+        auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows, columns);
         auto asking = ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
         auto answer = co_await std::move(asking);
         if (!answer && !not_up(answer.error().kind)) {
             FetchError failure = answer.error();
-            failure.message += " (one sequence was answered, the " + std::to_string(options_.batch_rows) +
-                               " of a micro-batch were not: see /training/batch_size)";
+            failure.message += " (one sequence of " + std::to_string(kProbeColumns) + " tokens was answered, the " +
+                               std::to_string(options_.batch_rows) + " of " + std::to_string(columns) +
+                               " of a micro-batch were not: see /training/batch_size and /dataset/sequence_length)";
             co_return failure;
         }
         co_return answer;
@@ -222,7 +199,7 @@ std::chrono::nanoseconds probe_pause(std::uint32_t attempts, std::optional<std::
 }
 
 asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
-    const bool many_rows = options.batch_rows > 1;
+    const bool larger = options.batch_rows > 1 || options.batch_columns > kProbeColumns;
     EndpointDialogue dialogue(endpoint, std::move(options));
     auto negotiating = endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
     auto negotiated = co_await std::move(negotiating);
@@ -237,7 +214,7 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     if (!second) {
         co_return failed_probe(second.error());
     }
-    if (many_rows) {
+    if (larger) {
         auto asking_many = dialogue.ask_whole_batch(negotiated->codec);
         const auto whole = co_await std::move(asking_many);
         if (!whole) {
@@ -247,6 +224,7 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     endpoint.set_codec(std::move(negotiated->codec));
     EndpointProbe probe;
     probe.deterministic = same_targets(negotiated->answer, second->targets);
+    probe.half_precision = looks_like_half_precision(negotiated->answer);
     probe.targets = std::move(negotiated->answer);
     co_return probe;
 }

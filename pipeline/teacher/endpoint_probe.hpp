@@ -16,7 +16,9 @@ struct EndpointProbeOptions {
     std::chrono::steady_clock::time_point give_up;  ///< until then an endpoint that is not up is asked again
     /// The longest that a server which is not up may put us off with Retry-After.
     std::chrono::nanoseconds max_retry_after = std::chrono::seconds(60);
-    std::uint32_t batch_rows = 1;  ///< sequences of a micro-batch: whether the endpoint takes so many is found out
+    /// Sequences of a micro-batch, and positions of each: whether the endpoint takes so many is found out.
+    std::uint32_t batch_rows = 1;
+    std::uint32_t batch_columns = 1;
     std::function<void(const FetchError&)> on_not_up;  ///< told whenever it was found not to be up. May be empty
 };
 
@@ -28,8 +30,9 @@ struct EndpointProbeOptions {
 
 /// What a probe learnt of one endpoint.
 struct EndpointProbe {
-    TeacherTargets targets;     ///< the answer to the probe's tokens
-    bool deterministic = true;  ///< the same tokens again gave the same bytes
+    TeacherTargets targets;       ///< the answer to the probe's tokens
+    bool deterministic = true;    ///< the same tokens again gave the same bytes
+    bool half_precision = false;  ///< fp32 rows of logits that look like bf16's or fp16's
 };
 
 /// Waits until the endpoint is up, lets its protocol learn how to speak to it and checks its answer to a few tokens;

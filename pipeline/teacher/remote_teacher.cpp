@@ -209,6 +209,7 @@ class RemoteTeacher final : public TeacherSource {
         options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
         options.max_retry_after = options_.max_retry_after;
         options.batch_rows = options_.batch_rows;
+        options.batch_columns = options_.batch_columns;
         return options;
     }
 
@@ -321,6 +322,10 @@ class RemoteTeacher final : public TeacherSource {
             }
             member.absent = false;
             info.deterministic = info.deterministic && probe.deterministic;
+            if (probe.half_precision) {
+                warn(member.at->name() +
+                     ": its rows look as if computed in bf16 or fp16; served in float32 they are exact");
+            }
         }
         if (front == nullptr) {
             return teacher_error(refusals.empty() ? silences.front() : refusals.front());

@@ -21,8 +21,9 @@ struct RemoteTeacherOptions {
     std::chrono::nanoseconds start_deadline = std::chrono::seconds(60);
     /// The longest that an endpoint which is not up may put the probe off with Retry-After.
     std::chrono::nanoseconds max_retry_after = std::chrono::seconds(60);
-    /// Sequences of a micro-batch: the probe finds out whether an endpoint takes so many in one request.
+    /// Sequences of a micro-batch, and positions of each: the probe finds out whether an endpoint takes so many.
     std::uint32_t batch_rows = 1;
+    std::uint32_t batch_columns = 1;
     /// Once one is up, how long for the others.
     std::chrono::nanoseconds join_grace = std::chrono::seconds(5);
     /// Told what may go wrong later (a larger vocabulary, an endpoint that does not pass the probe, or joins late and

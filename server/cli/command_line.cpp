@@ -12,6 +12,8 @@
 #include "api/spec_fields.hpp"
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
+#include "server/support/completions.hpp"
+#include "server/support/man_page.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -21,18 +23,19 @@ struct SpecFlag {
     const char* name;
     const char* pointer;
     const char* replaces = nullptr;  ///< a field that goes when the flag is given
+    const char* type = "VALUE";      ///< as the help names it; DIR: shells complete folders
 };
 
 /// In the order in which they are laid over the spec.
 constexpr SpecFlag kSpecFlags[] = {
     {"--teacher-endpoint", "/teacher/endpoints"},
-    {"--parallel", "/training/parallel"},
+    {"--parallel", "/training/parallel", nullptr, "{true,false}"},
     {"--micro-batches", "/training/micro_batches"},
     {"--batch-size", "/training/batch_size"},
     {"--max-steps", "/training/max_steps", "/training/epochs"},
-    {"--checkpoint-dir", "/checkpoint/dir"},
+    {"--checkpoint-dir", "/checkpoint/dir", nullptr, "DIR"},
     {"--timeout", "/teacher/timeout_secs"},
-    {"--output", "/output"},
+    {"--output", "/output", nullptr, "DIR"},
 };
 
 /// What was given of them, and with --set.
@@ -58,7 +61,9 @@ void add_serve(CLI::App& app, ServeCommand& command) {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->type_name("NAME");
-    serve->add_option("--data-dir", command.data_dir, "folder of the job store, made when it is missing")->required();
+    serve->add_option("--data-dir", command.data_dir, "folder of the job store, made when it is missing")
+        ->type_name("DIR")
+        ->required();
     serve->add_option("--slots", command.slots, "jobs that run at once")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
@@ -83,12 +88,13 @@ std::string help_of(const SpecFlag& flag, const api::SpecField& field) {
 
 void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     CLI::App* run = add_command(app, "run", "Run one job in the foreground");
-    run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->required();
+    run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
     run->add_flag("--resume", command.resume,
                   "go on from the newest checkpoint, whatever the spec's resume and student.model say");
     run->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
-    run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when");
-    run->add_option("--report", command.report_file, "write the figures of the finished run as JSON");
+    run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
+    run->add_option("--report", command.report_file, "write the figures of the finished run as JSON")
+        ->type_name("FILE");
     run->add_option("--metrics-listen", command.metrics_listen,
                     "serve /metrics and /healthz at ADDRESS:PORT while the job runs; port 0 = any free one")
         ->type_name("ADDRESS:PORT");
@@ -97,7 +103,7 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
         const auto* field = api::spec_table().field(flag.pointer);
         auto* option = run->add_option(flag.name, flags.words[i], help_of(flag, *field))
                            ->allow_extra_args(false)
-                           ->type_name("VALUE")
+                           ->type_name(flag.type)
                            ->group("Fields of the spec");
         if (field->kind->shape() != api::FieldShape::list_of_texts) {
             option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
@@ -120,7 +126,9 @@ void add_jobs(CLI::App& app, JobsCommand& command) {
         CLI::App* one = add_command(*jobs, name, description);
         one->callback([&command, action] { command.action = action; });
         if (subject != nullptr) {
-            one->add_option(subject, command.subject, subject_help)->required();
+            one->add_option(subject, command.subject, subject_help)
+                ->type_name(action == Action::submit ? "FILE" : "TEXT")
+                ->required();
         }
         one->add_option("--server", command.server, "URL of the service")->capture_default_str();
         one->add_option_function<std::string>(
@@ -136,6 +144,16 @@ void add_jobs(CLI::App& app, JobsCommand& command) {
     add("get", "Show a job", Action::get, "ID", "job id");
     add("watch", "Follow a job until it ends; exit code 0 only when it succeeded", Action::watch, "ID", "job id");
     add("cancel", "Cancel a job; a running one writes a checkpoint first", Action::cancel, "ID", "job id");
+}
+
+void add_completions(CLI::App& app, Shell& shell) {
+    add_command(app, "completions", "Write the completion script of a shell to stdout")
+        ->add_option_function<std::string>(
+            "SHELL", [&shell](const std::string& name) { shell = value_of(kShellNames, name).value_or(shell); },
+            "bash, zsh or fish")
+        ->check(CLI::IsMember(names_of(kShellNames)))
+        ->required();
+    add_command(app, "man", "Write the manual page to stdout, as man -l reads it");
 }
 
 std::optional<bool> read_boolean(std::string word) {
@@ -233,6 +251,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App app{"distilld: trains a small student language model to imitate a large teacher", "distilld"};
     app.set_version_flag("--version", kVersionLine);
     app.require_subcommand(1);
+    app.footer(kExitCodesHelp);
     ServeCommand serve;
     RunCommand run;
     SpecFlags spec_flags;
@@ -246,6 +265,8 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1")
         ->add_option("--server", healthcheck.server, "URL of the service")
         ->capture_default_str();
+    Shell shell = Shell::bash;
+    add_completions(app, shell);
 
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes a vector
     try {
@@ -269,6 +290,12 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (app.got_subcommand("healthcheck")) {
         line.command = healthcheck;
+    }
+    if (app.got_subcommand("completions")) {
+        line.out = completion_script(command_tree(app), shell);
+    }
+    if (app.got_subcommand("man")) {
+        line.out = man_page(command_tree(app), kVersion, "distilld-worker(1), and the documents in share/doc/distilld");
     }
     if (app.got_subcommand("run")) {
         auto overrides = overrides_of(spec_flags);

@@ -55,7 +55,7 @@ using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsComma
 struct ParsedLine {
     std::optional<Command> command;
     int exit_code = kDone;
-    std::string out;  ///< --help, --version
+    std::string out;  ///< --help, --version, a completion script, the manual page
     std::string err;  ///< one clear error
 };
 

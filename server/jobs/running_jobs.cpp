@@ -41,6 +41,7 @@ RunningJobs::RunningJobs(asio::any_io_executor executor, WorkerFactory make_work
 std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume) {
     WorkerStart start;
     start.resume = resume;
+    start.job_id = id;
     std::uint32_t sequence_length = 0;
     std::unique_ptr<WorkerProcess> worker;
     try {

@@ -30,6 +30,7 @@ struct WorkerStart {
     std::string spec_json;   ///< the job spec, validated
     bool resume = false;     ///< go on from the newest whole checkpoint, whatever the spec's `resume` says
     std::string trace_file;  ///< Chrome trace to write; empty = none
+    std::string job_id{};    ///< the service's name of the job; empty: `distilld run`
     std::uint32_t version = kWorkerProtocolVersion;
 };
 
@@ -70,6 +71,7 @@ void describe(Visitor& v, T& start) {
     }
     v("resume", start.resume);
     v("trace_file", start.trace_file);
+    v("job_id", start.job_id);
 }
 
 /// A row of the tables of messages beside those of the events and orders.

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/url/parse.hpp>
+#include <boost/url/url_view.hpp>
 #include <cstdlib>
 
 #include "base/json_text.hpp"
@@ -28,6 +30,10 @@ constexpr std::string_view kNames[] = {
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
+    // Of sinks (server/sinks/), as their own worlds name them; for keys see allowed_keys().
+    "MLFLOW_EXPERIMENT_NAME",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 };
 /// Of libraries that a worker links or loads, and of the tools that look into one.
 constexpr std::string_view kPrefixes[] = {
@@ -42,18 +48,48 @@ bool is_passed_on(std::string_view name) {
             std::ranges::any_of(kPrefixes, [name](std::string_view prefix) { return name.starts_with(prefix); }));
 }
 
-/// The variable that /teacher/api_key_env names, when it is one that a spec may name.
-std::string key_variable(std::string_view spec_json) {
+/// A text of the spec; empty when there is none.
+std::string text_at(const boost::json::value& spec, std::string_view pointer) {
+    boost::system::error_code absent;
+    const auto* text = spec.find_pointer(pointer, absent);
+    return text != nullptr && text->is_string() ? std::string(text->get_string()) : std::string();
+}
+
+std::string variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? value : "";
+}
+
+/// Scheme, host and port are the same.
+bool same_server(const std::string& one, const std::string& other) {
+    const auto a = boost::urls::parse_uri(one);
+    const auto b = boost::urls::parse_uri(other);
+    const auto port = [](const boost::urls::url_view& url) {
+        return url.has_port() ? url.port_number() : boost::urls::default_port(url.scheme_id());
+    };
+    return a && b && a->scheme_id() == b->scheme_id() && a->host() == b->host() && port(*a) == port(*b);
+}
+
+/// The operator's keys that the job may have: that which it names for its teacher, and those of a sink where it is the
+/// operator's own server that it writes to.
+std::vector<std::string> allowed_keys(std::string_view spec_json) {
+    std::vector<std::string> keys;
     const auto spec = parse_json_text(spec_json, kMaxSpecDepth);
     if (!spec) {
-        return {};
+        return keys;
     }
-    boost::system::error_code absent;
-    const auto* name = spec->find_pointer("/teacher/api_key_env", absent);
-    if (name == nullptr || !name->is_string() || !std::string_view(name->get_string()).starts_with(kKeyPrefix)) {
-        return {};
+    if (std::string key = text_at(*spec, "/teacher/api_key_env"); key.starts_with(kKeyPrefix)) {
+        keys.push_back(std::move(key));
     }
-    return std::string(name->get_string());
+    if (same_server(text_at(*spec, "/metrics/mlflow_url"), variable("MLFLOW_TRACKING_URI"))) {
+        keys.insert(keys.end(), {"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"});
+    }
+    const std::string collector = text_at(*spec, "/metrics/otlp_url");
+    if (collector.empty() || same_server(collector, variable("OTEL_EXPORTER_OTLP_ENDPOINT")) ||
+        same_server(collector, variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))) {
+        keys.insert(keys.end(), {"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"});
+    }
+    return keys;
 }
 
 }  // namespace
@@ -68,14 +104,14 @@ std::vector<std::string> worker_environment() {
 }
 
 std::vector<std::string> child_environment(std::vector<std::string> settings, std::string_view spec_json) {
-    const std::string key = key_variable(spec_json);
+    const std::vector<std::string> keys = allowed_keys(spec_json);
     for (char** entry = environ; *entry != nullptr; ++entry) {
         const std::string_view ours(*entry);
         const std::string_view name = ours.substr(0, ours.find('='));
         const bool replaced = std::ranges::any_of(settings, [name](const std::string& setting) {
             return setting.starts_with(name) && setting.substr(name.size()).starts_with('=');
         });
-        if (!replaced && ((!key.empty() && name == key) || is_passed_on(name))) {
+        if (!replaced && (std::ranges::find(keys, name) != keys.end() || is_passed_on(name))) {
             settings.emplace_back(ours);
         }
     }

@@ -58,7 +58,9 @@ struct Binder {
         for (const auto& known : kDtypeNames) {
             values.emplace(known.text, known.value);
         }
-        command.add_option(name, dtype, help)->transform(CLI::CheckedTransformer(values));
+        // Its own description would show the enumerators' numbers.
+        auto words = CLI::CheckedTransformer(values).description("{" + CLI::detail::join(names_of(kDtypeNames)) + "}");
+        command.add_option(name, dtype, help)->type_name("TEXT")->transform(words);
     }
     void operator()(const char* name, std::chrono::milliseconds& time, const char* help) {
         command.add_option_function<std::uint32_t>(

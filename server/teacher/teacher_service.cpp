@@ -113,6 +113,9 @@ std::vector<http::Route> TeacherService::routes() {
         {"GET", "/v2", plain(&TeacherService::server_metadata)},
         for_anybody("/v2/health/live", plain(&TeacherService::live)),
         for_anybody("/v2/health/ready", plain(&TeacherService::ready)),
+        // The same under the names that the service has: `distilld healthcheck` and probes need not tell them apart.
+        for_anybody("/healthz", plain(&TeacherService::live)),
+        for_anybody("/readyz", plain(&TeacherService::ready)),
         {"GET", "/v2/models/{model}", about_model(&TeacherService::model_metadata)},
         {"GET", "/v2/models/{model}/ready", about_model(&TeacherService::model_ready)},
         // A client that hung up (a hedge that lost, a timeout) wants no answer: its place in the queue is free.

@@ -135,9 +135,10 @@ GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEve
     hooks.on_event = std::move(emit);
     const auto usage = std::make_shared<UsageMeter>(executors.disk, usage_sources(run.spec));  // hooks are copied
     hooks.usage = [usage] { return usage->newest(); };
-    hooks.commit_checkpoint = [store = checkpoint_store(run.spec),
+    hooks.commit_checkpoint = [sinks = run.sinks.get(), store = checkpoint_store(run.spec),
                                needed = checkpoint_bytes(run.student->parameter_count())](
                                   std::uint64_t step, const StudentSnapshot& snapshot) mutable -> Result<std::string> {
+        sinks->settle();
         const Result<std::filesystem::path> folder = store.commit(step, snapshot);
         if (!folder) {
             return explain_full_disk(folder.error(), store.folder(), "a checkpoint", needed);
@@ -245,8 +246,12 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
         }
         trace = std::move(*made);
     }
+    std::unique_ptr<TraceWriter> spans;
+    if (run.sinks->takes_spans()) {
+        spans = sinks::make_span_feed(*run.sinks, trace.get());
+    }
     emit(started_event(run));
-    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, trace.get());
+    std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, spans ? spans.get() : trace.get());
     std::optional<Attached> attached;
     attached.emplace(control, *graph);
     auto running = graph->run();

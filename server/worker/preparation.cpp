@@ -28,6 +28,7 @@
 #include "server/worker/load_data.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
+#include "server/worker/run_sinks.hpp"
 #include "server/worker/starting_point.hpp"
 
 namespace distilld {
@@ -129,6 +130,10 @@ class Preparation {
             if (Result<void> same = recognise_teacher(); !same) {
                 co_return same;
             }
+        }
+        auto opening = on(executors_.disk, [this, resume] { return open_run_sinks(run_, resume, emit_); });
+        if (Result<void> opened = co_await std::move(opening); !opened) {
+            co_return opened;
         }
         if (run_.replaces_checkpoints) {
             auto removing = on(executors_.disk, [this] { return remove_replaced(); });
@@ -372,6 +377,7 @@ class Preparation {
         auto wait = std::make_shared<TeacherWait>(emit_);  // shared with the teacher, which outlives this call
         options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
         options.batch_rows = run_.spec.training.batch_size;
+        options.batch_columns = run_.spec.dataset.sequence_length;
         options.on_warning = [this](const std::string& text) { warn(text); };
         Result<std::unique_ptr<TeacherSource>> made =
             make_remote_teacher(executors_.io, executors_.decode, *run_.spec.teacher, std::move(options));

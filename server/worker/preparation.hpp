@@ -17,6 +17,7 @@
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/training_graph.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
+#include "server/sinks/run_sinks.hpp"
 #include "server/worker/orders.hpp"
 
 namespace distilld {
@@ -39,6 +40,8 @@ struct PreparedRun {
     std::string resumed_from;                ///< folder of its checkpoint; empty: a first run
     bool replaces_checkpoints = false;       ///< those of an earlier run are to go
     std::uint64_t total_steps = 0;
+    std::string job_id;                      ///< the service's; empty: none
+    std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready
 };
 
 /// What its checkpoints and its export say of the run.
@@ -49,9 +52,9 @@ struct PreparedRun {
 
 /// Loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to go on from (`resume`:
 /// as find_starting_point()'s `ordered`), chooses the batch size where the spec leaves it open, connects the teacher
-/// where there is a step left to do, and removes checkpoints that the spec allows to replace, in this order: everything
-/// that can be refused is refused before the first step and before a file of another run is touched. `run.spec` is
-/// given, the rest is filled in. An error of kind `cancelled`: `control` was. Executor of `executors.io`.
+/// where there is a step left to do, opens the sinks, and removes checkpoints that the spec allows to replace, in this
+/// order: everything that can be refused is refused before the first step and before a file of another run is touched.
+/// `run.spec` is given, the rest is filled in. An error of kind `cancelled`: `control` was. Executor of `executors.io`.
 boost::asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors,
                                              RunControl& control, EmitEvent emit);
 

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "api/job_spec_json.hpp"
+#include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "server/protocol/worker_channel.hpp"
 #include "server/support/exit_codes.hpp"
@@ -81,7 +82,9 @@ class TrainWorker {
         auto running = run_job(followers);
         const std::optional<WorkerEvent> last = co_await std::move(running);
         if (last) {
-            send(*last);
+            auto telling = finish_sinks(*last);
+            co_await std::move(telling);
+            to_service(*last);
         }
         followers.cancel();
         auto joining = followers.join();
@@ -112,6 +115,7 @@ class TrainWorker {
                 co_return failed(invalid_input(api::describe(spec.error())));
             }
             run_.spec = *spec;
+            run_.job_id = start->job_id;
             run_.spec.training.threads = set_compute_threads(run_.spec.training.threads);
             // Orders are followed beside the work.
             static_cast<void>(followers.spawn(obey()));
@@ -152,7 +156,25 @@ class TrainWorker {
         co_return std::move(*last);
     }
 
+    /// The sinks have the end of the run before the service does: nothing, a warning of theirs either, follows that.
+    asio::awaitable<void> finish_sinks(WorkerEvent last) {
+        if (!run_.sinks) {
+            co_return;
+        }
+        run_.sinks->take(last);
+        auto finish = [this] { run_.sinks->finish(); };
+        auto finishing = run_on(threads_.executors().disk, std::move(finish));
+        co_await std::move(finishing);
+    }
+
     void send(const WorkerEvent& event) {
+        if (run_.sinks) {
+            run_.sinks->take(event);
+        }
+        to_service(event);
+    }
+
+    void to_service(const WorkerEvent& event) {
         std::visit([this](const auto& one) { channel_->send(UpMessage(one)); }, event);
     }
 

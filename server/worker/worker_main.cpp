@@ -1,9 +1,11 @@
 // distilld-worker: the data plane. Links libtorch; started by distilld, seldom by hand.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <string>
 
 #include "distilld_version.hpp"
 #include "server/support/exit_codes.hpp"
+#include "server/support/man_page.hpp"
 #include "server/teacher/teacher_options.hpp"
 #include "server/teacher/teacher_server.hpp"
 #include "server/worker/train_worker.hpp"
@@ -12,14 +14,20 @@ int main(int argc, char** argv) {
     CLI::App app{"distilld-worker: trains students and serves teachers for distilld", "distilld-worker"};
     app.set_version_flag("--version", std::string("distilld-worker ") + distilld::kVersion);
     app.require_subcommand(1);
+    app.footer(distilld::kExitCodesHelp);
     app.add_subcommand("train", "Train one job, told over file descriptor 3 by distilld");
     distilld::TeacherOptions teacher;
     distilld::add_teacher_options(*app.add_subcommand("teacher", "Serve a model folder as a teacher endpoint"),
                                   teacher);
+    app.add_subcommand("man", "Write the manual page to stdout, as man -l reads it");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? distilld::kDone : distilld::kWrongUsage;
+    }
+    if (app.got_subcommand("man")) {
+        const auto page = distilld::man_page(distilld::command_tree(app), distilld::kVersion, "distilld(1)");
+        return std::fputs(page.c_str(), stdout) < 0 ? distilld::kFailed : distilld::kDone;
     }
     return app.got_subcommand("train") ? distilld::run_train_worker() : distilld::run_teacher_server(teacher);
 }

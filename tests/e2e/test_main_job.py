@@ -417,8 +417,9 @@ def test_a_watcher_outlives_the_service(distilld, teacher, text_data, tmp_path):
     assert watcher.out.count("training started") == 1
 
 
-def test_healthcheck(module_service, distilld):
-    assert distilld.run("healthcheck", "--server", module_service.url).out == "ready\n"
+def test_healthcheck(module_service, teacher, distilld):
+    for ready in (module_service, teacher):
+        assert distilld.run("healthcheck", "--server", ready.url).out == "ready\n"
     nobody = f"http://127.0.0.1:{free_port()}"
     assert nobody.removeprefix("http://") in distilld.run("healthcheck", "--server", nobody, code=1).err
     distilld.run("healthcheck", "--server", "not a url", code=2)

@@ -5,22 +5,53 @@
 #include <boost/url/encode.hpp>
 #include <boost/url/rfc/unreserved_chars.hpp>
 
+#include "pipeline/teacher/protocols/automatic.hpp"
 #include "pipeline/teacher/protocols/kserve/adapter.hpp"
 #include "pipeline/teacher/protocols/seed.hpp"
+#include "pipeline/teacher/protocols/sglang.hpp"
+#include "pipeline/teacher/protocols/trl.hpp"
+#include "pipeline/teacher/protocols/vllm/adapter.hpp"
 
 namespace distilld {
 namespace {
 
 constexpr TeacherProtocolRow row(TeacherProtocol protocol, std::string_view default_path,
-                                 MakeProtocolAdapter make_adapter,
+                                 MakeProtocolAdapter make_adapter, bool (*is_spoken_by)(const ServerSigns&) = nullptr,
                                  std::string (*complete_path)(std::string) = nullptr) {
-    return {protocol, to_string(protocol), default_path, make_adapter, complete_path};
+    return {protocol, to_string(protocol), default_path, make_adapter, complete_path, is_spoken_by};
+}
+
+bool has_v2_page(const ServerSigns& signs) {
+    return !signs.inference_server.empty();
+}
+
+/// Such a teacher has nothing but its one page.
+bool has_no_page(const ServerSigns& signs) {
+    return signs.inference_server.empty() && !signs.models;
+}
+
+bool is_vllm(const ServerSigns& signs) {
+    return signs.lists_model_of("vllm");
+}
+
+bool is_sglang(const ServerSigns& signs) {
+    return signs.lists_model_of("sglang");
+}
+
+Result<std::unique_ptr<TeacherProtocolAdapter>> make_automatic(const ProtocolSettings& settings) {
+    return make_automatic_adapter(settings, teacher_protocols());
 }
 
 /// The one table of the protocols that we speak.
 constexpr std::array kRows{
-    row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, kserve::complete_path),
-    row(TeacherProtocol::seed, "/v1/completions", make_seed_protocol_adapter),
+    row(TeacherProtocol::automatic, "/", make_automatic),
+    row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, has_v2_page,
+        kserve::complete_path),
+    row(TeacherProtocol::seed, "/v1/completions", make_seed_protocol_adapter, has_no_page),
+    row(TeacherProtocol::vllm, "/v1/completions", vllm::make_completions_adapter, is_vllm, vllm::complete_path),
+    row(TeacherProtocol::vllm_generate, "/inference/v1/generate", vllm::make_generate_adapter),
+    row(TeacherProtocol::sglang, "/generate", make_sglang_protocol_adapter, is_sglang),
+    row(TeacherProtocol::trl, "/get_sequence_logprobs/", make_trl_protocol_adapter),
 };
 
 constexpr bool every_protocol_has_one_row() {

@@ -6,6 +6,7 @@
 
 #include "pipeline/core/teacher_protocol.hpp"
 #include "pipeline/teacher/protocols/protocol.hpp"
+#include "pipeline/teacher/protocols/server_signs.hpp"
 
 namespace distilld {
 
@@ -18,6 +19,8 @@ struct TeacherProtocolRow {
     MakeProtocolAdapter make_adapter;
     /// Completes the path of an endpoint's URL that leaves out what goes without saying; null: it is taken as it is.
     std::string (*complete_path)(std::string path) = nullptr;
+    /// Whether a server with these signs speaks it, for protocol "auto"; null: it is spoken only where it is named.
+    bool (*is_spoken_by)(const ServerSigns& signs) = nullptr;
 };
 
 /// A row for each value of TeacherProtocol.

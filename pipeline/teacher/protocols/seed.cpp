@@ -1,7 +1,5 @@
 #include "pipeline/teacher/protocols/seed.hpp"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/target_rows.hpp"
 
 namespace distilld {
@@ -19,10 +18,6 @@ namespace od = simdjson::ondemand;
 
 /// Text of one number with its comma, at most: sign, 17 digits, point, exponent, and blanks between.
 constexpr std::uint64_t kJsonNumberBytes = 28;
-
-[[noreturn]] void fail(std::string message) {
-    throw ErrorException(teacher_error(std::move(message)));
-}
 
 std::string position_text(std::size_t row, std::size_t column) {
     return "logits[" + std::to_string(row) + "][" + std::to_string(column) + "]";
@@ -51,7 +46,7 @@ class RowSink {
 
     void end_row(std::size_t row, std::size_t column) {
         if (filled_ == 0) {
-            fail(position_text(row, column) + " is empty");
+            fail_answer(position_text(row, column) + " is empty");
         }
         if (width_ == 0) {
             start(filled_);
@@ -60,7 +55,7 @@ class RowSink {
         }
         if (reducer_) {
             if (!reducer_->add_row(row_)) {
-                fail(position_text(row, column) + " holds nothing finite");
+                fail_answer(position_text(row, column) + " holds nothing finite");
             }
         } else {
             std::memcpy(floats_->data() + next_ * width_ * sizeof(float), row_.data(), width_ * sizeof(float));
@@ -88,12 +83,12 @@ class RowSink {
         const std::size_t positions = std::size_t{part_.rows} * part_.columns;
         // Each number takes two bytes of text at least: what the body cannot hold is not allocated.
         if (width > std::numeric_limits<std::uint32_t>::max() || width > (body_bytes_ / 2 + 1) / positions) {
-            fail("the body is too short for " + std::to_string(positions) + " rows of " + std::to_string(width) +
-                 " logits");
+            fail_answer("the body is too short for " + std::to_string(positions) + " rows of " + std::to_string(width) +
+                        " logits");
         }
         if (wanted_.vocabulary != 0 && width != wanted_.vocabulary) {
-            fail("the teacher's rows have " + std::to_string(width) + " logits, the student's vocabulary has " +
-                 std::to_string(wanted_.vocabulary) + " ids");
+            fail_answer("the teacher's rows have " + std::to_string(width) + " logits, the student's vocabulary has " +
+                        std::to_string(wanted_.vocabulary) + " ids");
         }
         width_ = width;
         if (wanted_.top_k > 0) {
@@ -105,7 +100,8 @@ class RowSink {
     }
 
     [[noreturn]] void ragged(std::size_t row, std::size_t column) const {
-        fail(position_text(row, column) + " does not have " + std::to_string(width_) + " logits like the first row");
+        fail_answer(position_text(row, column) + " does not have " + std::to_string(width_) +
+                    " logits like the first row");
     }
 
     const RequestPart& part_;
@@ -120,20 +116,12 @@ class RowSink {
     std::shared_ptr<BodyBuffer> floats_;
 };
 
-od::array array_of(od::value value, const std::string& where) {
-    od::array array;
-    if (value.get_array().get(array) != simdjson::SUCCESS) {
-        fail(where + " is not an array");
-    }
-    return array;
-}
-
 void read_row(od::array numbers, std::size_t row, std::size_t column, RowSink& sink) {
     sink.begin_row();
     for (auto item : numbers) {
         double number = 0;
         if (item.get_double().get(number) != simdjson::SUCCESS) {
-            fail(position_text(row, column) + " holds something that is not a number");
+            fail_answer(position_text(row, column) + " holds something that is not a number");
         }
         sink.put(static_cast<float>(number), row, column);
     }
@@ -143,34 +131,35 @@ void read_row(od::array numbers, std::size_t row, std::size_t column, RowSink& s
 TeacherTargets read_logits(od::document& document, const RequestPart& part, RowSink& sink) {
     od::object object;
     if (document.get_object().get(object) != simdjson::SUCCESS) {
-        fail("the answer is not a JSON object");
+        fail_answer("the answer is not a JSON object");
     }
     od::value logits;
     if (object.find_field_unordered("logits").get(logits) != simdjson::SUCCESS) {
-        fail("the answer has no 'logits'");
+        fail_answer("the answer has no 'logits'");
     }
     std::size_t row = 0;
-    for (auto sequence : array_of(logits, "'logits'")) {
+    for (auto sequence : json_array(logits, "'logits'")) {
         if (row == part.rows) {
-            fail("'logits' has more than the " + std::to_string(part.rows) + " sequences that were asked for");
+            fail_answer("'logits' has more than the " + std::to_string(part.rows) + " sequences that were asked for");
         }
         std::size_t column = 0;
         const std::string where = "logits[" + std::to_string(row) + "]";
-        for (auto position : array_of(sequence.value(), where)) {
+        for (auto position : json_array(sequence.value(), where)) {
             if (column == part.columns) {
-                fail(where + " has more than the " + std::to_string(part.columns) + " positions asked for");
+                fail_answer(where + " has more than the " + std::to_string(part.columns) + " positions asked for");
             }
-            read_row(array_of(position.value(), where + "[" + std::to_string(column) + "]"), row, column, sink);
+            read_row(json_array(position.value(), where + "[" + std::to_string(column) + "]"), row, column, sink);
             ++column;
         }
         if (column != part.columns) {
-            fail(where + " has " + std::to_string(column) + " positions, " + std::to_string(part.columns) +
-                 " were asked for");
+            fail_answer(where + " has " + std::to_string(column) + " positions, " + std::to_string(part.columns) +
+                        " were asked for");
         }
         ++row;
     }
     if (row != part.rows) {
-        fail("'logits' has " + std::to_string(row) + " sequences, " + std::to_string(part.rows) + " were asked for");
+        fail_answer("'logits' has " + std::to_string(row) + " sequences, " + std::to_string(part.rows) +
+                    " were asked for");
     }
     return sink.finish();
 }
@@ -207,19 +196,10 @@ class SeedCodec final : public TeacherCodec {
 
     Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch&,
                                   const RequestPart& part) const override {
-        try {
-            const BodyBuffer& body = *response.body;
-            const simdjson::padded_string_view json(reinterpret_cast<const char*>(body.data()), body.size(),
-                                                    body.size() + BodyBuffer::kPadding);
-            od::parser parser;
-            od::document document = parser.iterate(json);
-            RowSink sink(part, wanted_, *buffers_, body.size());
+        return read_json_answer(*response.body, [&](od::document& document) {
+            RowSink sink(part, wanted_, *buffers_, response.body->size());
             return read_logits(document, part, sink);
-        } catch (const ErrorException& error) {
-            return error.error();
-        } catch (const simdjson::simdjson_error& error) {
-            return teacher_error(std::string("the answer is not valid JSON: ") + error.what());
-        }
+        });
     }
 
     AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {

@@ -47,7 +47,7 @@ inline std::optional<boost::json::value> other_value(const api::SpecField& field
         return boost::json::object{{"hidden_size", 8}};
     }
     const auto* pattern = schema.if_contains("pattern");
-    for (const char* text : {"Other_Name", "cuda:1", "DISTILLD_KEY_OTHER"}) {
+    for (const char* text : {"Other_Name", "cuda:1", "DISTILLD_KEY_OTHER", "http://other:1/x"}) {
         if (pattern == nullptr || std::regex_match(text, std::regex(pattern->as_string().c_str()))) {
             return text;
         }

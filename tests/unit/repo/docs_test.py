@@ -15,8 +15,9 @@ INDEX = "docs/README.md"
 CODE = re.compile(r"`([^`\n]+)`")
 # `api/spec_fields.cpp`, `models/checkpoint/`, `pipeline/async/{condition,channel}.hpp`: from the repository's root.
 FOLDERS = (
-    "api base bench cmake docker docs examples grafana models pipeline scripts server tests tools .ci .github".split()
+    "api base bench cmake docker docs examples grafana models packaging pipeline scripts server tests tools".split()
 )
+FOLDERS += [".ci", ".github"]
 PATH = re.compile(r"(?:" + "|".join(re.escape(folder) for folder in FOLDERS) + r")/[\w./{},-]*")
 # Documents that tell of other times or other trees.
 HISTORIC = ("CHANGELOG.md", "docs/decisions/")

@@ -30,9 +30,10 @@ LAYERS = {
     # What a teacher is served with is said on the command lines of both programs.
     "server/cli/": [*BELOW_JOBS, "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
     "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
+    "server/sinks/": ["base/", "pipeline/", "api/", "server/sinks/"],
     "server/worker/": [
         *["base/", "pipeline/", "models/", "api/"],
-        *["server/support/", "server/protocol/", "server/teacher/", "server/worker/"],
+        *["server/support/", "server/protocol/", "server/teacher/", "server/sinks/", "server/worker/"],
     ],
     "bench/": ["base/", "pipeline/", "models/", "api/", "server/", "bench/"],
     "tests/": ["base/", "pipeline/", "models/", "api/", "server/", "bench/", "tests/"],

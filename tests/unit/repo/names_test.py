@@ -22,12 +22,15 @@ PROTOCOL_ROOMS = (
     "bench/loopback_teacher.cpp",
     "tests/",
 )
-# Words that mean something else as well (that of a random number): only what can mean the protocol alone counts.
-AMBIGUOUS = {"seed"}
+# Words that mean something else as well (the seed of a random number, setrlimit): only what can mean the protocol alone counts.
+AMBIGUOUS = {"seed", "trl"}
+# No protocol: it stands for whichever the endpoint speaks.
+CHOICE = "auto"
 
 
 def protocol_names(files):
-    return re.findall(r'EnumName<TeacherProtocol>\{"(\w+)"', files.get(PROTOCOL_TABLE, ""))
+    names = re.findall(r'EnumName<TeacherProtocol>\{"([\w-]+)"', files.get(PROTOCOL_TABLE, ""))
+    return [name for name in names if name != CHOICE]
 
 
 def protocol_pattern(name):

@@ -301,6 +301,38 @@ TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
     }
 }
 
+TEST(WorkerEnvironment, KeysOfASinkGoToTheOperatorsOwnServerAlone) {
+    const std::vector<std::pair<const char*, const char*>> variables{
+        {"MLFLOW_TRACKING_URI", "https://mlflow.our.org"},
+        {"MLFLOW_TRACKING_TOKEN", "secret"},
+        {"MLFLOW_EXPERIMENT_NAME", "plain"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/x"},
+        {"OTEL_EXPORTER_OTLP_HEADERS", "secret"},
+    };
+    for (const auto& [name, value] : variables) {
+        ::setenv(name, value, 1);
+    }
+    const auto passed_on = [](const std::string& name, const std::string& metrics) {
+        const auto environment = child_environment({}, R"({"metrics":{)" + metrics + "}}");
+        return std::ranges::any_of(environment,
+                                   [&](const std::string& entry) { return entry.starts_with(name + "="); });
+    };
+    EXPECT_TRUE(passed_on("MLFLOW_EXPERIMENT_NAME", ""));
+    EXPECT_TRUE(passed_on("OTEL_EXPORTER_OTLP_ENDPOINT", ""));
+    EXPECT_TRUE(passed_on("MLFLOW_TRACKING_TOKEN", R"("mlflow_url":"https://mlflow.our.org:443/sub")"));
+    for (const char* foreign :
+         {"", R"("mlflow_url":"https://mlflow.their.org")", R"("mlflow_url":"http://mlflow.our.org")",
+          R"("mlflow_url":"https://mlflow.our.org:8443")"}) {
+        EXPECT_FALSE(passed_on("MLFLOW_TRACKING_TOKEN", foreign)) << foreign;
+    }
+    EXPECT_TRUE(passed_on("OTEL_EXPORTER_OTLP_HEADERS", ""));
+    EXPECT_TRUE(passed_on("OTEL_EXPORTER_OTLP_HEADERS", R"("otlp_url":"http://collector:4318")"));
+    EXPECT_FALSE(passed_on("OTEL_EXPORTER_OTLP_HEADERS", R"("otlp_url":"http://elsewhere:4318")"));
+    for (const auto& [name, value] : variables) {
+        ::unsetenv(name);
+    }
+}
+
 TEST(WorkerEnvironment, IsAllThatAWorkerHas) {
     ::setenv("DISTILLD_KEY_OTHER", "secret", 1);
     ::setenv("SOME_TOKEN", "secret", 1);

@@ -124,7 +124,7 @@ class TeacherServiceTest : public testing::Test {
 TEST_F(TeacherServiceTest, IsNotReadyBeforeItsModelIs) {
     make();
     EXPECT_EQ(get("/v2/health/live").status, 200U);
-    for (const char* path : {"/v2/health/ready", "/v2/models/{model}", "/v2/models/{model}/ready"}) {
+    for (const char* path : {"/v2/health/ready", "/readyz", "/v2/models/{model}", "/v2/models/{model}/ready"}) {
         EXPECT_EQ(get(path).status, 503U) << path;
     }
     const auto early = seed(1);
@@ -133,7 +133,7 @@ TEST_F(TeacherServiceTest, IsNotReadyBeforeItsModelIs) {
     EXPECT_THAT(early->response->headers, testing::Contains(testing::Pair("Retry-After", "1")));
 
     service_->set_model(scorer_);
-    for (const char* path : {"/v2/health/ready", "/v2/models/{model}", "/v2/models/{model}/ready"}) {
+    for (const char* path : {"/v2/health/ready", "/readyz", "/v2/models/{model}", "/v2/models/{model}/ready"}) {
         EXPECT_EQ(get(path).status, 200U) << path;
     }
     EXPECT_EQ(get("/v2/models/{model}", "other").status, 404U);

@@ -26,6 +26,7 @@ TEST(TeacherProtocols, FillTheModelIntoTheirPath) {
     };
     EXPECT_EQ(path(TeacherProtocol::kserve), "/v2/models/big%2Fone%20%25/infer");
     EXPECT_EQ(path(TeacherProtocol::seed), "/v1/completions");
+    EXPECT_EQ(path(TeacherProtocol::sglang), "/generate");
 }
 
 }  // namespace

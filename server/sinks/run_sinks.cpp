@@ -1,0 +1,161 @@
+#include "server/sinks/run_sinks.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "api/job_spec_json.hpp"
+
+namespace distilld::sinks {
+
+namespace {
+
+struct OpenSink {
+    Takes takes;
+    std::unique_ptr<SinkRunner> runner;
+};
+
+class OpenSinks final : public RunSinks {
+  public:
+    OpenSinks(std::vector<OpenSink> sinks, std::uint64_t first_step)
+        : sinks_(std::move(sinks)), last_step_(first_step) {}
+
+    void take(const WorkerEvent& event) override {
+        if (sinks_.empty()) {
+            return;
+        }
+        const std::optional<Record> record = make_record(event, last_step_);
+        if (!record) {
+            return;
+        }
+        if (const auto* step = std::get_if<StepRecord>(&*record)) {
+            last_step_ = step->step;
+        }
+        const bool for_all =
+            std::holds_alternative<StartedEvent>(*record) || std::holds_alternative<EndRecord>(*record);
+        const SinkItem item{std::chrono::system_clock::now(), *record};
+        for (const OpenSink& sink : sinks_) {
+            if (for_all || sink.takes == Takes::figures) {
+                sink.runner->take(item);
+            }
+        }
+    }
+
+    void take(SpanRecord span) override {
+        const SinkItem item{std::chrono::system_clock::now(), std::move(span)};
+        for (const OpenSink& sink : sinks_) {
+            if (sink.takes == Takes::spans) {
+                sink.runner->take(item);
+            }
+        }
+    }
+
+    bool takes_spans() const override {
+        for (const OpenSink& sink : sinks_) {
+            if (sink.takes == Takes::spans) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    void settle() override {
+        for (const OpenSink& sink : sinks_) {
+            sink.runner->hurry();
+        }
+        for (const OpenSink& sink : sinks_) {
+            if (sink.takes == Takes::figures) {
+                static_cast<void>(sink.runner->settle(kSettlePatience));
+            }
+        }
+    }
+
+    void finish() override {
+        for (const OpenSink& sink : sinks_) {
+            sink.runner->close();
+        }
+        for (const OpenSink& sink : sinks_) {
+            sink.runner->join();
+        }
+    }
+
+    std::vector<NamedCounts> counts() const override {
+        std::vector<NamedCounts> all;
+        for (const OpenSink& sink : sinks_) {
+            all.push_back({sink.runner->name(), sink.runner->counts()});
+        }
+        return all;
+    }
+
+  private:
+    std::vector<OpenSink> sinks_;
+    std::atomic<std::uint64_t> last_step_;
+};
+
+class SpanFeed final : public TraceWriter {
+  public:
+    SpanFeed(RunSinks& sinks, TraceWriter* also) : sinks_(sinks), also_(also) {}
+
+    void span(Stage stage, std::string_view name, Instant begin, Instant end, std::uint64_t number) override {
+        sinks_.take(SpanRecord{stage, std::string(name), begin, end, number});
+        if (also_ != nullptr) {
+            also_->span(stage, name, begin, end, number);
+        }
+    }
+    void overlapping_span(Stage stage, std::string_view name, Instant begin, Instant end,
+                          std::uint64_t number) override {
+        sinks_.take(SpanRecord{stage, std::string(name), begin, end, number});
+        if (also_ != nullptr) {
+            also_->overlapping_span(stage, name, begin, end, number);
+        }
+    }
+
+  private:
+    RunSinks& sinks_;
+    TraceWriter* also_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<RunSinks>> open_sinks(const SinkContext& context, SinkRunner::Warn warn,
+                                             std::span<const SinkRow> rows) {
+    struct Made {
+        OpenSink open;
+        std::unique_ptr<Sink> sink;  // after the runner, whose executor it may use
+    };
+    std::vector<Made> made;
+    for (const SinkRow& row : rows) {
+        auto runner = std::make_unique<SinkRunner>(row.name, row.pace, warn);
+        Result<std::unique_ptr<Sink>> sink = row.make(context, runner->executor());
+        if (!sink) {
+            return sink.error();
+        }
+        if (*sink) {
+            made.push_back({{row.takes, std::move(runner)}, std::move(*sink)});
+        }
+    }
+    std::vector<OpenSink> open;
+    for (Made& one : made) {
+        one.open.runner->start(std::move(one.sink));
+        open.push_back(std::move(one.open));
+    }
+    return std::unique_ptr<RunSinks>(std::make_unique<OpenSinks>(std::move(open), context.first_step));
+}
+
+std::string public_spec(JobSpec spec) {
+    if (spec.teacher) {
+        for (std::string& url : spec.teacher->endpoints) {
+            url.resize(std::min(url.find('?'), url.size()));
+        }
+    }
+    for (std::string* url : {&spec.metrics.mlflow_url, &spec.metrics.otlp_url}) {
+        url->resize(std::min(url->find('?'), url->size()));
+    }
+    return api::to_json(spec);
+}
+
+std::unique_ptr<TraceWriter> make_span_feed(RunSinks& sinks, TraceWriter* also) {
+    return std::make_unique<SpanFeed>(sinks, also);
+}
+
+}  // namespace distilld::sinks

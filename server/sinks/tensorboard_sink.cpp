@@ -1,0 +1,145 @@
+#include "server/sinks/tensorboard_sink.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include "base/files.hpp"
+#include "server/sinks/append_file.hpp"
+#include "server/sinks/tensorboard_records.hpp"
+
+namespace distilld::sinks {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kField = "/metrics/tensorboard_dir: ";
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+/// Seconds in the name of an event file; 0: it is none.
+std::int64_t seconds_in(const std::string& name) {
+    std::int64_t seconds = 0;
+    if (name.starts_with(kPrefix)) {
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), seconds);
+    }
+    return seconds;
+}
+
+/// TensorBoard reads files in the order of their names, and this one takes back what is in those before it: so its time
+/// is later than theirs, whatever the clock says.
+fs::path new_event_file(const fs::path& folder, std::int64_t now) {
+    std::error_code failed;
+    for (fs::directory_iterator entries(folder, failed), end; !failed && entries != end; entries.increment(failed)) {
+        now = std::max(now, seconds_in(entries->path().filename().string()) + 1);
+    }
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    return folder / (std::string(kPrefix) + std::to_string(now) + "." + host.data() + "." + std::to_string(::getpid()));
+}
+
+class TensorboardSink final : public Sink {
+  public:
+    explicit TensorboardSink(const SinkContext& context)
+        : folder_(context.spec.metrics.tensorboard_dir),
+          first_step_(context.first_step),
+          spec_json_(context.spec_json) {}
+
+    boost::asio::awaitable<WriteResult> write(const std::vector<SinkItem>& items) override {
+        if (const Result<void> done = write_now(items); !done) {
+            co_return SinkFailure{kField + done.error().message};
+        }
+        co_return Written();
+    }
+
+  private:
+    Result<void> write_now(const std::vector<SinkItem>& items) {
+        std::string bytes;
+        if (!file_) {
+            const auto now = std::chrono::system_clock::now();
+            Result<AppendFile> made = AppendFile::open(new_event_file(folder_, unix_milliseconds(now) / 1000));
+            if (!made) {
+                return made.error();
+            }
+            file_.emplace(std::move(*made));
+        }
+        if (file_->size() == 0) {
+            const auto at = items.front().at;
+            bytes += tfrecord(tensorboard_version(at));
+            bytes += tfrecord(tensorboard_start(at, first_step_ + 1));
+            bytes += tfrecord(tensorboard_text(at, first_step_, "spec", "```json\n" + spec_json_ + "\n```"));
+        }
+        for (const SinkItem& item : items) {
+            at_ = item.at;
+            std::visit([&](const auto& record) { add(record, bytes); }, item.record);
+        }
+        return file_->append(bytes);
+    }
+
+    void add(const StepRecord& record, std::string& bytes) const {
+        scalars(record.step,
+                {{"train/loss", record.loss},
+                 {"train/kd_loss", record.kd_loss},
+                 {"train/ce_loss", record.ce_loss},
+                 {"train/grad_norm", record.grad_norm},
+                 {"train/learning_rate", record.learning_rate},
+                 {"train/tokens", static_cast<double>(record.tokens)},
+                 {"pace/tokens_per_second", record.tokens_per_second},
+                 {"pace/stall_fraction", record.stall_fraction},
+                 {"pace/teacher_hidden_fraction", record.teacher_hidden_fraction}},
+                bytes);
+    }
+    void add(const EvaluationEvent& record, std::string& bytes) const {
+        scalars(record.step, {{"eval/loss", record.loss}}, bytes);
+    }
+    void add(const CheckpointEvent& record, std::string& bytes) const {
+        scalars(record.step, {{"pace/checkpoint_seconds", record.seconds}}, bytes);
+    }
+    void add(const EndRecord& record, std::string& bytes) const {
+        if (record.exported_eval_loss) {
+            scalars(record.step, {{"eval/exported_loss", *record.exported_eval_loss}}, bytes);
+        }
+        if (!record.message.empty()) {
+            bytes += tfrecord(tensorboard_text(at_, record.step, "failure", record.message));
+        }
+    }
+    void add(const StartedEvent& /*record*/, std::string& /*bytes*/) const {}
+    void add(const SpanRecord& /*record*/, std::string& /*bytes*/) const {}
+
+    void scalars(std::uint64_t step, const std::vector<TensorboardScalar>& values, std::string& bytes) const {
+        bytes += tfrecord(tensorboard_scalars(at_, step, values));
+    }
+
+    fs::path folder_;
+    std::uint64_t first_step_;
+    std::string spec_json_;
+    std::optional<AppendFile> file_;
+    TensorboardTime at_;  ///< of the record at hand
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Sink>> make_tensorboard_sink(const SinkContext& context,
+                                                    boost::asio::any_io_executor /*thread*/) {
+    const fs::path folder = context.spec.metrics.tensorboard_dir;
+    if (folder.empty()) {
+        return std::unique_ptr<Sink>();
+    }
+    std::error_code failed;
+    fs::create_directories(folder, failed);
+    if (failed) {
+        const Error error =
+            write_error("cannot create folder " + folder.string() + ": " + failed.message(), failed.value());
+        return Error{error.kind, kField + error.message};
+    }
+    if (const Result<AtomicFile> probe = AtomicFile::create(folder / "probe"); !probe) {
+        return Error{probe.error().kind, kField + probe.error().message};
+    }
+    return std::unique_ptr<Sink>(std::make_unique<TensorboardSink>(context));
+}
+
+}  // namespace distilld::sinks

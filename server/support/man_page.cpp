@@ -1,0 +1,116 @@
+#include "server/support/man_page.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace distilld {
+namespace {
+
+/// A text so that roff prints it as it is.
+std::string roff(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        const bool starts_line = out.empty() || out.back() == '\n';
+        if (starts_line && (c == '.' || c == '\'')) {
+            out += "\\&";
+        }
+        if (c == '\\') {
+            out += "\\e";
+        } else if (c == '-') {
+            out += "\\-";
+        } else {
+            out += c;
+        }
+    }
+    return out;
+}
+
+std::string bold(const std::string& text) {
+    return "\\fB" + roff(text) + "\\fR";
+}
+
+std::string italic(const std::string& text) {
+    return "\\fI" + roff(text) + "\\fR";
+}
+
+std::string synopsis(const CommandNode& node) {
+    std::string line = bold(full_name(node));
+    if (!node.options.empty()) {
+        line += " [" + italic("OPTION") + "]...";
+    }
+    for (const auto& argument : node.arguments) {
+        line += argument.required ? " " + italic(argument.names.front()) : " [" + italic(argument.names.front()) + "]";
+    }
+    if (!node.commands.empty()) {
+        line += " " + italic("COMMAND") + " ...";
+    }
+    return line + "\n";
+}
+
+std::string item(const CommandOption& option, bool argument) {
+    std::string head;
+    for (const auto& name : option.names) {
+        head += (head.empty() ? "" : ", ") + (argument ? italic(name) : bold(name));
+    }
+    if (!argument && option.value.kind != CommandValue::Kind::none) {
+        head += " " + italic(option.value.name);
+    }
+    std::string text = option.help;
+    if (!option.value.range.empty()) {
+        text += " (" + option.value.range + ")";
+    }
+    if (argument && option.value.kind == CommandValue::Kind::words) {
+        text += ": " + option.value.name;
+    }
+    if (option.required && !argument) {
+        text += "; must be given";
+    }
+    if (!option.initial.empty()) {
+        text += "; default: " + option.initial;
+    }
+    return ".TP\n" + head + "\n" + roff(text) + "\n";
+}
+
+std::string body(const CommandNode& node) {
+    std::string text;
+    for (const auto& argument : node.arguments) {
+        text += item(argument, true);
+    }
+    for (const auto& option : node.options) {
+        text += item(option, false);
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string man_page(const CommandNode& program, const std::string& version, const std::string& see_also) {
+    const auto& name = program.path.front();
+    std::string title = name;
+    std::ranges::transform(title, title.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+
+    // "distilld: what it is", as the help says it.
+    auto summary = program.description;
+    if (summary.starts_with(name + ": ")) {
+        summary.erase(0, name.size() + 2);
+    }
+    std::string page = ".TH " + roff(title) + " 1 \"\" \"" + roff(name + " " + version) + "\" \"User Commands\"\n";
+    page += ".SH NAME\n" + roff(name) + " \\- " + roff(summary) + "\n";
+    page += ".SH SYNOPSIS\n" + synopsis(program);
+    page += ".SH OPTIONS\n" + body(program);
+    page += ".SH COMMANDS\n";
+    for (const auto* node : all_commands(program)) {
+        if (node == &program) {
+            continue;
+        }
+        page += ".SS " + roff(full_name(*node)) + "\n" + synopsis(*node) + ".PP\n" + roff(node->description) + ".\n";
+        page += body(*node);
+    }
+    if (!program.footer.empty()) {
+        page += ".SH NOTES\n" + roff(program.footer) + "\n";
+    }
+    page += ".SH SEE ALSO\n" + roff(see_also) + "\n";
+    return page;
+}
+
+}  // namespace distilld
