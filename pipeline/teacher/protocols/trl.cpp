@@ -65,7 +65,7 @@ void check_shape(const Answer& answer, std::uint32_t sequences) {
     if (!answer.values || !answer.ids || !answer.own_ids) {
         fail_answer(
             "the answer has no 'logprobs_b64', 'token_ids_b64' and 'actual_token_ids_b64': the server passed over what "
-            "was asked (is it trl vllm-serve from 1.1 on?)");
+            "was asked (is it TRL's server, from TRL 1.1 on?)");
     }
     if (answer.shape.size() != 3 || answer.shape[0] != sequences || answer.lengths.size() != sequences) {
         fail_answer("'shape' and 'completion_lengths' are not of the " + std::to_string(sequences) +
@@ -161,7 +161,7 @@ class TrlCodec final : public TeacherCodec {
     }
 
     std::string description() const override {
-        return "trl vllm-serve, top " + std::to_string(wanted_.top_k == 0 ? wanted_.vocabulary : wanted_.top_k) +
+        return "TRL, top " + std::to_string(wanted_.top_k == 0 ? wanted_.vocabulary : wanted_.top_k) +
                " log-probabilities of the prompt";
     }
 

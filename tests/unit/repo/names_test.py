@@ -22,7 +22,8 @@ PROTOCOL_ROOMS = (
     "bench/loopback_teacher.cpp",
     "tests/",
 )
-# Words that mean something else as well (the seed of a random number, setrlimit): only what can mean the protocol alone counts.
+# Words that mean something else as well (the seed of a random number, setrlimit): only what can mean the protocol
+# alone counts.
 AMBIGUOUS = {"seed", "trl"}
 # No protocol: it stands for whichever the endpoint speaks.
 CHOICE = "auto"

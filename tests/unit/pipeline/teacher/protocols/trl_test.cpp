@@ -72,7 +72,7 @@ TEST(Trl, AsksForARowForEachTokenAndReadsThem) {
     const auto teacher = loop.teacher(test::scoring_spec(TeacherProtocol::trl, server.url(), 3)).value();
     const auto info = loop.run(teacher->probe(512)).value();
     EXPECT_EQ(info.top_k, 3U);
-    EXPECT_NE(info.description.find("trl vllm-serve"), std::string::npos) << info.description;
+    EXPECT_NE(info.description.find("TRL, top 3"), std::string::npos) << info.description;
     auto batch = std::make_shared<TokenBatch>(*batch_of_prompts({{7, 8, 9}, {4, 5, 6}}));
     batch->lengths = {2, 1};  // the second is padded
     batch->labels[3] = kIgnoredLabel;
