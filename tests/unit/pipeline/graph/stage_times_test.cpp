@@ -83,7 +83,13 @@ TEST_F(StageTimesTest, TheStudentsBusyTimeIsItsOwnAndEachOtherStageHasItsShare) 
 }
 
 TEST_F(StageTimesTest, ThePlacesBetweenTheStagesAreBounded) {
-    teacher_.decode = [](std::uint64_t) { return std::nullopt; };
+    std::atomic<int> decoded{0};
+    std::atomic<int> staged{0};
+    teacher_.decode = [&decoded](std::uint64_t) {
+        ++decoded;
+        return std::nullopt;
+    };
+    student_.on_stage = [&staged](const MicroBatch&) { ++staged; };
     std::size_t told = 0;
     on_event_ = [&](const WorkerEvent& event) {
         const auto* progress = std::get_if<ProgressEvent>(&event);
@@ -111,9 +117,11 @@ TEST_F(StageTimesTest, ThePlacesBetweenTheStagesAreBounded) {
     options_.teacher.scheduler.window.size = 6;
     options_.total_steps = 6;
     student_.on_step = [&](std::uint64_t step) {
-        if (step == 3) {
-            std::this_thread::sleep_for(300ms);
+        const auto patience = std::chrono::steady_clock::now() + 20s;
+        while (step == 3 && (decoded < 15 || staged < 11) && std::chrono::steady_clock::now() < patience) {
+            std::this_thread::sleep_for(1ms);
         }
+        std::this_thread::sleep_for(step == 3 ? 50ms : 0ms);  // what was decoded last reaches its place
         return true;
     };
     const Outcome outcome = run(&teacher_);
