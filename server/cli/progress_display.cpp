@@ -107,9 +107,13 @@ std::string summary(const FinishedEvent& finished) {
     if (!last.bottleneck.empty()) {
         text += "  bottleneck      " + last.bottleneck + "\n";
     }
+    std::size_t widest = 0;
+    for (const auto& stage : last.stages) {
+        widest = std::max(widest, stage.stage.size());
+    }
     for (const auto& stage : last.stages) {
         std::string name = stage.stage;
-        name.resize(std::max<std::size_t>(name.size(), 10), ' ');
+        name.resize(widest + 1, ' ');
         text += "  stage " + name + "busy " + format("%.2f s", stage.busy_seconds) + ", waited for input " +
                 format("%.2f s", stage.wait_input_seconds) + ", for output " +
                 format("%.2f s", stage.wait_output_seconds) + "\n";

@@ -50,34 +50,46 @@ class StageTimesTest : public TrainingGraphTest {
     std::atomic<std::int64_t> now_{1};
 };
 
-// Five steps of three micro-batches, an evaluation and a checkpoint after the second and the fourth: what the last
-// step's event says is exact, and nothing is left over.
+// Five steps of three micro-batches, an evaluation and a checkpoint after the second, the fourth and the last: each
+// second is somebody's, and nothing is left over.
 TEST_F(StageTimesTest, TheStudentsBusyTimeIsItsOwnAndEachOtherStageHasItsShare) {
     options_.training.eval_steps = 2;
     options_.checkpoint.every_steps = 2;
     const std::int64_t began = now_;
-    std::int64_t ended = 0;
+    std::int64_t trained = 0;
+    ProgressEvent last;
     on_event_ = [&](const WorkerEvent& event) {
-        if (std::holds_alternative<ProgressEvent>(event)) {
-            ended = now_;
+        if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
+            last = *progress;
+            trained = now_;
         }
     };
     const Outcome outcome = run(&teacher_, {dataset_->batch(0, {0, 1}), dataset_->batch(1, {2, 3})});
     ASSERT_TRUE(outcome.outcome && *outcome.outcome) << outcome.thrown;
     auto stages = by_name((*outcome.outcome)->last);
-    const double updates = 4 * FakeStudent::kUpdatesOfAStep * to_seconds(kUpdate);
+    const double updates = 5 * FakeStudent::kUpdatesOfAStep * to_seconds(kUpdate);
     EXPECT_NEAR(stages["student"].busy_seconds, 15 * to_seconds(kTrain), 1e-9);
     EXPECT_NEAR(stages["optimizer"].busy_seconds, 5 * to_seconds(kFinish) + updates, 1e-9);
-    EXPECT_NEAR(stages["evaluation"].busy_seconds, 2 * 2 * to_seconds(kEvaluate), 1e-9);
-    EXPECT_NEAR(stages["snapshot"].busy_seconds, 2 * to_seconds(kSnapshot), 1e-9);
+    EXPECT_NEAR(stages["evaluation"].busy_seconds, 3 * 2 * to_seconds(kEvaluate), 1e-9);
+    EXPECT_NEAR(stages["snapshot"].busy_seconds, 3 * to_seconds(kSnapshot), 1e-9);
     const StageTimes& student = stages["student"];
     EXPECT_NEAR(student.busy_seconds + student.wait_input_seconds + student.wait_output_seconds,
-                to_seconds(Nanos(ended - began)), 1e-9);
+                to_seconds(Nanos(trained - began)), 1e-9);
     EXPECT_LE(student.wait_input_seconds, updates + 1e-9) << "but for updates, nothing happened while it waited";
+    const double all = stages["student"].busy_seconds + stages["optimizer"].busy_seconds +
+                       stages["evaluation"].busy_seconds + stages["snapshot"].busy_seconds;
+    EXPECT_NEAR(all, to_seconds(Nanos(now_ - began)), 1e-9);
+    EXPECT_NEAR(by_name(last)["evaluation"].busy_seconds, 2 * 2 * to_seconds(kEvaluate), 1e-9) << "until the last step";
 }
 
 TEST_F(StageTimesTest, ThePlacesBetweenTheStagesAreBounded) {
-    teacher_.decode = [](std::uint64_t) { return std::nullopt; };
+    std::atomic<int> decoded{0};
+    std::atomic<int> staged{0};
+    teacher_.decode = [&decoded](std::uint64_t) {
+        ++decoded;
+        return std::nullopt;
+    };
+    student_.on_stage = [&staged](const MicroBatch&) { ++staged; };
     std::size_t told = 0;
     on_event_ = [&](const WorkerEvent& event) {
         const auto* progress = std::get_if<ProgressEvent>(&event);
@@ -105,9 +117,11 @@ TEST_F(StageTimesTest, ThePlacesBetweenTheStagesAreBounded) {
     options_.teacher.scheduler.window.size = 6;
     options_.total_steps = 6;
     student_.on_step = [&](std::uint64_t step) {
-        if (step == 3) {
-            std::this_thread::sleep_for(300ms);
+        const auto patience = std::chrono::steady_clock::now() + 20s;
+        while (step == 3 && (decoded < 15 || staged < 11) && std::chrono::steady_clock::now() < patience) {
+            std::this_thread::sleep_for(1ms);
         }
+        std::this_thread::sleep_for(step == 3 ? 50ms : 0ms);  // what was decoded last reaches its place
         return true;
     };
     const Outcome outcome = run(&teacher_);

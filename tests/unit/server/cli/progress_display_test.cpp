@@ -61,7 +61,7 @@ TEST(ProgressText, SummaryHasTheFigures) {
     finished.last = progress(100);
     finished.last.teacher_hidden_fraction = 0.98;
     finished.last.bottleneck = "student";
-    finished.last.stages = {{"teacher", 1.5, 2.5, 3.5}};
+    finished.last.stages = {{"teacher", 1.5, 2.5, 3.5}, {"evaluation", 4.5, 0, 0}};
     finished.output = "/out";
     finished.weights_sha256 = "abc";
     EXPECT_THAT(summary(finished), Not(HasSubstr("teacher hidden")));  // no request was made: plain training
@@ -71,7 +71,8 @@ TEST(ProgressText, SummaryHasTheFigures) {
     finished.exported_eval_loss = 1.375;
     const auto text = summary(finished);
     for (const char* part : {"2.3456", "1.2500", "as exported   1.3750", "12345", "0.4%", "98.0%", "student",
-                             "busy 1.50 s", "input 2.50 s", "output 3.50 s", "/out", "abc"}) {
+                             "stage teacher    busy 1.50 s", "stage evaluation busy 4.50 s", "input 2.50 s",
+                             "output 3.50 s", "/out", "abc"}) {
         EXPECT_THAT(text, HasSubstr(part));
     }
 }

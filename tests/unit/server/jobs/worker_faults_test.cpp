@@ -98,6 +98,8 @@ TEST(WorkerFaults, AJobFailsWithTheLastWordsOfItsWorkerWhenItGetsNoFurther) {
     EXPECT_EQ(restarts(world), 3.0);
     finish(world.fleet.next());
     wait_for_state(*world.manager, b, JobState::succeeded);
+    EXPECT_EQ(test::sample(world.metrics->text(), "distilld_queue_wait_seconds_count"), 2.0)
+        << "once for each job: who waits for a restart does not wait in the queue";
 }
 
 TEST(WorkerFaults, WhatAWorkerSaysOfItsFailureIsTheEnd) {
