@@ -105,7 +105,7 @@ install_packages() {
     if [ "$os_id" = debian ] && [ "$os_codename" = bookworm ]; then enable_backports; fi
     # "Need to get 180 MB of archives. After this operation, 900 MB of additional disk space will be used."
     local sizes
-    sizes=$(LC_ALL=C apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
+    sizes=$(as_root env LC_ALL=C apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>/dev/null |
         grep -E '^(Need to get|After this operation)' | tr '\n' ' ' || true)
     say "apt: ${sizes:-how large they are apt does not say}"
     # A machine that has just started may be busy with its own upgrades: wait for dpkg's lock.

@@ -7,6 +7,7 @@
 #include <boost/json/value.hpp>
 #include <cctype>
 #include <iterator>
+#include <map>
 #include <sstream>
 
 #include "api/spec_fields.hpp"
@@ -147,11 +148,15 @@ void add_jobs(CLI::App& app, JobsCommand& command) {
 }
 
 void add_completions(CLI::App& app, Shell& shell) {
+    std::map<std::string, Shell> shells;
+    for (const auto& known : kShellNames) {
+        shells.emplace(known.text, known.value);
+    }
     add_command(app, "completions", "Write the completion script of a shell to stdout")
         ->add_option_function<std::string>(
             "SHELL", [&shell](const std::string& name) { shell = value_of(kShellNames, name).value_or(shell); },
             "bash, zsh or fish")
-        ->check(CLI::IsMember(names_of(kShellNames)))
+        ->check(CLI::IsMember(shells))
         ->required();
     add_command(app, "man", "Write the manual page to stdout, as man -l reads it");
 }

@@ -41,6 +41,7 @@ std::vector<std::string> option_names(const CommandNode& node) {
 
 std::vector<std::string> command_names(const CommandNode& node) {
     std::vector<std::string> names;
+    names.reserve(node.commands.size());
     for (const auto& command : node.commands) {
         names.push_back(command.path.back());
     }
@@ -73,6 +74,7 @@ Words words_of(const CommandNode& program) {
 
 std::string alternatives(const std::vector<std::string>& texts) {
     std::vector<std::string> all;
+    all.reserve(texts.size());
     for (const auto& text : texts) {
         all.push_back(quoted(text));
     }
@@ -134,6 +136,7 @@ std::string bash_script(const CommandNode& program) {
     for (const auto* node : all_commands(program)) {
         for (const auto& option : node->options) {
             std::vector<std::string> names;
+            names.reserve(option.names.size());
             for (const auto& each : option.names) {
                 names.push_back(full_name(*node) + " " + each);
             }
@@ -251,6 +254,7 @@ std::string fish_quoted(const std::string& text) {
 
 std::string fish_list(const std::vector<std::string>& texts) {
     std::vector<std::string> all;
+    all.reserve(texts.size());
     for (const auto& text : texts) {
         all.push_back(fish_quoted(text));
     }

@@ -55,12 +55,14 @@ struct Binder {
     }
     void operator()(const char* name, Dtype& dtype, const char* help) {
         std::map<std::string, Dtype> values;
+        std::string words;
         for (const auto& known : kDtypeNames) {
             values.emplace(known.text, known.value);
+            words += std::string(words.empty() ? "" : ",") + known.text;
         }
         // Its own description would show the enumerators' numbers.
-        auto words = CLI::CheckedTransformer(values).description("{" + CLI::detail::join(names_of(kDtypeNames)) + "}");
-        command.add_option(name, dtype, help)->type_name("TEXT")->transform(words);
+        auto transformer = CLI::CheckedTransformer(values).description("{" + words + "}");
+        command.add_option(name, dtype, help)->type_name("TEXT")->transform(transformer);
     }
     void operator()(const char* name, std::chrono::milliseconds& time, const char* help) {
         command.add_option_function<std::uint32_t>(
