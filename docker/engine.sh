@@ -7,6 +7,22 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 engine=
 
+# buildah with a store of its own below `store`, where that is set: 1.28 leaves behind containers and images of stages
+# that others mount, 1 GB a build, and nobody could tell them from those of another build.
+store=
+in_store() {
+    if [ -n "$store" ]; then
+        buildah --root "$store/root" --runroot "$store/run" "$@"
+    else
+        buildah "$@"
+    fi
+}
+remove_store() {
+    if [ -z "$store" ]; then return; fi
+    { in_store umount --all && in_store rm --all && in_store rmi --all --force; } >/dev/null 2>&1 || true
+    rm -rf "$store"
+}
+
 # Whether an engine can be used for all that is needed.
 usable() {
     case $1 in
@@ -33,21 +49,21 @@ have_image() {
     case $engine in
         docker) docker image inspect "$1" >/dev/null 2>&1 ;;
         podman) podman image exists "$1" ;;
-        buildah) buildah inspect --type image "$1" >/dev/null 2>&1 ;;
+        buildah) in_store inspect --type image "$1" >/dev/null 2>&1 ;;
     esac
 }
 
 pull_image() {
     case $engine in
         docker | podman) "$engine" pull -q "$1" >/dev/null 2>&1 ;;
-        buildah) buildah pull -q "$1" >/dev/null 2>&1 ;;
+        buildah) in_store pull -q "$1" >/dev/null 2>&1 ;;
     esac
 }
 
 remove_image() {
     case $engine in
         docker | podman) "$engine" image rm --force "$1" >/dev/null 2>&1 || true ;;
-        buildah) buildah rmi --force "$1" >/dev/null 2>&1 || true ;;
+        buildah) in_store rmi --force "$1" >/dev/null 2>&1 || true ;;
     esac
 }
 
@@ -57,10 +73,10 @@ import_root() {
     case $engine in
         docker | podman) tar -C "$1" -c . | "$engine" import - "$2" >/dev/null ;;
         buildah)
-            container=$(buildah from scratch)
-            buildah copy -q "$container" "$1" / >/dev/null
-            buildah commit -q "$container" "$2" >/dev/null
-            buildah rm "$container" >/dev/null
+            container=$(in_store from scratch)
+            in_store copy -q "$container" "$1" / >/dev/null
+            in_store commit -q "$container" "$2" >/dev/null
+            in_store rm "$container" >/dev/null
             ;;
     esac
 }
@@ -70,7 +86,7 @@ build_image() {
     case $engine in
         docker) docker build "$@" ;;
         podman) podman build --format docker "$@" ;;
-        buildah) buildah bud --isolation chroot --format docker "$@" ;;
+        buildah) in_store bud --isolation chroot --format docker "$@" ;;
     esac
 }
 
@@ -78,7 +94,7 @@ build_image() {
 image_config() {
     case $engine in
         docker | podman) "$engine" image inspect --format '{{json .Config}}' "$1" ;;
-        buildah) buildah inspect --type image "$1" | python3 -c 'import json, sys
+        buildah) in_store inspect --type image "$1" | python3 -c 'import json, sys
 print(json.dumps(json.load(sys.stdin)["Docker"]["config"]))' ;;
     esac
 }
@@ -95,7 +111,7 @@ print(json.dumps(json.load(sys.stdin).get("Healthcheck")))' ;;
 image_bytes() {
     case $engine in
         docker | podman) "$engine" image inspect --format '{{.Size}}' "$1" ;;
-        buildah) buildah images --json "$1" | python3 -c 'import json, sys
+        buildah) in_store images --json "$1" | python3 -c 'import json, sys
 size, unit = json.load(sys.stdin)[0]["size"].split()
 print(int(float(size) * 1000 ** ["B", "KB", "MB", "GB"].index(unit.upper())))' ;;
     esac
@@ -157,9 +173,9 @@ start_in_chroot() {
         shift 2
     fi
     if [ $# -gt 0 ]; then command=("$@"); fi
-    container=$(buildah from --pull-never "$image")
+    container=$(in_store from --pull-never "$image")
     echo "$container" >>"$work/containers"
-    root=$(buildah mount "$container")
+    root=$(in_store mount "$container")
     printf '%s\n' "${environment[@]}" >"$work/$name.env"
     # shellcheck disable=SC2016
     ROOT=$root VOLUMES="${volumes[*]}" WORK=$work unshare --mount --pid --fork --kill-child bash -euc '
@@ -286,7 +302,7 @@ forget_containers() {
     local container
     [ -e "$work/containers" ] || return 0
     while read -r container; do
-        buildah umount "$container" >/dev/null 2>&1 || true
-        buildah rm "$container" >/dev/null 2>&1 || true
+        in_store umount "$container" >/dev/null 2>&1 || true
+        in_store rm "$container" >/dev/null 2>&1 || true
     done <"$work/containers"
 }

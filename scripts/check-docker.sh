@@ -81,6 +81,7 @@ cleanup() {
         forget_containers
         if [ -n "$stand_in" ]; then remove_image "$stand_in"; fi
         if [ "$keep" = 0 ] && [ -z "$given_image" ]; then remove_image "$image"; fi
+        remove_store
     fi
     rm -rf "$work"
     exit "$status"
@@ -105,6 +106,10 @@ if ! choose_engine "$wanted_engine"; then
     choose_engine buildah || die "buildah needs root and nsenter (util-linux)"
 fi
 say "engine: $engine"
+# Not in /tmp, which may be memory.
+if [ "$engine" = buildah ] && [ "$keep" = 0 ] && [ -z "$given_image" ]; then
+    store=$(mktemp -d /var/tmp/distilld-check.XXXXXX)
+fi
 
 # A Debian of the base's release without documentation and package lists, as the slim images are.
 make_stand_in() {

@@ -69,7 +69,7 @@ cpp=() shell=() python=()
 for file in "${files[@]}"; do
     case $file in
         *.cpp | *.hpp) cpp+=("$file") ;;
-        *.sh | .ci/run) shell+=("$file") ;;
+        *.sh | *.sbatch | .ci/run) shell+=("$file") ;;
         *.py) python+=("$file") ;;
     esac
 done
