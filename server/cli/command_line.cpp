@@ -152,7 +152,7 @@ void add_completions(CLI::App& app, Shell& shell) {
     for (const auto& known : kShellNames) {
         shells.emplace(known.text, known.value);
     }
-    add_command(app, "completions", "Write the completion script of a shell to stdout")
+    add_command(app, "completion", "Write the completion script of a shell to stdout")
         ->add_option_function<std::string>(
             "SHELL", [&shell](const std::string& name) { shell = value_of(kShellNames, name).value_or(shell); },
             "bash, zsh or fish")
@@ -296,7 +296,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     if (app.got_subcommand("healthcheck")) {
         line.command = healthcheck;
     }
-    if (app.got_subcommand("completions")) {
+    if (app.got_subcommand("completion")) {
         line.out = completion_script(command_tree(app), shell);
     }
     if (app.got_subcommand("man")) {

@@ -87,7 +87,7 @@ def test_links_of_the_documents_hold(tree):
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ([""], ["serve", "run", "teacher", "jobs", "healthcheck", "completions", "man"]),
+        ([""], ["serve", "run", "teacher", "jobs", "healthcheck", "completion", "man"]),
         (["jobs", ""], ["submit", "list", "get", "watch", "cancel"]),
         (["jobs", "c"], ["cancel"]),
         (["serve", "--data"], ["--data-dir"]),
@@ -98,7 +98,7 @@ def test_links_of_the_documents_hold(tree):
         (["jobs", "list", "--output", "=", "j"], ["json"]),
         (["serve", "--listen", "run", "--sl"], ["--slots"]),  # an option's value is no command
         (["teacher", "--dtype", "b"], ["bf16"]),
-        (["completions", "z"], ["zsh"]),
+        (["completion", "z"], ["zsh"]),
         (["serve", "--listen", ""], [""]),
     ],
 )

@@ -37,7 +37,7 @@ const std::vector<std::vector<std::string>> kCommands{{},
                                                       {"jobs", "watch"},
                                                       {"jobs", "cancel"},
                                                       {"healthcheck"},
-                                                      {"completions"},
+                                                      {"completion"},
                                                       {"man"}};
 
 std::string spaced(const std::vector<std::string>& command) {
@@ -69,9 +69,9 @@ std::string section(const std::string& text, const std::string& begin, const std
 
 TEST(CommandDocs, HoldEachOptionOfEachCommand) {
     const auto man = printed({"man"});
-    const auto bash = printed({"completions", "bash"});
-    const auto zsh = printed({"completions", "zsh"});
-    const auto fish = printed({"completions", "fish"});
+    const auto bash = printed({"completion", "bash"});
+    const auto zsh = printed({"completion", "zsh"});
+    const auto fish = printed({"completion", "fish"});
     std::size_t options = 0;
     for (const auto& command : kCommands) {
         const auto name = spaced(command);
@@ -114,7 +114,7 @@ TEST(CommandDocs, OfAnotherProgramAndOfTextThatRoffOrAShellWouldTakeForItsOwn) {
 }
 
 TEST(CommandDocs, ShellsThatAreNotKnownAreRefused) {
-    const auto line = parse_command_line({"completions", "tcsh"});
+    const auto line = parse_command_line({"completion", "tcsh"});
     EXPECT_EQ(line.exit_code, kWrongUsage);
     EXPECT_THAT(line.err, HasSubstr("tcsh"));
 }
