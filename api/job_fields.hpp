@@ -15,7 +15,7 @@
 namespace distilld::api {
 
 /// A progress as it is shown: `percent` before its own fields (of `step` in `total_steps`, rounded to two decimals),
-/// and without its durations.
+/// and without what is for the metrics alone.
 template <class Event>
 struct WithPercent {
     Event event;
@@ -63,13 +63,13 @@ void progress_field(Visitor& v, const char* name, T& progress) {
     return std::round(percent * 100.0) / 100.0;
 }
 
-/// Passes on all fields but the durations counted by size, which are for the metrics.
+/// Passes on all fields but the durations counted by size and how things stand, which are for the metrics.
 template <class Visitor>
-struct WithoutDurations {
+struct WithoutMeasures {
     Visitor& visitor;
     template <class T>
     void operator()(const char* name, T& field) {
-        if constexpr (!Describes<T, RunDurations>) {
+        if constexpr (!Describes<T, RunDurations> && !Describes<T, RunMeasures>) {
             visitor(name, field);
         }
     }
@@ -77,13 +77,13 @@ struct WithoutDurations {
 
 template <class Visitor, class Event>
 void describe(Visitor& v, WithPercent<Event>& progress) {
-    WithoutDurations<Visitor> shown{v};
+    WithoutMeasures<Visitor> shown{v};
     describe(shown, progress.event);
 }
 template <class Visitor, class Event>
 void describe(Visitor& v, const WithPercent<Event>& progress) {
     v("percent", percent_of(progress.event.step, progress.event.total_steps));
-    WithoutDurations<Visitor> shown{v};
+    WithoutMeasures<Visitor> shown{v};
     describe(shown, progress.event);
 }
 

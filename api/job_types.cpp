@@ -96,4 +96,20 @@ std::string rfc3339(std::chrono::system_clock::time_point time) {
     return text.data();
 }
 
+std::optional<std::chrono::system_clock::time_point> parse_rfc3339(const std::string& text) {
+    std::tm parts{};
+    int milliseconds = 0;
+    int end = 0;
+    const int read = std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &parts.tm_year, &parts.tm_mon,
+                                 &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &milliseconds, &end);
+    if (read != 7 || static_cast<std::size_t>(end) != text.size()) {
+        return std::nullopt;
+    }
+    parts.tm_year -= 1900;
+    parts.tm_mon -= 1;
+    const auto time = std::chrono::system_clock::from_time_t(timegm(&parts)) + std::chrono::milliseconds(milliseconds);
+    // Other text that reads alike (a 31st of February) is written otherwise.
+    return rfc3339(time) == text ? std::optional(time) : std::nullopt;
+}
+
 }  // namespace distilld::api

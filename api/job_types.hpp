@@ -127,5 +127,7 @@ struct JobEvent {
 
 /// 2026-01-31T12:34:56.789Z
 [[nodiscard]] std::string rfc3339(std::chrono::system_clock::time_point time);
+/// What rfc3339() wrote; nothing for other text.
+[[nodiscard]] std::optional<std::chrono::system_clock::time_point> parse_rfc3339(const std::string& text);
 
 }  // namespace distilld::api

@@ -206,4 +206,17 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::uint6
     return text;
 }
 
+std::uint64_t folder_bytes(const std::filesystem::path& folder) {
+    std::error_code error;
+    std::uint64_t bytes = 0;
+    for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (entry->is_regular_file(error)) {
+            const std::uintmax_t size = entry->file_size(error);
+            bytes += error ? 0 : size;
+        }
+    }
+    return error ? 0 : bytes;
+}
+
 }  // namespace distilld

@@ -50,6 +50,9 @@ Result<void> copy_file_atomically(const std::filesystem::path& from, const std::
 /// Makes renames and removals in `folder` durable.
 Result<void> sync_folder(const std::filesystem::path& folder);
 
+/// Of the regular files in `folder` and below it; 0 when it cannot be read.
+[[nodiscard]] std::uint64_t folder_bytes(const std::filesystem::path& folder);
+
 /// Whole content of a file; one larger than `limit` bytes is refused before memory is allocated.
 Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 

@@ -66,6 +66,40 @@ FLEET = (
                 "Workers that died and were started again from the newest checkpoint.",
                 ("sum by (instance) (increase(distilld_worker_restarts_total{INSTANCE}[RATE]))", "{{instance}}"),
             ),
+            heat_map(
+                "Wait in the queue",
+                "s",
+                "From a job's submission to its first start.",
+                "sum by (le) (increase(distilld_queue_wait_seconds_bucket{INSTANCE}[RATE]))",
+            ),
+            plot(
+                "Free space",
+                "percentunit",
+                "Share of each disk that is written to: the data folder's (data), and those of the outputs and "
+                "checkpoints of active jobs.",
+                (
+                    "min by (instance, of) (distilld_disk_free_bytes{INSTANCE} / distilld_disk_size_bytes{INSTANCE})",
+                    "{{instance}}: {{of}}",
+                ),
+            ),
+            plot(
+                "Size of the job store",
+                "bytes",
+                "Jobs and their events.",
+                ("distilld_store_size_bytes{INSTANCE}", "{{instance}}"),
+            ),
+            plot(
+                "Checkpoints",
+                "short",
+                "Written by all jobs.",
+                ("sum by (instance) (increase(distilld_checkpoints_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
+            plot(
+                "Bytes of checkpoints",
+                "Bps",
+                "Written by all jobs.",
+                ("sum by (instance) (rate(distilld_checkpoint_written_bytes_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
             plot(
                 "Unsaved events",
                 "short",
@@ -227,6 +261,18 @@ FLEET = (
                 "percentunit",
                 "Of the service alone; 100 % is one core.",
                 ("rate(process_cpu_seconds_total{INSTANCE}[RATE])", "{{instance}}"),
+            ),
+            plot(
+                "Memory of the workers",
+                "bytes",
+                "Resident memory of the workers of all active jobs.",
+                ("sum by (instance) (distilld_worker_resident_memory_bytes{INSTANCE})", "{{instance}}"),
+            ),
+            plot(
+                "CPU of the workers",
+                "percentunit",
+                "Of the workers of all jobs; 100 % is one core.",
+                ("sum by (instance) (rate(distilld_worker_cpu_seconds_total{INSTANCE}[RATE]))", "{{instance}}"),
             ),
             plot("Open files", "short", "Open file descriptors.", ("process_open_fds{INSTANCE}", "{{instance}}")),
             figure(

@@ -69,6 +69,33 @@ JOB = (
                 "Steps that jobs of the service skipped because a gradient was not finite.",
                 ("sum(increase(distilld_nonfinite_steps_total{INSTANCE}[RATE]))", "skipped"),
             ),
+            plot(
+                "Parts of the loss",
+                "short",
+                "Of each step, in nats a token and not weighted: divergence from the teacher, cross entropy with the "
+                "data; and the newest held-out loss, where there is a held-out set.",
+                ("distilld_job_kd_loss{JOB}", "teacher"),
+                ("distilld_job_ce_loss{JOB}", "data"),
+                ("distilld_job_eval_loss{JOB}", "held out"),
+            ),
+            plot(
+                "Gradient norm",
+                "short",
+                "Global norm before clipping.",
+                ("distilld_job_grad_norm{JOB}", "{{job_id}}"),
+            ),
+            plot(
+                "Learning rate",
+                "short",
+                "Of each step.",
+                ("distilld_job_learning_rate{JOB}", "{{job_id}}"),
+            ),
+            plot(
+                "Since the newest step",
+                "s",
+                "It grows while the job waits or evaluates.",
+                ("time() - distilld_job_last_step_timestamp_seconds{JOB}", "{{job_id}}"),
+            ),
             heat_map(
                 "Step time",
                 "s",
@@ -123,6 +150,122 @@ JOB = (
                 ("distilld_teacher_endpoint_limit{JOB}", "limit {{endpoint}}"),
                 ("distilld_teacher_endpoint_in_flight{JOB}", "in flight {{endpoint}}"),
             ),
+        ),
+    ),
+    (
+        "Teacher of the job, by endpoint",
+        (
+            plot(
+                "Tokens of the endpoints",
+                "short",
+                "Input positions a second that each endpoint answers for.",
+                ("rate(distilld_teacher_endpoint_tokens_total{JOB}[RATE])", "{{endpoint}}"),
+            ),
+            plot(
+                "Bytes of the endpoints",
+                "Bps",
+                "Over the wire: answers, unused and partial ones included, and requests.",
+                ("rate(distilld_teacher_endpoint_received_bytes_total{JOB}[RATE])", "from {{endpoint}}"),
+                ("rate(distilld_teacher_endpoint_sent_bytes_total{JOB}[RATE])", "to {{endpoint}}"),
+            ),
+            plot(
+                "Retries and hedges",
+                "reqps",
+                "Requests sent again after a failure; second requests for answers that were slow, and how many of them "
+                "were answered first.",
+                ("rate(distilld_teacher_endpoint_retries_total{JOB}[RATE])", "retries {{endpoint}}"),
+                ("rate(distilld_teacher_endpoint_hedges_total{JOB}[RATE])", "hedges {{endpoint}}"),
+                ("rate(distilld_teacher_endpoint_hedge_wins_total{JOB}[RATE])", "hedges first {{endpoint}}"),
+            ),
+            plot(
+                "Openings by endpoint",
+                "short",
+                "Times that an endpoint was left out because it failed.",
+                ("increase(distilld_teacher_endpoint_breaker_openings_total{JOB}[RATE])", "{{endpoint}}"),
+            ),
+            plot(
+                "Endpoints left out",
+                "short",
+                "1 while an endpoint gets nothing but a probe now and then, because it failed.",
+                ("distilld_teacher_endpoint_open{JOB}", "{{endpoint}}"),
+            ),
+        ),
+    ),
+    (
+        "Pipeline of the job",
+        (
+            plot(
+                "Who sets the pace",
+                "percentunit",
+                "Share of the time that a stage was the bottleneck. The student is who should be.",
+                ("avg_over_time(distilld_job_bottleneck{JOB}[RATE])", "{{stage}}"),
+                width=12,
+            ),
+            plot(
+                "Between the stages",
+                "percentunit",
+                "How full the place before each stage is. Full before the student: nothing holds it up. What is empty "
+                "waits for the stage before; before the first empty one stands the bottleneck.",
+                ("distilld_stage_queue_items{JOB} / distilld_stage_queue_capacity_items{JOB}", "before {{stage}}"),
+                width=12,
+            ),
+        ),
+    ),
+    (
+        "Checkpoints and disks of the job",
+        (
+            figure(
+                "Newest checkpoint",
+                "short",
+                "Its step.",
+                ("distilld_job_checkpoint_step{JOB}", "{{job_id}}"),
+            ),
+            figure(
+                "Its size",
+                "bytes",
+                "Of all its files.",
+                ("distilld_job_checkpoint_bytes{JOB}", "{{job_id}}"),
+            ),
+            figure(
+                "Its age",
+                "s",
+                "A worker that dies loses what was trained since.",
+                ("time() - distilld_job_checkpoint_timestamp_seconds{JOB}", "{{job_id}}"),
+            ),
+            heat_map(
+                "Time to write",
+                "s",
+                "From a checkpoint's copy to its being on the disk. The next steps go on meanwhile.",
+                "sum by (le) (rate(distilld_checkpoint_duration_seconds_bucket{JOB}[RATE]))",
+                width=12,
+            ),
+            plot(
+                "Free space",
+                "bytes",
+                "On the disks that the job writes to.",
+                ("distilld_disk_free_bytes{JOB}", "{{of}}"),
+                width=12,
+            ),
+        ),
+    ),
+    (
+        "Worker of the job",
+        (
+            plot(
+                "Memory",
+                "bytes",
+                "Resident memory of the worker's process, and the most that it has had.",
+                ("distilld_worker_resident_memory_bytes{JOB}", "resident"),
+                ("distilld_worker_peak_resident_memory_bytes{JOB}", "peak"),
+            ),
+            plot(
+                "Device memory",
+                "bytes",
+                "Allocated, reserved (that and what is kept for later), the peak of what was allocated, and what the "
+                "device has. On the CPU it is the worker's resident memory, and the machine's.",
+                ("distilld_device_memory_bytes{JOB}", "{{device}} {{kind}}"),
+            ),
+            plot("Open files", "short", "Of the worker.", ("distilld_worker_open_fds{JOB}", "{{job_id}}")),
         ),
     ),
     ("Pipeline, all jobs of the service", panels.PIPELINE),

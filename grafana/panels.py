@@ -113,10 +113,12 @@ TEACHER_CLIENT = (
     plot(
         "Requests to teachers",
         "reqps",
-        "Requests sent, retries and hedges included; and how many of them were retries or hedges.",
+        "Requests sent, retries and hedges included; how many of them were retries or hedges, and how many hedges were "
+        "answered first.",
         ("sum(rate(distilld_teacher_requests_total{INSTANCE}[RATE]))", "requests"),
         ("sum(rate(distilld_teacher_retries_total{INSTANCE}[RATE]))", "retries"),
         ("sum(rate(distilld_teacher_hedges_total{INSTANCE}[RATE]))", "hedges"),
+        ("sum(rate(distilld_teacher_hedge_wins_total{INSTANCE}[RATE]))", "hedges that came first"),
     ),
     plot(
         "Failures by kind",

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -47,8 +48,13 @@ class CausalLmStudent final : public Student {
         DistillLossOptions options;
         options.kd_ratio = training_.kd_ratio;
         options.temperature = training_.temperature;
-        const DistillLossSums sums =
-            accumulate_gradients(*network_, staged, options, [this](std::size_t group) { optimizer_.apply(group); });
+        const DistillLossSums sums = accumulate_gradients(*network_, staged, options, [&](std::size_t group) {
+            if (optimizer_.pending()) {
+                const auto began = std::chrono::steady_clock::now();
+                optimizer_.apply(group);
+                stats.update_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+            }
+        });
         stats.loss_sum = sums.loss;
         loss_finite_ = loss_finite_ && std::isfinite(sums.loss);
         stats.kd_sum = sums.kd;

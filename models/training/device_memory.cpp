@@ -36,6 +36,8 @@ class HostMemory final : public DeviceMemory {
   public:
     void reset_peak() override { std::ofstream("/proc/self/clear_refs") << "5"; }
     std::uint64_t peak_bytes() override { return proc_field("/proc/self/status", "VmHWM:"); }
+    std::uint64_t allocated_bytes() override { return proc_field("/proc/self/status", "VmRSS:"); }
+    std::uint64_t reserved_bytes() override { return allocated_bytes(); }
     std::uint64_t total_bytes() override {
         return std::min(proc_field("/proc/meminfo", "MemTotal:"), number_in("/sys/fs/cgroup/memory.max"));
     }
@@ -57,6 +59,8 @@ class AcceleratorMemory final : public DeviceMemory {
 
     void reset_peak() override { allocator_.resetPeakStats(index_); }
     std::uint64_t peak_bytes() override { return unsigned_of(stats().allocated_bytes[kAll].peak); }
+    std::uint64_t allocated_bytes() override { return unsigned_of(stats().allocated_bytes[kAll].current); }
+    std::uint64_t reserved_bytes() override { return unsigned_of(stats().reserved_bytes[kAll].current); }
     std::uint64_t total_bytes() override { return allocator_.getMemoryInfo(index_).second; }
     std::uint64_t available_bytes() override {
         const auto all = stats();

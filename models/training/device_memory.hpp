@@ -8,7 +8,8 @@
 
 namespace distilld::models {
 
-/// The memory that a student computes in, as one who looks for a batch size reads it. On the compute thread.
+/// The memory that a student computes in, as one who looks for a batch size, and one who watches, read it. One thread
+/// at a time; those that change nothing beside the compute thread, too.
 /// Torch-free header.
 class DeviceMemory {
   public:
@@ -19,6 +20,9 @@ class DeviceMemory {
     [[nodiscard]] virtual std::uint64_t peak_bytes() = 0;
     /// Bytes that there are at all, whoever holds them; 0 when the system does not say.
     [[nodiscard]] virtual std::uint64_t total_bytes() = 0;
+    /// Bytes that the process holds, and those with what it keeps for later.
+    [[nodiscard]] virtual std::uint64_t allocated_bytes() = 0;
+    [[nodiscard]] virtual std::uint64_t reserved_bytes() = 0;
     /// Bytes that can still be taken.
     [[nodiscard]] virtual std::uint64_t available_bytes() = 0;
 };

@@ -22,6 +22,13 @@ void describe(Visitor& v, T& e) {
     v("limit", e.limit);
     v("open", e.open);
     v("outcomes", e.outcomes);
+    v("retries", e.retries);
+    v("hedges", e.hedges);
+    v("hedge_wins", e.hedge_wins);
+    v("breaker_openings", e.breaker_openings);
+    v("tokens", e.tokens);
+    v("bytes_sent", e.bytes_sent);
+    v("bytes_received", e.bytes_received);
 }
 
 template <class Visitor, Describes<DurationCounts> T>
@@ -41,6 +48,40 @@ template <class Visitor, Describes<RunDurations> T>
 void describe(Visitor& v, T& e) {
     v("steps", e.steps);
     v("requests", e.requests);
+}
+
+template <class Visitor, Describes<StageQueue> T>
+void describe(Visitor& v, T& e) {
+    v("stage", e.stage);
+    v("items", e.items);
+    v("capacity", e.capacity);
+}
+
+template <class Visitor, Describes<DiskUsage> T>
+void describe(Visitor& v, T& e) {
+    v("of", e.of);
+    v("free_bytes", e.free_bytes);
+    v("size_bytes", e.size_bytes);
+}
+
+template <class Visitor, Describes<WorkerUsage> T>
+void describe(Visitor& v, T& e) {
+    v("resident_bytes", e.resident_bytes);
+    v("peak_resident_bytes", e.peak_resident_bytes);
+    v("cpu_seconds", e.cpu_seconds);
+    v("open_files", e.open_files);
+    v("device", e.device);
+    v("device_allocated_bytes", e.device_allocated_bytes);
+    v("device_reserved_bytes", e.device_reserved_bytes);
+    v("device_peak_bytes", e.device_peak_bytes);
+    v("device_total_bytes", e.device_total_bytes);
+    v("disks", e.disks);
+}
+
+template <class Visitor, Describes<RunMeasures> T>
+void describe(Visitor& v, T& e) {
+    v("queues", e.queues);
+    v("usage", e.usage);
 }
 
 template <class Visitor, Describes<FetchCounters> T>
@@ -83,6 +124,7 @@ void describe(Visitor& v, T& e) {
     v("fetch", e.fetch);
     v("nonfinite_steps", e.nonfinite_steps);
     v("durations", e.durations);
+    v("measures", e.measures);
 }
 
 template <class Visitor, Describes<StartedEvent> T>
@@ -111,6 +153,7 @@ void describe(Visitor& v, T& e) {
     v("step", e.step);
     v("folder", e.folder);
     v("seconds", e.seconds);
+    v("bytes", e.bytes);
 }
 
 template <class Visitor, Describes<LogEvent> T>

@@ -17,7 +17,9 @@ PrefetchScheduler::PrefetchScheduler(SchedulerOptions options)
       next_take_(options_.first),
       next_release_(options_.first),
       hedge_tokens_(options_.hedge.burst),
-      jitter_(options_.jitter_seed) {}
+      jitter_(options_.jitter_seed) {
+    counters_.endpoints.resize(options_.endpoints);
+}
 
 std::uint32_t PrefetchScheduler::buffered() const noexcept {
     return static_cast<std::uint32_t>(answered_ - (next_take_ - options_.first));
@@ -55,10 +57,15 @@ void PrefetchScheduler::watch(RequestId request, Request& known) {
     known.place = unhedged_.insert(oldest ? unhedged_.begin() : unhedged_.end(), request);
 }
 
+void PrefetchScheduler::count_opening(std::uint32_t endpoint) {
+    ++counters_.breaker_openings;
+    ++counters_.endpoints[endpoint].breaker_openings;
+}
+
 void PrefetchScheduler::drop(RequestId request, Instant now) {
     if (const std::optional<Request> loser = forget(request)) {
         if (endpoints_.on_dropped(loser->endpoint, loser->issued, now, !loser->hedge)) {
-            ++counters_.breaker_openings;
+            count_opening(loser->endpoint);
         }
         to_cancel_.push_back(request);
     }
@@ -77,6 +84,7 @@ void PrefetchScheduler::on_completed(RequestId request, AnswerBytes bytes, Insta
     ++answered_;
     if (known->hedge) {
         ++counters_.hedge_wins;
+        ++counters_.endpoints[known->endpoint].hedge_wins;
     }
     Item& of = item(known->micro_batch);
     of.state = Item::State::ready;
@@ -95,7 +103,7 @@ void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::opti
     patience_.on_failure(now);
     const FailureVerdict verdict = endpoints_.on_failure(known->endpoint, kind, known->issued, now, retry_after);
     if (verdict.opened) {
-        ++counters_.breaker_openings;
+        count_opening(known->endpoint);
     }
     Item& of = item(known->micro_batch);
     of.avoid_endpoint = known->endpoint;
@@ -201,10 +209,12 @@ void PrefetchScheduler::issue(std::uint64_t n, std::uint32_t endpoint, bool hedg
     ++counters_.requests;
     if (hedge) {
         ++counters_.hedges;
+        ++counters_.endpoints[endpoint].hedges;
     } else {
         watch(id, made);
         if (of.issues > 0) {
             ++counters_.retries;
+            ++counters_.endpoints[endpoint].retries;
         }
         ++of.issues;
     }

@@ -81,6 +81,14 @@ struct GiveUpAction {
 };
 using SchedulerAction = std::variant<IssueAction, CancelAction, DeliverAction, GiveUpAction>;
 
+/// Of the requests to one endpoint.
+struct EndpointCounts {
+    std::uint64_t retries = 0;
+    std::uint64_t hedges = 0;
+    std::uint64_t hedge_wins = 0;
+    std::uint64_t breaker_openings = 0;
+};
+
 struct SchedulerCounters {
     std::uint64_t requests = 0;  ///< issued, retries and hedges included
     std::uint64_t completed = 0;
@@ -89,6 +97,7 @@ struct SchedulerCounters {
     std::uint64_t hedge_wins = 0;
     std::map<FailureKind, std::uint64_t> failures;
     std::uint64_t breaker_openings = 0;
+    std::vector<EndpointCounts> endpoints{};  ///< one each
 };
 
 /// Decides which teacher request is made when: out-of-order completion, in-order release, retries, hedges, breakers and
@@ -189,6 +198,7 @@ class PrefetchScheduler {
     [[nodiscard]] Instant retry_at(const Item& item, bool spends_attempt, Instant now);
     std::optional<Request> forget(RequestId request);
     void watch(RequestId request, Request& known);
+    void count_opening(std::uint32_t endpoint);
     void drop(RequestId request, Instant now);
 
     SchedulerOptions options_;

@@ -6,16 +6,17 @@
 
 namespace distilld {
 
-/// The stages of a training job's graph, in the order in which a micro-batch passes them.
-enum class Stage { plan, teacher, decode, staging, student, optimizer, recorder };
+/// The stages of a training job's graph, in the order in which a micro-batch passes them; then what the recorder has
+/// the student for at step borders.
+enum class Stage { plan, teacher, decode, staging, student, optimizer, recorder, evaluation, snapshot };
 
 /// Their names in status, metrics and traces, in the order of the enumerators.
-inline constexpr std::array<std::string_view, 7> kStageNames = {"plan",    "teacher",   "decode",  "staging",
-                                                                "student", "optimizer", "recorder"};
+inline constexpr std::array<std::string_view, 9> kStageNames = {
+    "plan", "teacher", "decode", "staging", "student", "optimizer", "recorder", "evaluation", "snapshot"};
 
 [[nodiscard]] constexpr std::string_view stage_name(Stage stage) noexcept {
     return kStageNames[static_cast<std::size_t>(stage)];
 }
-static_assert(stage_name(Stage::recorder) == "recorder");
+static_assert(stage_name(Stage::snapshot) == "snapshot");
 
 }  // namespace distilld

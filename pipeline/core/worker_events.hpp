@@ -16,7 +16,7 @@ namespace distilld {
 
 /// Seconds one stage of the graph spent in each state since the run began (or was resumed).
 struct StageTimes {
-    std::string stage;  ///< plan, teacher, decode, staging, student, optimizer, recorder
+    std::string stage;  ///< a name of kStageNames
     double busy_seconds = 0;
     double wait_input_seconds = 0;
     double wait_output_seconds = 0;
@@ -29,6 +29,13 @@ struct EndpointCounters {
     std::uint32_t limit = 0;                        ///< requests that it may get at a time, an open one its probe
     bool open = false;                              ///< left out now, but for probes
     std::map<std::string, std::uint64_t> outcomes;  ///< ended requests: success, or the FailureKind's name
+    std::uint64_t retries = 0;
+    std::uint64_t hedges = 0;
+    std::uint64_t hedge_wins = 0;  ///< its answer to a hedge came first
+    std::uint64_t breaker_openings = 0;
+    std::uint64_t tokens = 0;          ///< input positions that it has answered for, unused answers among them
+    std::uint64_t bytes_sent = 0;      ///< over the wire: heads and bodies of requests
+    std::uint64_t bytes_received = 0;  ///< over the wire: bodies of answers
 };
 
 /// Counters of the teacher side since the run began.
@@ -66,6 +73,40 @@ struct RunDurations {
     std::vector<RequestDurations> requests;
 };
 
+/// A bounded place before a stage in which its input waits.
+struct StageQueue {
+    std::string stage;  ///< which takes from it
+    std::uint64_t items = 0;
+    std::uint64_t capacity = 0;
+};
+
+/// Of a file system that the run writes to.
+struct DiskUsage {
+    std::string of;  ///< output, checkpoints
+    std::uint64_t free_bytes = 0;
+    std::uint64_t size_bytes = 0;
+};
+
+/// What the worker's process takes of its machine.
+struct WorkerUsage {
+    std::uint64_t resident_bytes = 0;
+    std::uint64_t peak_resident_bytes = 0;
+    double cpu_seconds = 0;  ///< user and system, since the process began
+    std::uint64_t open_files = 0;
+    std::string device;                        ///< cpu, cuda:0; empty: not known
+    std::uint64_t device_allocated_bytes = 0;  ///< in use; on the CPU the process's resident memory
+    std::uint64_t device_reserved_bytes = 0;   ///< that, and what libtorch's allocator keeps for later
+    std::uint64_t device_peak_bytes = 0;       ///< most that was allocated at once
+    std::uint64_t device_total_bytes = 0;      ///< that there are, whoever holds them
+    std::vector<DiskUsage> disks;
+};
+
+/// How things stand, for the metrics, and kept nowhere else.
+struct RunMeasures {
+    std::vector<StageQueue> queues;
+    WorkerUsage usage;
+};
+
 /// Progress of a job after one optimizer step.
 struct ProgressEvent {
     std::uint64_t step = 0;
@@ -86,6 +127,7 @@ struct ProgressEvent {
     FetchCounters fetch;
     std::uint64_t nonfinite_steps = 0;
     RunDurations durations;
+    RunMeasures measures;
 };
 
 struct StartedEvent {
@@ -111,6 +153,7 @@ struct CheckpointEvent {
     std::uint64_t step = 0;
     std::string folder;
     double seconds = 0;
+    std::uint64_t bytes = 0;  ///< of its files; 0: not known
 };
 
 struct LogEvent {

@@ -2,6 +2,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -32,6 +33,11 @@ class DecodeStage {
     void keep(std::uint64_t number, std::optional<TeacherTargets> targets);
     /// `number` must be kept.
     [[nodiscard]] std::optional<TeacherTargets> take(std::uint64_t number);
+
+    /// Answers that wait for their turn.
+    [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
+    /// Targets that wait to be handed on.
+    [[nodiscard]] std::size_t kept() const noexcept { return kept_.size(); }
 
     /// busy: an answer is being decoded; wait_output: none, and decoded ones wait to be handed on; wait_input: none.
     [[nodiscard]] StageTimes times() const { return clock_.times(); }

@@ -11,6 +11,7 @@
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/worker_events.hpp"
+#include "pipeline/graph/steady_time.hpp"
 #include "pipeline/graph/teacher_stage.hpp"
 
 /// What a training graph is given and what it gives.
@@ -37,6 +38,8 @@ struct GraphOptions {
     ProgressEvent resumed;          ///< of first_step; its figures are those of a run that has no step left to do
     std::string resumed_from;       ///< folder of the checkpoint; empty = from the start
     TeacherStageOptions teacher;    ///< scheduler.first and .end are set by the graph
+    /// By which the times of student, optimizer, recorder, evaluation and snapshot are measured, and nothing else.
+    std::function<Instant()> now = steady_now;
 };
 
 /// What the graph asks of its surroundings.
@@ -45,6 +48,9 @@ struct GraphHooks {
     /// Commits a checkpoint and returns its folder. Called on the disk executor; again and again while the error is of
     /// kind disk_full.
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
+    /// What the process takes now; called on the graph's executor at each step that is told of, so it does not block.
+    /// May be empty.
+    std::function<WorkerUsage()> usage{};
 };
 
 struct GraphOutcome {

@@ -10,8 +10,13 @@ namespace distilld {
 namespace asio = boost::asio;
 
 OptimizerStage::OptimizerStage(asio::any_io_executor compute, Student& student, const TrainingSpec& training,
-                               std::uint64_t total_steps, TraceWriter* trace)
-    : compute_(std::move(compute)), student_(student), training_(training), total_steps_(total_steps), trace_(trace) {}
+                               std::uint64_t total_steps, TraceWriter* trace, StageClock::Now now)
+    : compute_(std::move(compute)),
+      student_(student),
+      training_(training),
+      total_steps_(total_steps),
+      trace_(trace),
+      clock_(Stage::optimizer, std::move(now)) {}
 
 asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step) {
     FinishedStep finished;
@@ -41,6 +46,12 @@ asio::awaitable<void> OptimizerStage::apply_one_update(std::uint64_t steps_done)
         trace_->span(Stage::optimizer, "update", began, steady_now(), steps_done);
     }
     clock_.enter(StageClock::State::wait_input);
+}
+
+asio::awaitable<void> OptimizerStage::apply_updates(std::uint64_t steps_done) {
+    while (updates_pending_) {
+        co_await apply_one_update(steps_done);
+    }
 }
 
 }  // namespace distilld

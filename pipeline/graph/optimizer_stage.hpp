@@ -24,7 +24,7 @@ struct FinishedStep {
 class OptimizerStage {
   public:
     OptimizerStage(boost::asio::any_io_executor compute, Student& student, const TrainingSpec& training,
-                   std::uint64_t total_steps, TraceWriter* trace);
+                   std::uint64_t total_steps, TraceWriter* trace, StageClock::Now now = steady_now);
 
     /// Closes `step` (0-based).
     boost::asio::awaitable<FinishedStep> finish_step(std::uint64_t step);
@@ -32,6 +32,10 @@ class OptimizerStage {
     [[nodiscard]] bool updates_pending() const noexcept { return updates_pending_; }
     /// Applies the next one. `steps_done` is shown in the trace.
     boost::asio::awaitable<void> apply_one_update(std::uint64_t steps_done);
+    /// All that are pending: before something for which they would have to be applied anyway.
+    boost::asio::awaitable<void> apply_updates(std::uint64_t steps_done);
+    /// Training has applied updates along the way.
+    void on_updates_took(Nanos spent) { clock_.add_busy(spent); }
     /// Another call to the student (training, evaluation, a snapshot) has applied all that were pending.
     void on_updates_applied() noexcept { updates_pending_ = false; }
 
@@ -43,7 +47,7 @@ class OptimizerStage {
     TrainingSpec training_;
     std::uint64_t total_steps_;
     TraceWriter* trace_;
-    StageClock clock_{Stage::optimizer};
+    StageClock clock_;
     bool updates_pending_ = false;
 };
 

@@ -1,10 +1,12 @@
 #include "pipeline/graph/recorder_stage.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "base/files.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/evaluation.hpp"
 
@@ -13,6 +15,8 @@ namespace distilld {
 namespace asio = boost::asio;
 
 namespace {
+
+constexpr std::uint64_t kWritesAtOnce = 1;  // checkpoints, which a second copy waits for
 
 /// A run from the start that is shorter than what is allowed, and trains nothing, fails too.
 std::uint64_t max_nonfinite_steps(const GraphOptions& options) {
@@ -34,6 +38,9 @@ RecorderStage::RecorderStage(GraphExecutors executors, Student& student, Optimiz
       trace_(trace),
       writes_(executors_.io),
       space_(executors_.io, hooks_.on_event),
+      clock_(Stage::recorder, options_.now),
+      evaluation_clock_(Stage::evaluation, options_.now),
+      snapshot_clock_(Stage::snapshot, options_.now),
       start_(steady_now()),
       meter_(options_.first_step, options_.total_steps, start_),
       schedule_(options_.checkpoint, start_),
@@ -108,6 +115,11 @@ void RecorderStage::fill(ProgressEvent& event) const {
     event.stages = std::move(times.stages);
     event.fetch = std::move(times.fetch);
     event.durations.requests = std::move(times.request_durations);
+    event.measures.queues = std::move(times.queues);
+    event.measures.queues.push_back({std::string(stage_name(Stage::recorder)), writes_.size(), kWritesAtOnce});
+    if (hooks_.usage) {
+        event.measures.usage = hooks_.usage();
+    }
     const double waited = times.student_waited_seconds;
     const double wall = to_seconds(steady_now() - start_);
     event.stall_fraction = wall > 0 ? waited / wall : 0;
@@ -124,18 +136,19 @@ void RecorderStage::emit(const WorkerEvent& event) const {
 }
 
 asio::awaitable<bool> RecorderStage::evaluate() {
+    if (!eval_.empty()) {
+        co_await optimizer_.apply_updates(outcome_.steps_done);
+    }
+    evaluation_clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
     auto evaluating = evaluate_batches(student_, eval_, executors_.compute, [this] { return cancelled_; });
     const std::optional<EvalStats> total = co_await std::move(evaluating);
+    evaluation_clock_.enter(StageClock::State::wait_input);
     if (!total) {
         co_return false;
     }
-    if (!eval_.empty()) {
-        optimizer_.on_updates_applied();
-    }
     if (trace_ != nullptr && !eval_.empty()) {
-        // A checkpoint may be written meanwhile.
-        trace_->overlapping_span(Stage::recorder, "evaluation", began, steady_now(), outcome_.steps_done);
+        trace_->span(Stage::evaluation, "evaluate", began, steady_now(), outcome_.steps_done);
     }
     if (const std::optional<double> loss = mean_loss(*total)) {
         outcome_.eval_loss = loss;
@@ -206,10 +219,17 @@ asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot(
     state.spec_json = options_.spec_json;
     state.last = outcome_.last;
     state.last.durations = {};
+    state.last.measures = {};
+    co_await optimizer_.apply_updates(outcome_.steps_done);
+    snapshot_clock_.enter(StageClock::State::busy);
+    const Instant began = steady_now();
     auto copy = [this, state] { return student_.snapshot(state); };
     auto copying = run_on(executors_.compute, std::move(copy));
     std::shared_ptr<const StudentSnapshot> taken = co_await std::move(copying);
-    optimizer_.on_updates_applied();
+    snapshot_clock_.enter(StageClock::State::wait_input);
+    if (trace_ != nullptr) {
+        trace_->span(Stage::snapshot, "copy", began, steady_now(), outcome_.steps_done);
+    }
     co_return taken;
 }
 
@@ -217,8 +237,13 @@ asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot
     clock_.enter(StageClock::State::busy);
     schedule_.on_begun();
     const Instant began = steady_now();
-    std::function<Result<std::string>()> commit = [this, taken = std::move(taken), step] {
-        return hooks_.commit_checkpoint(step, *taken);
+    const auto bytes = std::make_shared<std::uint64_t>(0);  // the attempt outlives our frame when that is cancelled
+    std::function<Result<std::string>()> commit = [this, taken = std::move(taken), step, bytes] {
+        Result<std::string> folder = hooks_.commit_checkpoint(step, *taken);
+        if (folder) {
+            *bytes = folder_bytes(*folder);
+        }
+        return folder;
     };
     auto committing = space_.perform(executors_.disk, std::move(commit));
     const Result<std::string> folder = co_await std::move(committing);
@@ -242,7 +267,7 @@ asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot
         co_return;
     }
     outcome_.checkpoint = *folder;
-    emit(CheckpointEvent{step, *folder, to_seconds(now - began)});
+    emit(CheckpointEvent{step, *folder, to_seconds(now - began), *bytes});
 }
 
 asio::awaitable<void> RecorderStage::join() {

@@ -47,13 +47,15 @@ struct GraphTimes {
     std::optional<double> teacher_busy_seconds;  ///< empty without a teacher
     FetchCounters fetch;
     std::vector<RequestDurations> request_durations;
+    std::vector<StageQueue> queues;  ///< of the stages before the recorder
 };
 
 struct RecorderHooks {
     std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
-    std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()
+    std::function<WorkerUsage()> usage;  ///< may be empty
+    std::function<void()> on_failure;    ///< the run cannot go on: see RecorderStage::failure()
 };
 
 /// The stage recorder: progress events, evaluation, checkpoints. Has no loop of its own: the student stage calls it at
@@ -92,7 +94,11 @@ class RecorderStage {
     [[nodiscard]] bool whole() const noexcept { return outcome_.steps_done == options_.total_steps; }
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
     [[nodiscard]] GraphOutcome take_outcome() { return std::move(outcome_); }
-    [[nodiscard]] StageTimes times() const { return clock_.times(); }
+    /// Of the recorder (a checkpoint is being written), and of what it has the student for: evaluation, snapshot (a
+    /// checkpoint's copy).
+    [[nodiscard]] std::vector<StageTimes> times() const {
+        return {clock_.times(), evaluation_clock_.times(), snapshot_clock_.times()};
+    }
 
   private:
     void report(const StepSums& sums, const FinishedStep& finished);
@@ -113,7 +119,9 @@ class RecorderStage {
     TraceWriter* trace_;
     TaskGroup writes_;
     SpaceWait space_;
-    StageClock clock_{Stage::recorder};
+    StageClock clock_;
+    StageClock evaluation_clock_;
+    StageClock snapshot_clock_;
     Instant start_;
     ProgressMeter meter_;
     CheckpointSchedule schedule_;

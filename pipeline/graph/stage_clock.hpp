@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "pipeline/core/stage.hpp"
 #include "pipeline/core/worker_events.hpp"
@@ -15,21 +18,29 @@ class StageClock {
   public:
     enum class State { idle, busy, wait_input, wait_output };
 
-    explicit StageClock(Stage stage) : stage_(stage), since_(steady_now()) {}
+    using Now = std::function<Instant()>;
+
+    explicit StageClock(Stage stage, Now now = steady_now) : stage_(stage), now_(std::move(now)), since_(now_()) {}
 
     void enter(State state) {
-        const Instant now = steady_now();
+        const Instant now = now_();
         total(state_) += now - since_;
         state_ = state;
         since_ = now;
     }
     /// Adds what was spent elsewhere, by a stage that is in no state of its own.
     void add_busy(Nanos spent) { total(State::busy) += spent; }
+    /// What was booked as `from` was `to` in truth; at most all of it.
+    void rebook(State from, State to, Nanos spent) {
+        const Nanos moved = std::min(spent, total(from));
+        total(from) -= moved;
+        total(to) += moved;
+    }
 
     /// Totals, the state under way included.
     [[nodiscard]] StageTimes times() const {
         const auto seconds = [this](State state) {
-            const Nanos running = state == state_ ? steady_now() - since_ : Nanos(0);
+            const Nanos running = state == state_ ? now_() - since_ : Nanos(0);
             return to_seconds(totals_[static_cast<std::size_t>(state)] + running);
         };
         return StageTimes{std::string(stage_name(stage_)), seconds(State::busy), seconds(State::wait_input),
@@ -40,6 +51,7 @@ class StageClock {
     Nanos& total(State state) { return totals_[static_cast<std::size_t>(state)]; }
 
     Stage stage_;
+    Now now_;
     State state_ = State::idle;
     Instant since_;
     std::array<Nanos, 4> totals_{};

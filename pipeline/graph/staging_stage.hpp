@@ -32,6 +32,7 @@ class StagingStage {
 
     /// Staged micro-batches in order, at most one ahead of the student.
     [[nodiscard]] BoundedChannel<StagedMicroBatch>& output() noexcept { return output_; }
+    [[nodiscard]] const BoundedChannel<StagedMicroBatch>& output() const noexcept { return output_; }
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
 
   private:

@@ -26,6 +26,9 @@ struct MicroBatchStats {
     double loss_sum = 0;  ///< of the mixed loss
     double kd_sum = 0;    ///< of T²·KL; 0 without a teacher
     double ce_sum = 0;    ///< of cross entropy with the data; 0 when kd_ratio is 1 and it was not computed
+    /// Of the call's time, what pending updates took: the optimizer's. Where the device works behind the calls, as far
+    /// as they took the calling thread.
+    double update_seconds = 0;
 };
 
 struct StepStats {

@@ -21,7 +21,8 @@ StudentStage::StudentStage(asio::any_io_executor compute, Student& student, Boun
       optimizer_(optimizer),
       recorder_(recorder),
       options_(options),
-      trace_(trace) {}
+      trace_(trace),
+      clock_(Stage::student, options.now) {}
 
 asio::awaitable<void> StudentStage::run() {
     const std::exception_ptr thrown = co_await thrown_by(train_all());
@@ -96,6 +97,9 @@ asio::awaitable<MicroBatchStats> StudentStage::train(StagedMicroBatch staged) {
     auto training = run_on(compute_, std::move(work));
     const MicroBatchStats stats = co_await std::move(training);
     clock_.enter(StageClock::State::wait_output);  // for the optimizer and the recorder, at the end of a step
+    const Nanos updates = from_seconds(stats.update_seconds);
+    clock_.rebook(StageClock::State::busy, StageClock::State::wait_output, updates);
+    optimizer_.on_updates_took(updates);
     optimizer_.on_updates_applied();
     if (trace_ != nullptr) {
         trace_->span(Stage::student, "train", began, steady_now(), n);

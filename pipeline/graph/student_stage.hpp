@@ -50,7 +50,7 @@ class StudentStage {
     RecorderStage& recorder_;
     GraphOptions options_;
     TraceWriter* trace_;
-    StageClock clock_{Stage::student};
+    StageClock clock_;
     double fill_seconds_ = 0;
     bool filled_ = false;  // the first micro-batch was taken
     bool cancelled_ = false;

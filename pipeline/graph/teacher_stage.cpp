@@ -125,8 +125,21 @@ class PrefetchingTeacherStage final : public TeacherStage {
         counters.latency_p95_seconds = to_seconds(scheduler_.latencies().percentile(0.95));
         const EndpointHealth& health = scheduler_.endpoints();
         for (std::uint32_t endpoint = 0; endpoint < endpoint_count(); ++endpoint) {
-            counters.endpoints.push_back({source_->endpoint_name(endpoint), health.in_flight(endpoint),
-                                          health.limit(endpoint), health.is_open(endpoint), tally_.outcomes(endpoint)});
+            EndpointCounters& one = counters.endpoints.emplace_back();
+            one.endpoint = source_->endpoint_name(endpoint);
+            one.in_flight = health.in_flight(endpoint);
+            one.limit = health.limit(endpoint);
+            one.open = health.is_open(endpoint);
+            one.outcomes = tally_.outcomes(endpoint);
+            const EndpointCounts& counts = seen.endpoints[endpoint];
+            one.retries = counts.retries;
+            one.hedges = counts.hedges;
+            one.hedge_wins = counts.hedge_wins;
+            one.breaker_openings = counts.breaker_openings;
+            one.tokens = tally_.tokens(endpoint);
+            const WireTraffic traffic = source_->traffic(endpoint);
+            one.bytes_sent = traffic.bytes_sent;
+            one.bytes_received = traffic.bytes_received;
         }
         return counters;
     }
@@ -138,6 +151,18 @@ class PrefetchingTeacherStage final : public TeacherStage {
             std::move(of_one.begin(), of_one.end(), std::back_inserter(all));
         }
         return all;
+    }
+
+    std::vector<StageQueue> queues() const override {
+        std::vector<StageQueue> queues;
+        const auto add = [&queues](Stage stage, std::size_t items, std::size_t capacity) {
+            queues.push_back({std::string(stage_name(stage)), items, capacity});
+        };
+        if (source_ != nullptr) {
+            add(Stage::decode, decode_.waiting(), scheduler_.limit());  // each is a request in flight still
+        }
+        add(Stage::staging, decode_.kept() + delivered_.size(), scheduler_.window());
+        return queues;
     }
 
     StageTimes times() const override { return clock_.times(); }
@@ -295,6 +320,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         auto decoding = decoded(issue, std::move(*answer), took);
         FetchResult<TeacherTargets> targets = co_await std::move(decoding);
         if (targets) {
+            tally_.on_answered(issue.endpoint, std::uint64_t{planned.tokens->rows} * planned.tokens->columns);
             take(issue, std::move(*targets), received);
         } else {
             report(issue, targets.error(), steady_now());

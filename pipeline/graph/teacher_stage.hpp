@@ -55,6 +55,8 @@ class TeacherStage {
     [[nodiscard]] virtual FetchCounters counters() const = 0;
     /// Of the requests that were sent and have ended, by endpoint and outcome.
     [[nodiscard]] virtual std::vector<RequestDurations> durations() const = 0;
+    /// Answers before decode and staging, and how many there may be.
+    [[nodiscard]] virtual std::vector<StageQueue> queues() const = 0;
     /// busy: at least one request on the wire; wait_output: none, because the window is full or answers wait to be
     /// decoded; wait_input: none to issue.
     [[nodiscard]] virtual StageTimes times() const = 0;

@@ -57,7 +57,7 @@ class StagedTrainingGraph final : public TrainingGraph {
           decode_(io_, executors.decode ? executors.decode : executors.staging, kDecodeThreads, trace),
           teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options, hooks), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
-          optimizer_(executors.compute, student, options.training, options.total_steps, trace),
+          optimizer_(executors.compute, student, options.training, options.total_steps, trace, options.now),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),
           student_(executors.compute, student, staging_.output(), *teacher_, optimizer_, recorder_, options, trace) {}
 
@@ -127,6 +127,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         made.on_event = std::move(hooks.on_event);
         made.commit_checkpoint = std::move(hooks.commit_checkpoint);
         made.observe = [this] { return times(); };
+        made.usage = std::move(hooks.usage);
         made.on_failure = [this] { cancel(); };
         return made;
     }
@@ -146,7 +147,12 @@ class StagedTrainingGraph final : public TrainingGraph {
         times.student_waited_seconds = times.stages.back().wait_input_seconds;
         times.fill_seconds = student_.fill_seconds();
         times.stages.push_back(optimizer_.times());
-        times.stages.push_back(recorder_.times());
+        for (StageTimes& stage : recorder_.times()) {
+            times.stages.push_back(std::move(stage));
+        }
+        times.queues = teacher_->queues();
+        const auto& staged = staging_.output();
+        times.queues.push_back({std::string(stage_name(Stage::student)), staged.size(), staged.capacity()});
         return times;
     }
 

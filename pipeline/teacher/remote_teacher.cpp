@@ -114,10 +114,13 @@ class RemoteTeacher final : public TeacherSource {
             if (!codec) {
                 return codec.error();
             }
-            auto endpoint = std::make_unique<TeacherEndpoint>(io_, resolver_, url, std::move(*adapter), tls,
-                                                              options_.traffic, pool_options, settings_);
+            auto traffic = std::make_shared<TrafficCounters>(options_.traffic);
+            auto endpoint = std::make_unique<TeacherEndpoint>(io_, resolver_, url, std::move(*adapter), tls, traffic,
+                                                              pool_options, settings_);
             endpoint->set_codec(std::move(*codec));
-            endpoints_.emplace_back().at = std::move(endpoint);
+            Member& member = endpoints_.emplace_back();
+            member.at = std::move(endpoint);
+            member.traffic = std::move(traffic);
         }
         return {};
     }
@@ -159,7 +162,11 @@ class RemoteTeacher final : public TeacherSource {
         co_return FetchError{FailureKind::cancelled, where.at->name() + ": cancelled", std::nullopt};
     }
 
-    std::uint64_t bytes_received() const override { return options_.traffic->bytes_received; }
+    std::uint64_t bytes_received() const override { return options_.traffic->bytes_received.load(); }
+    WireTraffic traffic(std::size_t endpoint) const override {
+        const TrafficCounters& seen = *endpoints_.at(endpoint).traffic;
+        return {seen.bytes_sent.load(), seen.bytes_received.load()};
+    }
 
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) override {
         settings_->vocabulary = vocabulary_size;
@@ -189,6 +196,7 @@ class RemoteTeacher final : public TeacherSource {
   private:
     struct Member {
         std::unique_ptr<TeacherEndpoint> at;
+        std::shared_ptr<const TrafficCounters> traffic;
         bool absent = false;   ///< was not up, or did not pass, when the teacher was probed
         bool joining = false;  ///< a fetch is probing it
         std::string not_up;    ///< what it said last while the probe waited for it

@@ -93,6 +93,12 @@ struct TeacherInfo {
     std::string fingerprint;           ///< of what it says: teacher_fingerprint(); empty = not known
 };
 
+/// Bytes that went over the wire: heads and bodies of requests, bodies of answers, whole or in part, used or not.
+struct WireTraffic {
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+};
+
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
 /// was made with); any number of fetches at once. Which fetch is made when is the scheduler's to decide, so a source
 /// neither retries nor limits; it may reopen a stale keep-alive connection once, which is not a failure.
@@ -124,6 +130,9 @@ class TeacherSource {
 
     /// Bodies of all answers that came over the wire, whole or in part, used or not. 0 when there is no wire.
     [[nodiscard]] virtual std::uint64_t bytes_received() const { return 0; }
+
+    /// Of one endpoint; zeros when there is no wire.
+    [[nodiscard]] virtual WireTraffic traffic(std::size_t /*endpoint*/) const { return {}; }
 
     /// Closes idle connections. Fetches under way must have ended.
     virtual void close() = 0;

@@ -89,6 +89,9 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     run->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
     run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when");
     run->add_option("--report", command.report_file, "write the figures of the finished run as JSON");
+    run->add_option("--metrics-listen", command.metrics_listen,
+                    "serve /metrics and /healthz at ADDRESS:PORT while the job runs; port 0 = any free one")
+        ->type_name("ADDRESS:PORT");
     for (std::size_t i = 0; i < std::size(kSpecFlags); ++i) {
         const auto& flag = kSpecFlags[i];
         const auto* field = api::spec_table().field(flag.pointer);

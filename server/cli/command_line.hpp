@@ -29,6 +29,7 @@ struct RunCommand {
     std::vector<api::Override> overrides;  ///< of --set and of the other flags, in the order they apply
     std::string trace_file;
     std::string report_file;
+    std::string metrics_listen;  ///< ADDRESS:PORT to serve metrics at during the run; empty = nowhere
 };
 
 struct TeacherCommand {

@@ -19,6 +19,7 @@
 #include "base/json_text.hpp"
 #include "pipeline/core/event_fields.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/metrics_server.hpp"
 #include "server/cli/progress_display.hpp"
 #include "server/supervisor/restarting_worker.hpp"
 #include "server/supervisor/worker_environment.hpp"
@@ -53,8 +54,13 @@ std::string absolute_text(const std::string& file) {
     return file.empty() ? file : std::filesystem::absolute(file).lexically_normal().string();
 }
 
-/// The job as the worker is told it; nullopt when the errors have been printed.
-std::optional<WorkerStart> prepare(const RunCommand& command) {
+struct PreparedJob {
+    WorkerStart start;  ///< as the worker is told it
+    std::uint32_t sequence_length = 0;
+};
+
+/// Nullopt when the errors have been printed.
+std::optional<PreparedJob> prepare(const RunCommand& command) {
     auto text = read_spec_text(command.spec);
     if (!text) {
         print_error(text.error().message);
@@ -74,11 +80,12 @@ std::optional<WorkerStart> prepare(const RunCommand& command) {
         return std::nullopt;
     }
     api::make_paths_absolute(*spec, std::filesystem::current_path());
-    WorkerStart start;
-    start.spec_json = api::to_json(*spec);
-    start.resume = command.resume;
-    start.trace_file = absolute_text(command.trace_file);
-    return start;
+    PreparedJob job;
+    job.start.spec_json = api::to_json(*spec);
+    job.start.resume = command.resume;
+    job.start.trace_file = absolute_text(command.trace_file);
+    job.sequence_length = spec->dataset.sequence_length;
+    return job;
 }
 
 /// First interrupt: cancel with a checkpoint. Second: kill.
@@ -117,8 +124,8 @@ class Interrupts {
 }  // namespace
 
 int run(const RunCommand& command) {
-    const auto start = prepare(command);
-    if (!start) {
+    const auto job = prepare(command);
+    if (!job) {
         return kWrongUsage;
     }
     // Found now, not when hours of training are over.
@@ -130,6 +137,16 @@ int run(const RunCommand& command) {
 
     asio::io_context context(1);
     ProgressDisplay display(print, ::isatty(STDOUT_FILENO) != 0, terminal_width());
+    std::unique_ptr<MetricsServer> metrics;
+    if (!command.metrics_listen.empty()) {
+        auto made = make_metrics_server(context.get_executor(), command.metrics_listen, job->sequence_length);
+        if (!made) {
+            print_error("--metrics-listen: " + made.error().message);
+            return made.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
+        }
+        metrics = std::move(*made);
+        display.line("metrics at " + metrics->url());
+    }
     WorkerProcessOptions options;
     options.program = default_worker_program();
     options.environment = worker_environment();
@@ -146,6 +163,9 @@ int run(const RunCommand& command) {
     std::optional<WorkerEvent> last;
     auto on_event = [&](const WorkerEvent& event) {
         display.show(event, std::chrono::steady_clock::now());
+        if (metrics) {
+            metrics->count(event);
+        }
         if (ends_run(event)) {
             last = event;
         }
@@ -158,8 +178,11 @@ int run(const RunCommand& command) {
             not_started = exit.error();
         }
         interrupts.close();
+        if (metrics) {
+            metrics->stop();
+        }
     };
-    asio::co_spawn(context, process->run(*start, on_event), asio::bind_cancellation_slot(cancel.slot(), on_end));
+    asio::co_spawn(context, process->run(job->start, on_event), asio::bind_cancellation_slot(cancel.slot(), on_end));
     context.run();
 
     display.finish();

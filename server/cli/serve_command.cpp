@@ -20,6 +20,7 @@
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "server/jobs/job_store.hpp"
+#include "server/jobs/metrics_routes.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
@@ -113,12 +114,13 @@ int serve(const ServeCommand& command) {
                                   : lock.error().message);
         return kFailed;
     }
-    auto store = open_sqlite_job_store(data_dir / "jobs.sqlite");
+    const auto store_file = data_dir / "jobs.sqlite";
+    auto store = open_sqlite_job_store(store_file);
     if (!store) {
         print_error(command, store.error().message);
         return kFailed;
     }
-    const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion});
+    const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
     JobManagerOptions options;
     options.working_directory = std::filesystem::current_path();
     options.slots = command.slots;

@@ -20,13 +20,20 @@ struct CountedRun {
     /// By histogram row: of the job's earlier runs, and of this one as it said last.
     std::vector<Histograms> earlier;
     std::vector<Histograms> newest;
+    /// By row of counters of a job, likewise.
+    std::vector<Totals> earlier_counts;
+    std::vector<Totals> newest_counts;
     std::optional<steady_clock::time_point> ended;
 };
 
 class TableJobMetrics final : public JobMetrics {
   public:
     TableJobMetrics(JobMetricsOptions options, JobMetricRows rows)
-        : gauge_grace_(options.gauge_grace), rows_(std::move(rows)), totals_(rows_.run_counters.size()) {
+        : gauge_grace_(options.gauge_grace),
+          store_file_(std::move(options.store_file)),
+          unix_time_(std::move(options.unix_time)),
+          rows_(std::move(rows)),
+          totals_(rows_.run_counters.size()) {
         service_.version = std::move(options.version);
         // A counter that needs no labels of a run is there, at 0, before the first.
         CountedRun none;
@@ -46,8 +53,7 @@ class TableJobMetrics final : public JobMetrics {
 
     void set_store(bool writable, std::uint64_t unsaved_events) override {
         const std::lock_guard lock(mutex_);
-        service_.store_writable = writable;
-        service_.unsaved_events = unsaved_events;
+        service_.store = {writable, unsaved_events};
     }
 
     void run_started(const std::string& job_id) override {
@@ -55,8 +61,12 @@ class TableJobMetrics final : public JobMetrics {
         // Until the run says something, the gauges show what the run before it said last.
         CountedRun& before = runs_[job_id];
         CountedRun next;
-        next.run.progress = std::move(before.run.progress);
         next.earlier = histograms_of_all_runs(before);
+        next.earlier_counts = counts_of_all_runs(before);
+        next.run.progress = std::move(before.run.progress);
+        next.run.last_step_time = before.run.last_step_time;
+        next.run.eval_loss = before.run.eval_loss;
+        next.run.newest_checkpoint = before.run.newest_checkpoint;
         before = std::move(next);
     }
 
@@ -71,9 +81,31 @@ class TableJobMetrics final : public JobMetrics {
     void progress(const std::string& job_id, const ProgressEvent& progress) override {
         const std::lock_guard lock(mutex_);
         if (const auto found = runs_.find(job_id); found != runs_.end()) {
-            found->second.run.progress = progress;
-            count(found->second);
-            keep_histograms(found->second);
+            JobRun& run = found->second.run;
+            if (progress.step > run.first_step && progress.step != run.progress.step) {
+                run.last_step_time = unix_time_();
+            }
+            run.progress = progress;
+            take_in(found->second);
+        }
+    }
+
+    void evaluated(const std::string& job_id, const EvaluationEvent& evaluation) override {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = runs_.find(job_id); found != runs_.end()) {
+            found->second.run.eval_loss = evaluation.loss;
+        }
+    }
+
+    void checkpoint_written(const std::string& job_id, const CheckpointEvent& checkpoint) override {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = runs_.find(job_id); found != runs_.end()) {
+            JobRun& run = found->second.run;
+            ++run.checkpoints.count;
+            run.checkpoints.bytes += checkpoint.bytes;
+            run.checkpoints.seconds.observe(checkpoint.seconds);
+            run.newest_checkpoint = {checkpoint.step, checkpoint.bytes, unix_time_()};
+            take_in(found->second);
         }
     }
 
@@ -90,6 +122,11 @@ class TableJobMetrics final : public JobMetrics {
             }
             found->second.run.progress.tokens_per_second = 0;
         }
+    }
+
+    void left_queue(double waited_seconds) override {
+        const std::lock_guard lock(mutex_);
+        service_.queue_waits.observe(waited_seconds);
     }
 
     void worker_restarted() override {
@@ -112,19 +149,31 @@ class TableJobMetrics final : public JobMetrics {
 
     std::string text() override {
         const auto usage = read_process_usage();
+        const StoreFiles files = store_files();
         std::vector<MetricReading> readings;
         {
             const std::lock_guard lock(mutex_);
             drop_old_runs();
+            take_in(files);
             read_rows(rows_.service, service_, readings);
             for (std::size_t row = 0; row < rows_.run_counters.size(); ++row) {
                 readings.push_back(reading_of(rows_.run_counters[row], samples_of(totals_[row])));
             }
             for (const auto& row : rows_.run_gauges) {
-                readings.push_back(reading_of(row, gauges(row)));
+                readings.push_back(reading_of(
+                    row, by_job(row, [&row](const CountedRun& counted) { return row.read(counted.run).take(); })));
             }
             for (std::size_t row = 0; row < rows_.run_histograms.size(); ++row) {
-                readings.push_back(reading_of(rows_.run_histograms[row], histograms(row)));
+                readings.push_back(reading_of(rows_.run_histograms[row],
+                                              by_job(rows_.run_histograms[row], [&](const CountedRun& counted) {
+                                                  return samples_of(histograms_of_all_runs(counted)[row]);
+                                              })));
+            }
+            for (std::size_t row = 0; row < rows_.job_counters.size(); ++row) {
+                readings.push_back(
+                    reading_of(rows_.job_counters[row], by_job(rows_.job_counters[row], [&](const CountedRun& counted) {
+                                   return samples_of(counts_of_all_runs(counted)[row]);
+                               })));
             }
         }
         read_rows(rows_.process, usage, readings);
@@ -132,6 +181,50 @@ class TableJobMetrics final : public JobMetrics {
     }
 
   private:
+    struct StoreFiles {
+        std::uint64_t bytes = 0;
+        std::optional<std::filesystem::space_info> disk;
+    };
+
+    StoreFiles store_files() const {
+        StoreFiles files;
+        if (store_file_.empty()) {
+            return files;
+        }
+        std::error_code error;
+        for (const char* suffix : {"", "-wal", "-shm"}) {
+            const auto bytes = std::filesystem::file_size(store_file_.string() + suffix, error);
+            files.bytes += error ? 0 : bytes;
+        }
+        const auto disk = std::filesystem::space(store_file_.parent_path(), error);
+        if (!error) {
+            files.disk = disk;
+        }
+        return files;
+    }
+
+    void take_in(const StoreFiles& files) {
+        if (service_.store) {
+            service_.store->size_bytes = files.bytes;
+        }
+        service_.disks.clear();
+        if (files.disk) {
+            service_.disks.push_back({"", {"data", files.disk->available, files.disk->capacity}});
+        }
+        for (const auto& [job_id, counted] : runs_) {
+            for (const auto& disk : counted.run.progress.measures.usage.disks) {
+                service_.disks.emplace_back(job_id, disk);
+            }
+        }
+    }
+
+    /// What a run has counted since it was last asked.
+    void take_in(CountedRun& counted) {
+        count(counted);
+        keep_histograms(counted);
+        keep_counts(counted);
+    }
+
     /// Adds what a run has counted since it was last asked. Its counters may begin anew or shrink a little (a product
     /// of a share and a time); ours never go back.
     void count(CountedRun& counted) {
@@ -149,15 +242,38 @@ class TableJobMetrics final : public JobMetrics {
         }
     }
 
-    std::vector<MetricSample> gauges(const MetricRow<JobRun>& row) const {
+    /// `read`: of one run, without its job.
+    template <class Read>
+    std::vector<MetricSample> by_job(const MetricRow<JobRun>& row, Read read) const {
         std::vector<MetricSample> samples;
         for (const auto& [job_id, counted] : runs_) {
-            for (auto& sample : row.read(counted.run).take()) {
+            for (auto& sample : read(counted)) {
                 add_job(row, job_id, sample.labels);
                 samples.push_back(std::move(sample));
             }
         }
         return samples;
+    }
+
+    void keep_counts(CountedRun& counted) const {
+        counted.newest_counts.clear();
+        for (const auto& row : rows_.job_counters) {
+            auto& kept = counted.newest_counts.emplace_back();
+            for (auto& sample : row.read(counted.run).take()) {
+                kept[sample.labels] += std::get<double>(sample.value);
+            }
+        }
+    }
+
+    std::vector<Totals> counts_of_all_runs(const CountedRun& counted) const {
+        auto sums = counted.earlier_counts;
+        sums.resize(rows_.job_counters.size());
+        for (std::size_t row = 0; row < counted.newest_counts.size(); ++row) {
+            for (const auto& [labels, value] : counted.newest_counts[row]) {
+                sums[row][labels] += value;
+            }
+        }
+        return sums;
     }
 
     /// Thinned events lose nothing: the newest holds what the run has counted since it began.
@@ -185,17 +301,6 @@ class TableJobMetrics final : public JobMetrics {
         return sums;
     }
 
-    std::vector<MetricSample> histograms(std::size_t row) const {
-        std::vector<MetricSample> samples;
-        for (const auto& [job_id, counted] : runs_) {
-            for (auto& sample : samples_of(histograms_of_all_runs(counted)[row])) {
-                add_job(rows_.run_histograms[row], job_id, sample.labels);
-                samples.push_back(std::move(sample));
-            }
-        }
-        return samples;
-    }
-
     static void add_job(const MetricRow<JobRun>& row, const std::string& job_id, LabelValues& labels) {
         const auto place = std::find(row.labels.begin(), row.labels.end(), "job_id") - row.labels.begin();
         labels.insert(labels.begin() + std::min<std::ptrdiff_t>(place, std::ssize(labels)), job_id);
@@ -208,6 +313,8 @@ class TableJobMetrics final : public JobMetrics {
     }
 
     const std::chrono::milliseconds gauge_grace_;
+    const std::filesystem::path store_file_;
+    const std::function<double()> unix_time_;
     const JobMetricRows rows_;
     std::mutex mutex_;  ///< guards what follows
     ServiceCounts service_;
@@ -217,8 +324,25 @@ class TableJobMetrics final : public JobMetrics {
 
 }  // namespace
 
+double unix_now() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 std::shared_ptr<JobMetrics> make_job_metrics(JobMetricsOptions options, JobMetricRows rows) {
     return std::make_shared<TableJobMetrics>(std::move(options), std::move(rows));
+}
+
+void count_event(JobMetrics& metrics, const std::string& job_id, std::uint32_t sequence_length,
+                 const WorkerEvent& event) {
+    if (const auto* started = std::get_if<StartedEvent>(&event)) {
+        metrics.run_details(job_id, started->first_step, std::uint64_t{started->batch_size} * sequence_length);
+    } else if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
+        metrics.progress(job_id, *progress);
+    } else if (const auto* evaluation = std::get_if<EvaluationEvent>(&event)) {
+        metrics.evaluated(job_id, *evaluation);
+    } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
+        metrics.checkpoint_written(job_id, *checkpoint);
+    }
 }
 
 }  // namespace distilld

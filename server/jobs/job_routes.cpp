@@ -11,6 +11,7 @@
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "server/jobs/event_stream.hpp"
+#include "server/jobs/metrics_routes.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -140,8 +141,7 @@ Response unavailable(const std::string& path, std::string code, std::string deta
 
 class JobApi {
   public:
-    JobApi(JobManager& manager, std::shared_ptr<JobMetrics> metrics)
-        : manager_(manager), metrics_(std::move(metrics)) {}
+    explicit JobApi(JobManager& manager) : manager_(manager) {}
 
     asio::awaitable<Response> submit(Request request) {
         check_query(request, {"dry_run"});
@@ -245,11 +245,6 @@ class JobApi {
         co_return json_response(200, body);
     }
 
-    asio::awaitable<Response> health(Request) {
-        const json::object body{{"status", "ok"}};
-        co_return json_response(200, body);
-    }
-
     asio::awaitable<Response> ready(Request request) {
         const bool ready = co_await manager_.ready();
         if (!ready) {
@@ -265,13 +260,6 @@ class JobApi {
     asio::awaitable<Response> version(Request) {
         const json::object body{{"version", kVersion}, {"build_type", kBuildType}, {"compiler", kCompiler}};
         co_return json_response(200, body);
-    }
-
-    asio::awaitable<Response> metrics(Request) {
-        Response response;
-        response.content_type = kMetricsContentType;
-        response.body = metrics_->text();
-        co_return response;
     }
 
     asio::awaitable<Response> openapi(Request) {
@@ -316,7 +304,6 @@ class JobApi {
     }
 
     JobManager& manager_;
-    std::shared_ptr<JobMetrics> metrics_;
 };
 
 using Method = asio::awaitable<Response> (JobApi::*)(Request);
@@ -351,26 +338,21 @@ http::Route route(const std::shared_ptr<JobApi>& api, const char* verb, const ch
 }  // namespace
 
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics) {
-    const auto api = std::make_shared<JobApi>(manager, std::move(metrics));
-    return {
+    const auto api = std::make_shared<JobApi>(manager);
+    std::vector<http::Route> routes{
         route(api, "POST", "/v1/jobs", &JobApi::submit),
         route(api, "GET", "/v1/jobs", &JobApi::list, Access::vital),
         route(api, "GET", "/v1/jobs/{id}", &JobApi::get, Access::vital),
         route(api, "POST", "/v1/jobs/{id}/cancel", &JobApi::cancel),
         route(api, "GET", "/v1/jobs/{id}/events", &JobApi::events),
-        route(api, "GET", "/healthz", &JobApi::health, Access::anybody),
         route(api, "GET", "/readyz", &JobApi::ready, Access::anybody),
         route(api, "GET", "/version", &JobApi::version),
-        route(api, "GET", "/metrics", &JobApi::metrics, Access::anybody),
         route(api, "GET", "/openapi.yaml", &JobApi::openapi),
     };
-}
-
-http::Observer make_metrics_observer(std::shared_ptr<JobMetrics> metrics) {
-    return [metrics = std::move(metrics)](const std::string& method, const std::string& pattern, unsigned status,
-                                          std::chrono::nanoseconds duration) {
-        metrics->http_request(method, pattern, status, duration);
-    };
+    for (auto& shared : make_metrics_routes(std::move(metrics))) {
+        routes.push_back(std::move(shared));
+    }
+    return routes;
 }
 
 }  // namespace distilld

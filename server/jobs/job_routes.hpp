@@ -13,7 +13,4 @@ namespace distilld {
 /// the server that the routes are given to.
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics);
 
-/// Feeds `metrics` with every answer of a server.
-http::Observer make_metrics_observer(std::shared_ptr<JobMetrics> metrics);
-
 }  // namespace distilld

@@ -18,12 +18,12 @@ RunRecorder::RunRecorder(std::string job_id, std::uint32_t sequence_length, std:
 
 void RunRecorder::handle(const WorkerEvent& event, Time now) {
     std::visit([&](const auto& it) { on(it, now); }, event);
+    count_event(metrics_, id_, sequence_length_, event);
     heard_ = true;
 }
 
 void RunRecorder::on(const StartedEvent& event, Time) {
     outcome_.reach = {event.first_step, event.first_step};
-    metrics_.run_details(id_, event.first_step, std::uint64_t{event.batch_size} * sequence_length_);
     if (!waiting_ && journal_.job(id_).status_reason) {
         journal_.edit(id_).job.status_reason.reset();  // that it waited for a worker
     }
@@ -33,7 +33,6 @@ void RunRecorder::on(const StartedEvent& event, Time) {
 void RunRecorder::on(const ProgressEvent& event, Time now) {
     outcome_.reach.last_step = std::max(outcome_.reach.last_step, event.step);
     journal_.set_progress(id_, event);
-    metrics_.progress(id_, event);
     if (last_metrics_ && now - *last_metrics_ < metrics_interval_) {
         return;
     }

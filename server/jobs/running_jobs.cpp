@@ -1,5 +1,6 @@
 #include "server/jobs/running_jobs.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -59,6 +60,10 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     const auto active = std::make_shared<Active>(
         Active{std::move(worker), RunRecorder(id, sequence_length, metrics_interval_, journal_, metrics_)});
     auto& stored = journal_.edit(id);
+    if (const auto submitted = api::parse_rfc3339(stored.job.created_at); submitted && stored.job.started_at.empty()) {
+        const std::chrono::duration<double> waited = std::chrono::system_clock::now() - *submitted;
+        metrics_.left_queue(std::max(0.0, waited.count()));  // the clock may have been set meanwhile
+    }
     stored.job.state = api::JobState::running;
     stored.job.started_at = now_text();
     if (auto& reason = stored.job.status_reason; reason && reason->since.empty()) {

@@ -42,7 +42,9 @@ prometheus::ClientMetric client_metric(const MetricReading& reading, const Metri
     }
     prometheus::ClientMetric metric;
     for (std::size_t label = 0; label < sample.labels.size(); ++label) {
-        metric.label.push_back({reading.labels[label], sample.labels[label]});
+        if (!sample.labels[label].empty()) {  // to Prometheus an empty label is none
+            metric.label.push_back({reading.labels[label], sample.labels[label]});
+        }
     }
     if (const auto* histogram = std::get_if<Histogram>(&sample.value)) {
         metric.histogram = buckets_of(*histogram);

@@ -16,12 +16,17 @@ double seconds_of(const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-double resident_bytes() {
-    std::ifstream file("/proc/self/statm");
-    double total = 0;
-    double resident = 0;
-    file >> total >> resident;
-    return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+/// "VmRSS:   1234 kB" of /proc/self/status, in bytes; 0 when it is not there.
+double memory_field(const std::string& name) {
+    std::ifstream file("/proc/self/status");
+    for (std::string word; file >> word;) {
+        if (word == name) {
+            double kilobytes = 0;
+            file >> kilobytes;
+            return kilobytes * 1024;
+        }
+    }
+    return 0;
 }
 
 double cpu_seconds() {
@@ -71,7 +76,7 @@ double open_files() {
 ProcessUsage read_process_usage() {
     // It does not change while the process lives.
     static const double kStart = start_time();
-    return {resident_bytes(), cpu_seconds(), kStart, open_files()};
+    return {memory_field("VmRSS:"), memory_field("VmHWM:"), cpu_seconds(), kStart, open_files()};
 }
 
 std::vector<MetricRow<ProcessUsage>> process_metric_rows() {

@@ -8,6 +8,7 @@ namespace distilld {
 
 struct ProcessUsage {
     double resident_bytes = 0;
+    double peak_resident_bytes = 0;
     double cpu_seconds = 0;         ///< user and system, since the start
     double start_time_seconds = 0;  ///< Unix time
     double open_files = 0;

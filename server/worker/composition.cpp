@@ -22,6 +22,7 @@
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/load_data.hpp"
+#include "server/worker/usage_meter.hpp"
 
 namespace distilld {
 
@@ -111,9 +112,29 @@ GraphOptions graph_options(const PreparedRun& run) {
     return options;
 }
 
-GraphHooks graph_hooks(const PreparedRun& run, EmitEvent emit) {
+/// As it is chosen by now: "cuda" is the first of them.
+UsageSources usage_sources(const JobSpec& spec) {
+    UsageSources sources;
+    sources.device = spec.student.device;
+    Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory(spec.student.device);
+    if (memory) {
+        sources.memory = std::move(*memory);
+    }
+    const std::filesystem::path output(spec.output);
+    const std::filesystem::path checkpoints = checkpoint_store(spec).folder();
+    sources.folders.emplace_back("output", output);
+    const auto in_output = std::mismatch(output.begin(), output.end(), checkpoints.begin(), checkpoints.end());
+    if (in_output.first != output.end()) {
+        sources.folders.emplace_back("checkpoints", checkpoints);
+    }
+    return sources;
+}
+
+GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEvent emit) {
     GraphHooks hooks;
     hooks.on_event = std::move(emit);
+    const auto usage = std::make_shared<UsageMeter>(executors.disk, usage_sources(run.spec));  // hooks are copied
+    hooks.usage = [usage] { return usage->newest(); };
     hooks.commit_checkpoint = [sinks = run.sinks.get(), store = checkpoint_store(run.spec),
                                needed = checkpoint_bytes(run.student->parameter_count())](
                                   std::uint64_t step, const StudentSnapshot& snapshot) mutable -> Result<std::string> {
@@ -132,8 +153,9 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
     const TrainingSpec& training = run.spec.training;
     auto batches = std::make_shared<BatchSource>(
         run.dataset, BatchPlan(run.dataset->row_count(), training.batch_size, training.seed), training.micro_batches);
+    GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
     return make_training_graph(std::move(executors), *run.student, run.teacher.get(), std::move(batches),
-                               eval_batches(run), graph_options(run), graph_hooks(run, std::move(emit)), trace);
+                               eval_batches(run), graph_options(run), std::move(hooks), trace);
 }
 
 /// The orders reach the graph while this lives.

@@ -15,6 +15,18 @@ std::optional<std::uint64_t> free_bytes(const std::filesystem::path& folder) {
     return space.available;
 }
 
+std::optional<DiskUsage> disk_usage(std::string of, std::filesystem::path folder) {
+    std::error_code code;
+    while (!std::filesystem::exists(folder, code) && folder.has_relative_path()) {
+        folder = folder.parent_path();
+    }
+    const auto space = std::filesystem::space(folder, code);
+    if (code || space.available == static_cast<std::uintmax_t>(-1)) {
+        return std::nullopt;
+    }
+    return DiskUsage{std::move(of), space.available, space.capacity};
+}
+
 std::string size_text(std::uint64_t bytes) {
     constexpr std::array<const char*, 5> kUnits{"bytes", "kB", "MB", "GB", "TB"};
     double value = static_cast<double>(bytes);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "pipeline/core/worker_events.hpp"
 
 /// What a run needs of a disk, for people. Torch-free; any thread.
 namespace distilld {
@@ -21,6 +22,9 @@ namespace distilld {
 
 /// What an unprivileged user may still write to the folder's file system; absent: it does not say.
 [[nodiscard]] std::optional<std::uint64_t> free_bytes(const std::filesystem::path& folder);
+
+/// Of the folder's file system, or of the one that the folder will be made on.
+[[nodiscard]] std::optional<DiskUsage> disk_usage(std::string of, std::filesystem::path folder);
 
 /// "12.3 MB": decimal units.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);

@@ -30,7 +30,11 @@ def live(module_service, teacher, text_data, tmp_path_factory):
     rest = module_service.rest
     folder = tmp_path_factory.mktemp("live")
     with ChaosProxy(teacher.url, Script(delay=0.02, unavailable=0.1)) as proxy:
-        job_id = rest.submit(jobs.distil_spec(text_data, folder / "student", proxy.url, steps=1_000_000))
+        spec = jobs.distil_spec(text_data, folder / "student", proxy.url, steps=1_000_000)
+        spec["checkpoint"] = {"every_secs": 2}
+        spec["training"]["eval_steps"] = 50
+        spec["dataset"]["eval"] = str(jobs.write_text_data(folder / "eval.jsonl", 8, seed=2))
+        job_id = rest.submit(spec)
         waiting = rest.submit(
             jobs.distil_spec(text_data, folder / "waiting", f"http://127.0.0.1:{free_port()}", steps=1)
         )
@@ -41,6 +45,8 @@ def live(module_service, teacher, text_data, tmp_path_factory):
                 samples.get(f'distilld_job_step{{job_id="{job_id}"}}', 0) >= 1
                 and any(name.startswith("distilld_teacher_failures_total") for name in samples)
                 and samples.get('distilld_jobs_waiting{reason="teacher_unavailable"}') == 1
+                and f'distilld_job_eval_loss{{job_id="{job_id}"}}' in samples
+                and f'distilld_job_checkpoint_step{{job_id="{job_id}"}}' in samples
             )
 
         wait_until(all_is_there, "a job that trains with failures and one that waits")

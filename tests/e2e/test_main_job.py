@@ -1,8 +1,11 @@
 """The main job: submit a distillation with HTTP, watch it, load the result in Hugging Face transformers."""
 
 import json
+import pathlib
+import re
 import signal
 import subprocess
+import time
 
 import pytest
 import torch
@@ -12,6 +15,8 @@ from support.processes import wait_until
 from support.prometheus import program
 from support.rest import Rest, free_port, metric_samples
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+STAGES = "plan teacher decode staging student optimizer recorder evaluation snapshot".split()
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +62,7 @@ def test_the_job_succeeds_and_says_with_what(finished):
     # Of each token at least 16 ids of 4 bytes and 16 log-probabilities of 2.
     assert progress["fetch"]["bytes_received"] >= progress["tokens"] * 16 * (4 + 2)
     assert progress["tokens_per_second"] > 0
-    assert {stage["stage"] for stage in progress["stages"]} == {
-        "plan",
-        "teacher",
-        "decode",
-        "staging",
-        "student",
-        "optimizer",
-        "recorder",
-    }
+    assert [stage["stage"] for stage in progress["stages"]] == STAGES
     assert progress["bottleneck"] in ("teacher", "decode", "staging", "student")
     assert 0 < job["eval_loss"] < 6
     assert job["created_at"] <= job["started_at"] <= job["finished_at"]
@@ -148,6 +145,57 @@ def test_metrics_count_what_was_done(finished, module_service):
     assert samples["distilld_teacher_received_bytes_total"] >= fetch["bytes_received"]
     assert samples['distilld_stage_busy_seconds_total{stage="student"}'] > 0
     assert any(name.startswith("distilld_http_request_duration_seconds_bucket") for name in samples)
+    assert samples["distilld_checkpoints_total"] >= 3
+    assert samples["distilld_queue_wait_seconds_count"] >= 1
+    assert samples["distilld_worker_cpu_seconds_total"] > 0
+    assert samples["distilld_store_size_bytes"] > 0
+    assert 0 < samples['distilld_disk_free_bytes{of="data"}'] < samples['distilld_disk_size_bytes{of="data"}']
+
+
+def test_what_is_measured_of_a_job_is_what_there_is(finished, module_service):
+    _, job, _, _ = finished
+    samples = metric_samples(module_service.rest.get("/metrics").text)
+    of_job = f'job_id="{job["id"]}"'
+    newest = pathlib.Path(job["checkpoints"][-1]["folder"])
+    size = sum(file.stat().st_size for file in newest.rglob("*") if file.is_file())
+    assert samples[f"distilld_job_checkpoint_bytes{{{of_job}}}"] == size
+    assert samples[f"distilld_job_checkpoint_step{{{of_job}}}"] == 25
+    assert samples[f"distilld_checkpoint_duration_seconds_count{{{of_job}}}"] == 3
+    now = time.time()
+    for what in ("last_step", "checkpoint"):
+        assert now - 600 < samples[f"distilld_job_{what}_timestamp_seconds{{{of_job}}}"] <= now
+    assert samples[f"distilld_job_eval_loss{{{of_job}}}"] == pytest.approx(job["eval_loss"])
+    assert samples[f"distilld_job_kd_loss{{{of_job}}}"] == pytest.approx(job["progress"]["kd_loss"])
+    assert samples[f"distilld_job_grad_norm{{{of_job}}}"] > 0
+    assert sum(samples[f'distilld_job_bottleneck{{{of_job},stage="{stage}"}}'] for stage in STAGES) == 1
+    for stage in ("decode", "staging", "student", "recorder"):
+        queue = f'{{{of_job},stage="{stage}"}}'
+        assert samples[f"distilld_stage_queue_items{queue}"] <= samples[f"distilld_stage_queue_capacity_items{queue}"]
+    resident = samples[f"distilld_worker_resident_memory_bytes{{{of_job}}}"]
+    assert 50e6 < resident <= samples[f"distilld_worker_peak_resident_memory_bytes{{{of_job}}}"] * 1.5
+    of_device = [name for name in samples if name.startswith("distilld_device_memory_bytes") and of_job in name]
+    assert {re.search(r'kind="(\w+)"', name).group(1) for name in of_device} == {
+        "allocated",
+        "reserved",
+        "peak",
+        "total",
+    }
+    assert all(samples[name] > 0 for name in of_device)
+    assert samples[f'distilld_disk_free_bytes{{{of_job},of="output"}}'] > 0
+    fetch = job["progress"]["fetch"]
+    endpoint = fetch["endpoints"][0]
+    of_endpoint = f'{{endpoint="{endpoint["endpoint"]}",{of_job}}}'
+    assert endpoint["tokens"] >= job["progress"]["tokens"]
+    # The probe's answers are among the bytes.
+    assert endpoint["bytes_received"] == fetch["bytes_received"] > 0
+    assert endpoint["bytes_sent"] > 0
+    for name, field in [("tokens", "tokens"), ("received_bytes", "bytes_received"), ("retries", "retries")]:
+        assert samples[f"distilld_teacher_endpoint_{name}_total{of_endpoint}"] == endpoint[field]
+    stages = {stage["stage"]: stage for stage in job["progress"]["stages"]}
+    student = stages["student"]
+    taken = student["busy_seconds"] + student["wait_input_seconds"] + student["wait_output_seconds"]
+    assert taken == pytest.approx(job["progress"]["seconds_elapsed"], rel=0.05, abs=0.05)
+    assert stages["snapshot"]["busy_seconds"] > 0 and stages["optimizer"]["busy_seconds"] > 0
 
 
 def test_histograms_of_a_job_count_each_of_its_requests_and_steps(finished, module_service):

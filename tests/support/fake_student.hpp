@@ -43,8 +43,10 @@ class FakeStudent : public Student {
             on_train(micro.tokens->number);
         }
         note("train " + std::to_string(micro.tokens->number));
-        pending = 0;
         MicroBatchStats stats;
+        for (; pending > 0; --pending) {
+            stats.update_seconds += on_update ? on_update() : 0.0;
+        }
         stats.target_tokens = micro.tokens->target_tokens;
         stats.loss_sum = static_cast<double>(stats.target_tokens);
         return stats;
@@ -61,6 +63,9 @@ class FakeStudent : public Student {
         if (pending > 0) {
             --pending;
             ++idle_updates;
+            if (on_update) {
+                on_update();
+            }
         }
         return pending > 0;
     }
@@ -109,6 +114,7 @@ class FakeStudent : public Student {
     std::function<void(std::uint64_t)> on_snapshot;
     std::function<void(const RunState&)> on_snapshot_state;
     std::function<void()> on_evaluate;
+    std::function<double()> on_update;  ///< what the update took, in seconds
     std::vector<std::string> log;
     std::vector<double> rates;
     static constexpr int kUpdatesOfAStep = 3;  ///< that wait for idle time

@@ -62,6 +62,7 @@ class FakeTeacher final : public TeacherSource {
         co_return EncodedAnswer(std::move(decoder), kWireBytes);
     }
     std::uint64_t bytes_received() const override { return wire_bytes; }
+    WireTraffic traffic(std::size_t) const override { return {0, wire_bytes}; }
     void close() override {}
 
     std::function<Fate(std::uint64_t micro_batch, std::size_t call)> decide;

@@ -49,6 +49,7 @@ Job full_job() {
     progress.fetch.requests = 9;
     progress.fetch.endpoints.push_back({"http://a/", 1, 2, true, {{"success", 3}}});
     progress.durations.steps.observe(1);
+    progress.measures.queues.push_back({"student", 1, 1});
     progress.fetch.failures["timeout"] = 2;
     progress.fetch.in_flight = 4;
     job.progress = progress;
@@ -154,15 +155,21 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("bytes_received":0,"open_endpoints":0,"concurrency":0,"window":0,)"
         R"("in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
         R"("latency_p95_seconds":0,"endpoints":[{"endpoint":"http://a/","in_flight":1,"limit":2,"open":true,)"
-        R"("outcomes":{"success":3}}]},"nonfinite_steps":0})")
-        << "and no durations, which are for the metrics";
+        R"("outcomes":{"success":3},"retries":0,"hedges":0,"hedge_wins":0,"breaker_openings":0,"tokens":0,)"
+        R"("bytes_sent":0,"bytes_received":0}]},"nonfinite_steps":0})")
+        << "and neither durations nor measures, which are for the metrics";
     EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
                                                R"("created_at":"2026-01-01T00:00:02.000Z"}])");
 }
 
 TEST(JobTypes, TimesAreRfc3339) {
-    EXPECT_EQ(rfc3339(std::chrono::system_clock::time_point(std::chrono::milliseconds(1767225600123))),
-              "2026-01-01T00:00:00.123Z");
+    const std::chrono::system_clock::time_point time(std::chrono::milliseconds(1767225600123));
+    EXPECT_EQ(rfc3339(time), "2026-01-01T00:00:00.123Z");
+    EXPECT_EQ(parse_rfc3339("2026-01-01T00:00:00.123Z"), time);
+    for (const auto* other : {"", "yesterday", "2026-01-01T00:00:00.123", "2026-02-31T00:00:00.123Z",
+                              "2026-01-01T00:00:00.123Z ", "2026-01-01T24:00:00.000Z"}) {
+        EXPECT_EQ(parse_rfc3339(other), std::nullopt) << other;
+    }
 }
 
 TEST(JobTypes, EveryStateHasAName) {

@@ -17,6 +17,16 @@ using test::write_bytes;
 
 using testing::HasSubstr;
 
+TEST(FolderBytes, AreThoseOfTheFilesBelow) {
+    const TemporaryFolder folder;
+    EXPECT_EQ(folder_bytes(folder.path()), 0U);
+    write_bytes(folder / "a", "12345");
+    std::filesystem::create_directories(folder / "b" / "c");
+    write_bytes(folder / "b" / "c" / "d", "1234567");
+    EXPECT_EQ(folder_bytes(folder.path()), 12U);
+    EXPECT_EQ(folder_bytes(folder / "nowhere"), 0U);
+}
+
 TEST(AtomicFile, AppearsOnCommitOnlyAndReplaces) {
     const TemporaryFolder folder;
     write_bytes(folder / "a", "old");

@@ -203,6 +203,11 @@ TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDur
     EXPECT_FALSE(endpoint.open);
     const std::map<std::string, std::uint64_t> outcomes{{"bad_response", 1}, {"overloaded", 1}, {"success", 50}};
     EXPECT_EQ(endpoint.outcomes, outcomes);
+    EXPECT_EQ(endpoint.retries, 2U);
+    EXPECT_EQ(endpoint.hedges, 0U);
+    EXPECT_EQ(endpoint.tokens, 50U) << "one position a micro-batch; what could not be decoded is no answer";
+    EXPECT_EQ(endpoint.bytes_received, last.fetch.bytes_received);
+    EXPECT_EQ(endpoint.bytes_received, 51U * FakeTeacher::kWireBytes) << "what could not be decoded came over the wire";
 
     ASSERT_EQ(last.durations.requests.size(), 2U);
     const RequestDurations& failure = last.durations.requests[0];
@@ -231,6 +236,10 @@ TEST_F(TeacherStageTest, ARequestThatItsHedgeBeatIsNoFailure) {
     EXPECT_GE(outcomes.at("success"), 50U) << "two that come at once have both been answered";
     EXPECT_GE(outcomes.at("cancelled"), 1U);
     EXPECT_EQ(outcomes.size(), 2U);
+    const FetchCounters& fetch = outcome->last.fetch;
+    EXPECT_GE(fetch.hedge_wins, 1U);
+    EXPECT_EQ(fetch.endpoints.front().hedge_wins, fetch.hedge_wins);
+    EXPECT_EQ(fetch.endpoints.front().hedges, fetch.hedges);
 }
 
 TEST_F(TeacherStageTest, TheStudentsBusyTimeIsTrainingAlone) {

@@ -38,8 +38,7 @@ TEST_F(TrainingGraphTest, TrainsInOrderWhateverTheOrderOfAnswers) {
     for (const StageTimes& stage : (*run.outcome)->last.stages) {
         stages.push_back(stage.stage);
     }
-    EXPECT_EQ(stages,
-              (std::vector<std::string>{"plan", "teacher", "decode", "staging", "student", "optimizer", "recorder"}));
+    EXPECT_EQ(stages, std::vector<std::string>(kStageNames.begin(), kStageNames.end()));
 }
 
 TEST_F(TrainingGraphTest, SequentialModeIsTheSameGraphWithOneInFlight) {

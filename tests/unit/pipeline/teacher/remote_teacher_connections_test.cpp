@@ -59,6 +59,8 @@ TEST(RemoteTeacher, ConcurrentFetchesReuseConnections) {
         bytes_sent += bytes_of(request);
     }
     EXPECT_EQ(options.traffic->bytes_sent.load(), bytes_sent);
+    EXPECT_EQ(teacher->traffic(0).bytes_sent, bytes_sent);
+    EXPECT_EQ(teacher->traffic(0).bytes_received, options.traffic->bytes_received.load());
     teacher->close();
 }
 

@@ -128,11 +128,14 @@ TEST(CommandLine, RunMapsFlagsToFieldsInOrder) {
                                              "--trace",
                                              "t.json",
                                              "--report",
-                                             "r.json"});
+                                             "r.json",
+                                             "--metrics-listen",
+                                             "[::1]:9000"});
     EXPECT_EQ(command.spec, "spec.json");
     EXPECT_TRUE(command.resume);
     EXPECT_EQ(command.trace_file, "t.json");
     EXPECT_EQ(command.report_file, "r.json");
+    EXPECT_EQ(command.metrics_listen, "[::1]:9000");
     EXPECT_THAT(command.overrides,
                 ElementsAre(Pair("/training/max_steps", "5"), Pair("/name", "a=b"),
                             Pair("/teacher/endpoints", "[\"http://a:1/x\\\"y\",\"http://b:2\"]"),

@@ -22,6 +22,7 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
     event.fetch.requests = 9;
     event.fetch.endpoints.push_back({"http://a/", 1, 2, true, {{"success", 3}}});
     event.durations.steps.observe(1);
+    event.measures.queues.push_back({"student", 1, 1});
     event.fetch.in_flight = 4;
     event.fetch.retries = 2;
     EXPECT_EQ(
@@ -44,9 +45,10 @@ TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
     EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
               R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3}})");
-    EXPECT_EQ(as_text(record_of(CheckpointEvent{1, "folder", 2.5})),
-              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"checkpoint",)"
-              R"("message":"checkpoint of step 1 in folder","data":{"step":1,"folder":"folder","seconds":2.5}})");
+    EXPECT_EQ(
+        as_text(record_of(CheckpointEvent{1, "folder", 2.5})),
+        R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"checkpoint",)"
+        R"("message":"checkpoint of step 1 in folder","data":{"step":1,"folder":"folder","seconds":2.5,"bytes":0}})");
     EXPECT_EQ(as_text(record_of(LogEvent{"warn", "text"})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"warn","type":"message",)"
               R"("message":"text","data":{}})");

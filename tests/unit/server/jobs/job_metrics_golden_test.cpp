@@ -36,6 +36,22 @@ ProgressEvent progress(std::uint64_t step) {
     }
     DurationCounts seconds = event.durations.steps;
     seconds.observe(400);
+    event.kd_loss = 1.5;
+    event.ce_loss = 2.5;
+    event.grad_norm = 0.75;
+    event.learning_rate = 0.001;
+    event.bottleneck = "teacher";
+    event.fetch.hedge_wins = 1;
+    EndpointCounters& asked = event.fetch.endpoints.front();
+    asked.retries = step;
+    asked.hedges = 2;
+    asked.hedge_wins = 1;
+    asked.breaker_openings = 1;
+    asked.tokens = step * 64;
+    asked.bytes_sent = step * 100;
+    asked.bytes_received = step * 1000;
+    event.measures.queues = {{"decode", 1, 8}, {"staging", 4, 16}, {"student", 1, 1}};
+    event.measures.usage = {1000, 2000, times, 17, "cuda:0", 10, 20, 30, 40, {{"output", 500, 5000}}};
     event.durations.requests = {{"http://a/\"quoted\"\\", "success", seconds}, {"http://b/", "failure", seconds}};
     return event;
 }
@@ -46,12 +62,17 @@ ProgressEvent progress(std::uint64_t step) {
 TEST(JobMetrics, TextIsWhatItHasAlwaysBeen) {
     JobMetricsOptions options;
     options.version = "1.2.3";
+    options.unix_time = [] { return 1.5e9; };
     const auto metrics = make_job_metrics(options);
     metrics->set_job_counts({{api::JobState::running, 2}, {api::JobState::failed, 1}});
     metrics->run_started("live");
     metrics->run_details("live", 0, 32);
     metrics->progress("live", progress(1));
     metrics->progress("live", progress(4));
+    metrics->evaluated("live", {4, 2.25, 640});
+    metrics->checkpoint_written("live", {4, "step-4", 0.25, 12345});
+    metrics->set_store(true, 3);
+    metrics->left_queue(7.5);
     metrics->run_started("over");
     metrics->run_details("over", 2, 16);
     metrics->progress("over", progress(3));

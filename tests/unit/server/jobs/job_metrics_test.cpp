@@ -171,12 +171,12 @@ TEST(JobMetrics, ShowsStatesResultsRequestsAndProcess) {
 // The recipe of CONTRIBUTING.md: a metric is one row.
 TEST(JobMetrics, ARowIsAllThatAMetricNeeds) {
     auto rows = job_metric_rows();
-    rows.run_gauges.push_back({"distilld_job_grad_norm",
+    rows.run_gauges.push_back({"distilld_job_made_up_norm",
                                "Norm of the newest gradient.",
                                MetricType::gauge,
                                {"job_id"},
                                [](const JobRun& run) { return run.progress.grad_norm; }});
-    rows.run_counters.push_back({"distilld_teacher_hedge_wins_total",
+    rows.run_counters.push_back({"distilld_teacher_made_up_wins_total",
                                  "Hedges that came first.",
                                  MetricType::counter,
                                  {},
@@ -195,11 +195,11 @@ TEST(JobMetrics, ARowIsAllThatAMetricNeeds) {
         metrics->progress(job, event);
     }
     const auto text = metrics->text();
-    EXPECT_THAT(text, HasSubstr("# HELP distilld_job_grad_norm Norm of the newest gradient.\n"
-                                "# TYPE distilld_job_grad_norm gauge\n"
-                                "distilld_job_grad_norm{job_id=\"a\"} 0.5\n"
-                                "distilld_job_grad_norm{job_id=\"b\"} 0.5\n"));
-    EXPECT_THAT(text, HasSubstr("\ndistilld_teacher_hedge_wins_total 4\n"));
+    EXPECT_THAT(text, HasSubstr("# HELP distilld_job_made_up_norm Norm of the newest gradient.\n"
+                                "# TYPE distilld_job_made_up_norm gauge\n"
+                                "distilld_job_made_up_norm{job_id=\"a\"} 0.5\n"
+                                "distilld_job_made_up_norm{job_id=\"b\"} 0.5\n"));
+    EXPECT_THAT(text, HasSubstr("\ndistilld_teacher_made_up_wins_total 4\n"));
     EXPECT_THAT(text, HasSubstr("\ndistilld_jobs_alive 3\n"));
 }
 

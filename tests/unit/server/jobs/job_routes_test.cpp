@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 
+#include "server/jobs/metrics_routes.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
 

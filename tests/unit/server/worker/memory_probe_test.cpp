@@ -16,6 +16,8 @@ class FakeMemory final : public models::DeviceMemory {
     void reset_peak() override { peak = 0; }
     std::uint64_t peak_bytes() override { return peak; }
     std::uint64_t total_bytes() override { return 0; }
+    std::uint64_t allocated_bytes() override { return 0; }
+    std::uint64_t reserved_bytes() override { return 0; }
     std::uint64_t available_bytes() override { return available; }
 
     std::uint64_t peak = 0;

@@ -115,11 +115,11 @@ TEST(SeedTeacher, StatesTheSizeOfItsAnswers) {
         EXPECT_EQ(teacher->answer_size(1, 3).max_wire_bytes, std::nullopt) << "the vocabulary is not known yet";
         ASSERT_TRUE(loop.run(teacher->probe(20)));
         const AnswerSize stated = teacher->answer_size(1, 3);
-        const std::uint64_t before = options.traffic->bytes_received;
+        const std::uint64_t before = options.traffic->bytes_received.load();
         const auto targets = loop.fetch(*teacher, 0, test::make_batch(1, 3), 20s).value();
         const std::size_t arrays = targets.ids.bytes.size() + targets.values.bytes.size() + targets.tail.bytes.size();
         EXPECT_EQ(stated.held_bytes, arrays);
-        EXPECT_LE(options.traffic->bytes_received - before, stated.max_wire_bytes);
+        EXPECT_LE(options.traffic->bytes_received.load() - before, stated.max_wire_bytes);
     }
 }
 

@@ -113,12 +113,12 @@ TEST(KserveAnswers, AreAsLargeAsStatedBeforeTheRequest) {
     const auto teacher = loop.teacher(kserve_spec(server.url(), 8), options).value();
     ASSERT_TRUE(loop.run(teacher->probe(512)));
     const AnswerSize stated = teacher->answer_size(16, 128);
-    const std::uint64_t before = options.traffic->bytes_received;
+    const std::uint64_t before = options.traffic->bytes_received.load();
     const auto targets = loop.fetch(*teacher, 0, make_batch(16, 128), 20s).value();
     const std::size_t arrays = targets.ids.bytes.size() + targets.values.bytes.size() + targets.tail.bytes.size();
     EXPECT_EQ(stated.held_bytes, arrays);
     ASSERT_TRUE(stated.max_wire_bytes);
-    EXPECT_LE(options.traffic->bytes_received - before, *stated.max_wire_bytes);
+    EXPECT_LE(options.traffic->bytes_received.load() - before, *stated.max_wire_bytes);
     EXPECT_LE(*stated.max_wire_bytes, 4 * stated.held_bytes + (64U << 10U));
 }
 

@@ -1,0 +1,195 @@
+#include <functional>
+#include <map>
+
+#include "server/jobs/metric_row_parts.hpp"
+
+namespace distilld {
+namespace {
+
+using enum MetricType;
+
+MetricSamples failures_by_kind(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& [kind, count] : run.progress.fetch.failures) {
+        samples.push_back({{kind}, metric_number(count)});
+    }
+    return samples;
+}
+
+template <class Read>
+MetricSamples by_endpoint(const JobRun& run, Read read) {
+    std::map<LabelValues, double> values;  // a URL may be named twice
+    for (const auto& one : run.progress.fetch.endpoints) {
+        values[{one.endpoint}] += metric_number(std::invoke(read, one));
+    }
+    return samples_of(values);
+}
+
+MetricSamples endpoints_in_flight(const JobRun& run) {
+    return by_endpoint(run, &EndpointCounters::in_flight);
+}
+
+MetricSamples endpoint_limits(const JobRun& run) {
+    return by_endpoint(run, &EndpointCounters::limit);
+}
+
+MetricSamples endpoints_open(const JobRun& run) {
+    std::map<LabelValues, double> values;
+    for (const auto& one : run.progress.fetch.endpoints) {
+        double& open = values[{one.endpoint}];
+        open = one.open ? 1.0 : open;
+    }
+    return samples_of(values);
+}
+
+MetricSamples request_durations(const JobRun& run) {
+    std::map<LabelValues, Histogram> sums;  // a URL may be named twice
+    for (const auto& one : run.progress.durations.requests) {
+        if (const auto seconds = histogram_of(one.seconds)) {
+            const auto [sum, is_new] = sums.try_emplace({one.endpoint, one.outcome}, *seconds);
+            if (!is_new) {
+                sum->second.add(*seconds);
+            }
+        }
+    }
+    return samples_of(sums);
+}
+
+}  // namespace
+
+std::vector<MetricRow<JobRun>> teacher_gauges() {
+    return {
+        {"distilld_job_teacher_in_flight",
+         "Teacher requests under way.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.in_flight); }},
+        {"distilld_job_teacher_concurrency_limit",
+         "Teacher requests that may be under way at once.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.concurrency); }},
+        {"distilld_job_teacher_open_endpoints",
+         "Teacher endpoints that get nothing but a probe now and then, because they failed.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.open_endpoints); }},
+        {"distilld_job_prefetch_window_items",
+         "Micro-batches that may be asked for and not yet trained on.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.window); }},
+        {"distilld_job_prefetch_buffer_items",
+         "Micro-batches answered by the teacher and not yet trained on.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.buffered); }},
+        {"distilld_teacher_endpoint_in_flight",
+         "Requests of an active job under way to one endpoint.",
+         gauge,
+         {"endpoint", "job_id"},
+         endpoints_in_flight},
+        {"distilld_teacher_endpoint_limit",
+         "Requests of an active job that one endpoint may get at a time.",
+         gauge,
+         {"endpoint", "job_id"},
+         endpoint_limits},
+        {"distilld_teacher_endpoint_open",
+         "1 while an endpoint gets nothing but a probe now and then, because it failed.",
+         gauge,
+         {"endpoint", "job_id"},
+         endpoints_open},
+    };
+}
+
+std::vector<MetricRow<JobRun>> teacher_histograms() {
+    return {
+        {"distilld_teacher_request_duration_seconds",
+         "Time from sending a request to a teacher to its answer's last byte, by what came of it.",
+         histogram,
+         {"endpoint", "job_id", "outcome"},
+         request_durations},
+    };
+}
+
+std::vector<MetricRow<JobRun>> teacher_counters() {
+    return {
+        {"distilld_teacher_requests_total",
+         "Requests sent to teachers, retries and hedges included.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.requests); }},
+        {"distilld_teacher_retries_total",
+         "Requests sent again after a failure.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.retries); }},
+        {"distilld_teacher_hedges_total",
+         "Second requests for answers that were slow.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.hedges); }},
+        {"distilld_teacher_hedge_wins_total",
+         "Second requests whose answer came first.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.hedge_wins); }},
+        {"distilld_teacher_received_bytes_total",
+         "Bytes of teacher answers.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.bytes_received); }},
+        {"distilld_teacher_breaker_openings_total",
+         "Times that a teacher endpoint was left out because it failed.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.fetch.breaker_openings); }},
+        {"distilld_teacher_failures_total",
+         "Requests to teachers that failed, by kind.",
+         counter,
+         {"kind"},
+         failures_by_kind},
+    };
+}
+
+std::vector<MetricRow<JobRun>> teacher_job_counters() {
+    return {
+        {"distilld_teacher_endpoint_retries_total",
+         "Requests of an active job sent to an endpoint after a failure, its own or another's.",
+         counter,
+         {"endpoint", "job_id"},
+         [](const JobRun& run) { return by_endpoint(run, &EndpointCounters::retries); }},
+        {"distilld_teacher_endpoint_hedges_total",
+         "Second requests of an active job sent to an endpoint for answers that were slow.",
+         counter,
+         {"endpoint", "job_id"},
+         [](const JobRun& run) { return by_endpoint(run, &EndpointCounters::hedges); }},
+        {"distilld_teacher_endpoint_hedge_wins_total",
+         "Second requests of an active job that an endpoint answered first.",
+         counter,
+         {"endpoint", "job_id"},
+         [](const JobRun& run) { return by_endpoint(run, &EndpointCounters::hedge_wins); }},
+        {"distilld_teacher_endpoint_breaker_openings_total",
+         "Times that an endpoint was left out by an active job because it failed.",
+         counter,
+         {"endpoint", "job_id"},
+         [](const JobRun& run) { return by_endpoint(run, &EndpointCounters::breaker_openings); }},
+        {"distilld_teacher_endpoint_tokens_total",
+         "Input positions that an endpoint has answered for, unused answers among them.",
+         counter,
+         {"endpoint", "job_id"},
+         [](const JobRun& run) { return by_endpoint(run, &EndpointCounters::tokens); }},
+        {"distilld_teacher_endpoint_sent_bytes_total",
+         "Bytes of requests to an endpoint, over the wire.",
+         counter,
+         {"endpoint", "job_id"},
+         [](const JobRun& run) { return by_endpoint(run, &EndpointCounters::bytes_sent); }},
+        {"distilld_teacher_endpoint_received_bytes_total",
+         "Bytes of answers of an endpoint, over the wire, unused and partial ones among them.",
+         counter,
+         {"endpoint", "job_id"},
+         [](const JobRun& run) { return by_endpoint(run, &EndpointCounters::bytes_received); }},
+    };
+}
+
+}  // namespace distilld

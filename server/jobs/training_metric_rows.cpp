@@ -1,0 +1,229 @@
+#include <cmath>
+
+#include "pipeline/core/stage.hpp"
+#include "server/jobs/metric_row_parts.hpp"
+
+namespace distilld {
+namespace {
+
+using enum MetricType;
+
+MetricSamples tokens_by_role(const JobRun& run) {
+    const auto answered = run.progress.fetch.completed * run.micro_batch_tokens;
+    return std::vector<MetricSample>{{{"student"}, metric_number(run.progress.tokens)},
+                                     {{"teacher"}, metric_number(answered)}};
+}
+
+MetricSamples busy_by_stage(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& stage : run.progress.stages) {
+        samples.push_back({{stage.stage}, stage.busy_seconds});
+    }
+    return samples;
+}
+
+MetricSamples waits_by_stage(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& stage : run.progress.stages) {
+        samples.push_back({{"input", stage.stage}, stage.wait_input_seconds});
+        samples.push_back({{"output", stage.stage}, stage.wait_output_seconds});
+    }
+    return samples;
+}
+
+MetricSamples step_durations(const JobRun& run) {
+    const auto steps = histogram_of(run.progress.durations.steps);
+    return steps ? std::vector<MetricSample>{{{}, *steps}} : std::vector<MetricSample>();
+}
+
+MetricSamples checkpoint_durations(const JobRun& run) {
+    const auto written = histogram_of(run.checkpoints.seconds);
+    return written ? std::vector<MetricSample>{{{}, *written}} : std::vector<MetricSample>();
+}
+
+/// Seconds of teacher work that the student did not wait for.
+double hidden_seconds(const JobRun& run) {
+    for (const auto& stage : run.progress.stages) {
+        if (stage.stage == stage_name(Stage::teacher)) {
+            const double hidden = stage.busy_seconds * run.progress.teacher_hidden_fraction;
+            return std::isfinite(hidden) ? hidden : 0.0;
+        }
+    }
+    return 0.0;
+}
+
+MetricSamples eval_loss(const JobRun& run) {
+    return run.eval_loss ? std::vector<MetricSample>{{{}, *run.eval_loss}} : std::vector<MetricSample>();
+}
+
+MetricSamples last_step_time(const JobRun& run) {
+    return run.last_step_time > 0 ? std::vector<MetricSample>{{{}, run.last_step_time}} : std::vector<MetricSample>();
+}
+
+MetricSamples bottleneck(const JobRun& run) {
+    std::vector<MetricSample> samples;
+    for (const auto& stage : run.progress.stages) {
+        samples.push_back({{stage.stage}, stage.stage == run.progress.bottleneck ? 1.0 : 0.0});
+    }
+    return samples;
+}
+
+MetricSamples queues(const JobRun& run, std::uint64_t StageQueue::* value) {
+    std::vector<MetricSample> samples;
+    for (const auto& queue : run.progress.measures.queues) {
+        samples.push_back({{queue.stage}, metric_number(queue.*value)});
+    }
+    return samples;
+}
+
+template <class Number>
+MetricSamples of_checkpoint(const JobRun& run, Number value) {
+    // Without one there is nothing to say.
+    return run.newest_checkpoint.time > 0 ? std::vector<MetricSample>{{{}, metric_number(value)}}
+                                          : std::vector<MetricSample>();
+}
+
+}  // namespace
+
+std::vector<MetricRow<JobRun>> training_gauges() {
+    return {
+        {"distilld_job_loss",
+         "Loss of the newest step of an active job, in nats a token.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.loss; }},
+        {"distilld_job_tokens_per_second",
+         "Input positions an active job trains on in a second.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.tokens_per_second; }},
+        {"distilld_job_step",
+         "Optimizer steps an active job has done.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return metric_number(run.progress.step); }},
+        {"distilld_job_stall_ratio",
+         "Share of the run's time that the student waited for input.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.stall_fraction; }},
+        {"distilld_job_kd_loss",
+         "Of the loss, T² · KL divergence from the teacher, before it is weighted; 0 without a teacher.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.kd_loss; }},
+        {"distilld_job_ce_loss",
+         "Of the loss, cross entropy with the data, before it is weighted; 0 where it is not computed.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.ce_loss; }},
+        {"distilld_job_eval_loss",
+         "Newest held-out loss of an active job, in nats a token.",
+         gauge,
+         {"job_id"},
+         eval_loss},
+        {"distilld_job_grad_norm",
+         "Global norm of the newest step's gradient, before clipping.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.grad_norm; }},
+        {"distilld_job_learning_rate",
+         "Learning rate of the newest step.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return run.progress.learning_rate; }},
+        {"distilld_job_last_step_timestamp_seconds",
+         "Unix time at which the newest step of the run was told of.",
+         gauge,
+         {"job_id"},
+         last_step_time},
+        {"distilld_job_bottleneck",
+         "1 for the stage that sets the pace of an active job, 0 for the others.",
+         gauge,
+         {"job_id", "stage"},
+         bottleneck},
+        {"distilld_stage_queue_items",
+         "What waits before a stage of an active job to be taken by it.",
+         gauge,
+         {"job_id", "stage"},
+         [](const JobRun& run) { return queues(run, &StageQueue::items); }},
+        {"distilld_stage_queue_capacity_items",
+         "How much may wait before a stage of an active job.",
+         gauge,
+         {"job_id", "stage"},
+         [](const JobRun& run) { return queues(run, &StageQueue::capacity); }},
+        {"distilld_job_checkpoint_step",
+         "Step of the newest checkpoint of an active job.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return of_checkpoint(run, run.newest_checkpoint.step); }},
+        {"distilld_job_checkpoint_timestamp_seconds",
+         "Unix time at which the newest checkpoint of an active job was written.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return of_checkpoint(run, run.newest_checkpoint.time); }},
+        {"distilld_job_checkpoint_bytes",
+         "Size of the newest checkpoint of an active job.",
+         gauge,
+         {"job_id"},
+         [](const JobRun& run) { return of_checkpoint(run, run.newest_checkpoint.bytes); }},
+    };
+}
+
+std::vector<MetricRow<JobRun>> training_histograms() {
+    return {
+        {"distilld_step_duration_seconds",
+         "Time from the end of one optimizer step to the end of the next.",
+         histogram,
+         {"job_id"},
+         step_durations},
+        {"distilld_checkpoint_duration_seconds",
+         "Time from a checkpoint's copy to its being on the disk; the wait for space is in it.",
+         histogram,
+         {"job_id"},
+         checkpoint_durations},
+    };
+}
+
+std::vector<MetricRow<JobRun>> training_counters() {
+    return {
+        {"distilld_steps_total",
+         "Optimizer steps done by all jobs.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.step) - metric_number(run.first_step); }},
+        {"distilld_tokens_total",
+         "Input positions: trained on by students, answered for by teachers.",
+         counter,
+         {"role"},
+         tokens_by_role},
+        {"distilld_nonfinite_steps_total",
+         "Steps skipped because a gradient was not finite.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.progress.nonfinite_steps); }},
+        {"distilld_stage_busy_seconds_total", "Time a stage spent at work.", counter, {"stage"}, busy_by_stage},
+        {"distilld_stage_wait_seconds_total",
+         "Time a stage waited for its input, or for room at its output.",
+         counter,
+         {"reason", "stage"},
+         waits_by_stage},
+        {"distilld_overlap_seconds_total",
+         "Teacher time during which the student did not wait.",
+         counter,
+         {},
+         hidden_seconds},
+        {"distilld_checkpoints_total",
+         "Checkpoints written by all jobs.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.checkpoints.count); }},
+        {"distilld_checkpoint_written_bytes_total",
+         "Bytes of the checkpoints written by all jobs.",
+         counter,
+         {},
+         [](const JobRun& run) { return metric_number(run.checkpoints.bytes); }},
+    };
+}
+
+}  // namespace distilld

@@ -1,0 +1,189 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "server/jobs/foreground_metrics.hpp"
+#include "server/jobs/job_metrics.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "tests/unit/server/support/exposition.hpp"
+
+namespace distilld {
+namespace {
+
+using test::sample;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ProgressEvent answered(std::uint64_t step, std::uint64_t times) {
+    ProgressEvent event;
+    event.step = step;
+    EndpointCounters endpoint;
+    endpoint.endpoint = "http://a/";
+    endpoint.retries = times;
+    endpoint.hedges = 2 * times;
+    endpoint.hedge_wins = 3 * times;
+    endpoint.breaker_openings = 4 * times;
+    endpoint.tokens = 5 * times;
+    endpoint.bytes_sent = 6 * times;
+    endpoint.bytes_received = 7 * times;
+    event.fetch.endpoints = {endpoint};
+    event.fetch.hedge_wins = 3 * times;
+    return event;
+}
+
+TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
+    JobMetricsOptions options;
+    options.gauge_grace = std::chrono::milliseconds(0);
+    const auto metrics = make_job_metrics(options);
+    metrics->run_started("j");
+    metrics->progress("j", answered(1, 10));
+    metrics->run_started("j");
+    const std::string labels = R"({endpoint="http://a/",job_id="j"})";
+    EXPECT_EQ(sample(metrics->text(), "distilld_teacher_endpoint_retries_total" + labels), 10) << "counted once";
+    metrics->progress("j", answered(2, 1));
+    auto twice = answered(3, 2);
+    twice.fetch.endpoints.push_back(twice.fetch.endpoints.front());  // one URL, two endpoints
+    metrics->progress("j", twice);
+    const auto text = metrics->text();
+    const std::pair<const char*, double> expected[] = {
+        {"retries_total", 1}, {"hedges_total", 2},     {"hedge_wins_total", 3},    {"breaker_openings_total", 4},
+        {"tokens_total", 5},  {"sent_bytes_total", 6}, {"received_bytes_total", 7}};
+    for (const auto& [name, times] : expected) {
+        EXPECT_EQ(sample(text, std::string("distilld_teacher_endpoint_") + name + labels), 14 * times) << name;
+    }
+    EXPECT_EQ(sample(text, "distilld_teacher_hedge_wins_total"), 36);
+    metrics->run_ended("j");
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id")));
+}
+
+TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
+    JobMetricsOptions options;
+    double now = 1000;
+    options.unix_time = [&now] { return now; };
+    const auto metrics = make_job_metrics(options);
+    metrics->run_started("j");
+    metrics->run_details("j", 5, 1);
+    auto event = answered(5, 0);
+    event.kd_loss = 1.25;
+    event.ce_loss = 2.5;
+    event.grad_norm = 0.75;
+    event.learning_rate = 0.001;
+    event.stages = {{"teacher", 1, 0, 0}, {"student", 1, 0, 0}};
+    event.bottleneck = "teacher";
+    event.measures.queues = {{"staging", 3, 8}, {"student", 1, 1}};
+    metrics->progress("j", event);
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_last_step_timestamp_seconds"))) << "it has done no step";
+    event.step = 6;
+    metrics->progress("j", event);
+    now = 1001;
+    metrics->progress("j", event);  // as the last event repeats it
+    metrics->evaluated("j", {6, 3.5, 100});
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, R"(distilld_job_last_step_timestamp_seconds{job_id="j"})"), 1000);
+    EXPECT_EQ(sample(text, R"(distilld_job_kd_loss{job_id="j"})"), 1.25);
+    EXPECT_EQ(sample(text, R"(distilld_job_ce_loss{job_id="j"})"), 2.5);
+    EXPECT_EQ(sample(text, R"(distilld_job_eval_loss{job_id="j"})"), 3.5);
+    EXPECT_EQ(sample(text, R"(distilld_job_grad_norm{job_id="j"})"), 0.75);
+    EXPECT_EQ(sample(text, R"(distilld_job_learning_rate{job_id="j"})"), 0.001);
+    EXPECT_EQ(sample(text, R"(distilld_job_bottleneck{job_id="j",stage="teacher"})"), 1);
+    EXPECT_EQ(sample(text, R"(distilld_job_bottleneck{job_id="j",stage="student"})"), 0);
+    EXPECT_EQ(sample(text, R"(distilld_stage_queue_items{job_id="j",stage="staging"})"), 3);
+    EXPECT_EQ(sample(text, R"(distilld_stage_queue_capacity_items{job_id="j",stage="staging"})"), 8);
+}
+
+TEST(JobMetricRows, CheckpointsAreCountedAndTheNewestStays) {
+    JobMetricsOptions options;
+    double now = 1000;
+    options.unix_time = [&now] { return now; };
+    const auto metrics = make_job_metrics(options);
+    metrics->run_started("j");
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_checkpoint")));
+    metrics->checkpoint_written("j", {10, "a", 0.5, 100});
+    now = 2000;
+    metrics->checkpoint_written("j", {20, "b", 2, 110});
+    metrics->run_started("j");
+    metrics->checkpoint_written("j", {30, "c", 0.5, 120});
+    metrics->checkpoint_written("nobody", {30, "c", 0.5, 120});
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, "distilld_checkpoints_total"), 3);
+    EXPECT_EQ(sample(text, "distilld_checkpoint_written_bytes_total"), 330);
+    EXPECT_EQ(sample(text, R"(distilld_checkpoint_duration_seconds_count{job_id="j"})"), 3);
+    EXPECT_EQ(sample(text, R"(distilld_checkpoint_duration_seconds_sum{job_id="j"})"), 3);
+    EXPECT_EQ(sample(text, R"(distilld_checkpoint_duration_seconds_bucket{job_id="j",le="0.5"})"), 2);
+    EXPECT_EQ(sample(text, R"(distilld_job_checkpoint_step{job_id="j"})"), 30);
+    EXPECT_EQ(sample(text, R"(distilld_job_checkpoint_bytes{job_id="j"})"), 120);
+    EXPECT_EQ(sample(text, R"(distilld_job_checkpoint_timestamp_seconds{job_id="j"})"), 2000);
+}
+
+TEST(JobMetricRows, TellOfTheWorkerItsDeviceAndTheDisks) {
+    const test::TemporaryFolder folder;
+    test::write_bytes(folder / "jobs.sqlite", "12345");
+    test::write_bytes(folder / "jobs.sqlite-wal", "123");
+    JobMetricsOptions options;
+    options.store_file = folder / "jobs.sqlite";
+    const auto metrics = make_job_metrics(options);
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_store_"))) << "until it is told of a store";
+    metrics->set_store(true, 4);
+    metrics->run_started("j");
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_worker_resident_memory_bytes")));
+    ProgressEvent event;
+    WorkerUsage& usage = event.measures.usage;
+    usage = {100, 200, 3.5, 17, "cuda:1", 11, 12, 13, 14, {{"output", 1000, 5000}, {"checkpoints", 7, 8}}};
+    metrics->progress("j", event);
+    usage.cpu_seconds = 5;
+    metrics->progress("j", event);
+    metrics->left_queue(0.75);
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, R"(distilld_worker_resident_memory_bytes{job_id="j"})"), 100);
+    EXPECT_EQ(sample(text, R"(distilld_worker_peak_resident_memory_bytes{job_id="j"})"), 200);
+    EXPECT_EQ(sample(text, R"(distilld_worker_open_fds{job_id="j"})"), 17);
+    EXPECT_EQ(sample(text, "distilld_worker_cpu_seconds_total"), 5);
+    const std::pair<const char*, double> kinds[] = {{"allocated", 11}, {"reserved", 12}, {"peak", 13}, {"total", 14}};
+    for (const auto& [kind, bytes] : kinds) {
+        const std::string labels = R"({device="cuda:1",job_id="j",kind=")" + std::string(kind) + "\"}";
+        EXPECT_EQ(sample(text, "distilld_device_memory_bytes" + labels), bytes);
+    }
+    EXPECT_EQ(sample(text, "distilld_store_writable"), 1);
+    EXPECT_EQ(sample(text, "distilld_store_unsaved_events"), 4);
+    EXPECT_EQ(sample(text, "distilld_store_size_bytes"), 8);
+    EXPECT_EQ(sample(text, R"(distilld_disk_free_bytes{job_id="j",of="output"})"), 1000);
+    EXPECT_EQ(sample(text, R"(distilld_disk_size_bytes{job_id="j",of="checkpoints"})"), 8);
+    EXPECT_EQ(sample(text, R"(distilld_disk_size_bytes{of="data"})"), std::filesystem::space(folder.path()).capacity);
+    EXPECT_EQ(sample(text, "distilld_queue_wait_seconds_count"), 1);
+    EXPECT_EQ(sample(text, "distilld_queue_wait_seconds_sum"), 0.75);
+}
+
+TEST(ForegroundMetrics, CountAWorkersRestartAndWhatIsWaitedFor) {
+    const auto metrics = make_job_metrics({});
+    ForegroundMetrics job(metrics, 16);
+    StartedEvent started;
+    started.batch_size = 2;
+    job.count(started);
+    ProgressEvent progress;
+    progress.step = 4;
+    progress.fetch.completed = 3;
+    job.count(progress);
+    job.count(WaitingEvent{"teacher_unavailable", "down", 1});
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_jobs_waiting{reason="teacher_unavailable"})"), 1);
+    job.count(WaitingEvent{});
+    started.first_step = 3;
+    job.count(started);
+    progress.step = 5;
+    job.count(progress);
+    job.count(CheckpointEvent{5, "c", 1, 50});
+    job.count(EvaluationEvent{5, 2.5, 10});
+    const auto text = metrics->text();
+    EXPECT_THAT(text, Not(HasSubstr("distilld_jobs_waiting{")));
+    EXPECT_EQ(sample(text, R"(distilld_jobs{state="running"})"), 1);
+    EXPECT_EQ(sample(text, "distilld_worker_restarts_total"), 1);
+    EXPECT_EQ(sample(text, "distilld_steps_total"), 6) << "4 of the first worker and 2 of the second";
+    EXPECT_EQ(sample(text, R"(distilld_tokens_total{role="teacher"})"), 2 * 3 * 32);
+    EXPECT_EQ(sample(text, R"(distilld_job_step{job_id="run"})"), 5);
+    EXPECT_EQ(sample(text, R"(distilld_job_checkpoint_bytes{job_id="run"})"), 50);
+    EXPECT_EQ(sample(text, R"(distilld_job_eval_loss{job_id="run"})"), 2.5);
+    EXPECT_THAT(text, Not(HasSubstr("distilld_store_")));
+}
+
+}  // namespace
+}  // namespace distilld
