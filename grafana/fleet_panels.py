@@ -274,6 +274,13 @@ FLEET = (
                 "Of the workers of all jobs; 100 % is one core.",
                 ("sum by (instance) (rate(distilld_worker_cpu_seconds_total{INSTANCE}[RATE]))", "{{instance}}"),
             ),
+            plot(
+                "Records of sinks",
+                "cps",
+                "What jobs write to JSONL files, TensorBoard, MLflow and OpenTelemetry, and what of it is lost.",
+                ("sum by (sink) (rate(distilld_sink_written_total{INSTANCE}[RATE]))", "{{sink}}"),
+                ("sum by (sink) (rate(distilld_sink_dropped_total{INSTANCE}[RATE]))", "{{sink}}, lost"),
+            ),
             plot("Open files", "short", "Open file descriptors.", ("process_open_fds{INSTANCE}", "{{instance}}")),
             figure(
                 "Up for",

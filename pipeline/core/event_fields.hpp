@@ -78,10 +78,18 @@ void describe(Visitor& v, T& e) {
     v("disks", e.disks);
 }
 
+template <class Visitor, Describes<SinkCounters> T>
+void describe(Visitor& v, T& e) {
+    v("sink", e.sink);
+    v("written", e.written);
+    v("dropped", e.dropped);
+}
+
 template <class Visitor, Describes<RunMeasures> T>
 void describe(Visitor& v, T& e) {
     v("queues", e.queues);
     v("usage", e.usage);
+    v("sinks", e.sinks);
 }
 
 template <class Visitor, Describes<FetchCounters> T>

@@ -101,10 +101,18 @@ struct WorkerUsage {
     std::vector<DiskUsage> disks;
 };
 
+/// Records that a sink of the run was given, since the run began.
+struct SinkCounters {
+    std::string sink;  ///< jsonl, tensorboard, mlflow, otlp
+    std::uint64_t written = 0;
+    std::uint64_t dropped = 0;  ///< lost: no room in the queue, refused, or not written in time
+};
+
 /// How things stand, for the metrics, and kept nowhere else.
 struct RunMeasures {
     std::vector<StageQueue> queues;
     WorkerUsage usage;
+    std::vector<SinkCounters> sinks{};
 };
 
 /// Progress of a job after one optimizer step.

@@ -27,6 +27,14 @@ MetricSamples device_memory(const JobRun& run) {
                                      {{usage.device, "total"}, metric_number(usage.device_total_bytes)}};
 }
 
+MetricSamples by_sink(const JobRun& run, std::uint64_t SinkCounters::* count) {
+    std::vector<MetricSample> samples;
+    for (const SinkCounters& sink : run.progress.measures.sinks) {
+        samples.push_back({{sink.sink}, metric_number(sink.*count)});
+    }
+    return samples;
+}
+
 }  // namespace
 
 std::vector<MetricRow<JobRun>> worker_gauges() {
@@ -63,6 +71,16 @@ std::vector<MetricRow<JobRun>> worker_counters() {
          counter,
          {},
          [](const JobRun& run) { return usage_of(run).cpu_seconds; }},
+        {"distilld_sink_written_total",
+         "Records of runs (start, steps, evaluations, checkpoints, spans, end) that a sink has written.",
+         counter,
+         {"sink"},
+         [](const JobRun& run) { return by_sink(run, &SinkCounters::written); }},
+        {"distilld_sink_dropped_total",
+         "Records of runs that a sink has lost: no room in its queue, refused, or not written in time.",
+         counter,
+         {"sink"},
+         [](const JobRun& run) { return by_sink(run, &SinkCounters::dropped); }},
     };
 }
 

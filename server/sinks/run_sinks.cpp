@@ -79,10 +79,11 @@ class OpenSinks final : public RunSinks {
         }
     }
 
-    std::vector<NamedCounts> counts() const override {
-        std::vector<NamedCounts> all;
+    std::vector<SinkCounters> counters() const override {
+        std::vector<SinkCounters> all;
         for (const OpenSink& sink : sinks_) {
-            all.push_back({sink.runner->name(), sink.runner->counts()});
+            const SinkCounts counts = sink.runner->counts();
+            all.push_back({sink.runner->name(), counts.written, counts.dropped});
         }
         return all;
     }

@@ -30,11 +30,7 @@ class RunSinks {
     /// Writes what is left, within kFlushPatience, and blocks until then. To be called once, after the last event.
     virtual void finish() = 0;
 
-    struct NamedCounts {
-        std::string name;
-        SinkCounts counts;
-    };
-    [[nodiscard]] virtual std::vector<NamedCounts> counts() const = 0;
+    [[nodiscard]] virtual std::vector<SinkCounters> counters() const = 0;
 };
 
 /// Opens the sinks that `context.spec` asks for. The error (invalid_input, io, disk_full) names the field. Blocks on

@@ -49,7 +49,7 @@ struct SpanRecord {
     std::string name;
     Instant begin;
     Instant end;
-    std::uint64_t number = 0;  ///< of the micro-batch; of the step for optimizer and recorder
+    std::uint64_t number = 0;  ///< of the micro-batch; of the step from the optimizer on
 };
 
 using Record = std::variant<StartedEvent, StepRecord, EvaluationEvent, CheckpointEvent, EndRecord, SpanRecord>;

@@ -82,9 +82,9 @@ class TrainWorker {
         auto running = run_job(followers);
         const std::optional<WorkerEvent> last = co_await std::move(running);
         if (last) {
-            auto telling = finish_sinks(*last);
-            co_await std::move(telling);
-            to_service(*last);
+            auto finishing = finish_sinks(*last);
+            const WorkerEvent told = co_await std::move(finishing);
+            to_service(told);
         }
         followers.cancel();
         auto joining = followers.join();
@@ -157,19 +157,29 @@ class TrainWorker {
     }
 
     /// The sinks have the end of the run before the service does: nothing, a warning of theirs either, follows that.
-    asio::awaitable<void> finish_sinks(WorkerEvent last) {
+    asio::awaitable<WorkerEvent> finish_sinks(WorkerEvent last) {
         if (!run_.sinks) {
-            co_return;
+            co_return last;
         }
         run_.sinks->take(last);
         auto finish = [this] { run_.sinks->finish(); };
         auto finishing = run_on(threads_.executors().disk, std::move(finish));
         co_await std::move(finishing);
+        if (auto* finished = std::get_if<FinishedEvent>(&last)) {
+            finished->last.measures.sinks = run_.sinks->counters();
+        }
+        co_return last;
     }
 
     void send(const WorkerEvent& event) {
         if (run_.sinks) {
             run_.sinks->take(event);
+        }
+        if (const auto* progress = std::get_if<ProgressEvent>(&event); progress != nullptr && run_.sinks) {
+            ProgressEvent counted = *progress;
+            counted.measures.sinks = run_.sinks->counters();
+            to_service(counted);
+            return;
         }
         to_service(event);
     }

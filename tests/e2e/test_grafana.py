@@ -47,6 +47,7 @@ def live(module_service, teacher, text_data, tmp_path_factory):
     with ChaosProxy(teacher.url, Script(delay=0.02, unavailable=0.1)) as proxy:
         spec = jobs.distil_spec(text_data, folder / "student", proxy.url, steps=1_000_000)
         spec["checkpoint"] = {"every_secs": 2}
+        spec["metrics"] = {"jsonl_file": str(folder / "metrics.jsonl")}
         spec["training"]["eval_steps"] = 50
         spec["dataset"]["eval"] = str(jobs.write_text_data(folder / "eval.jsonl", 8, seed=2))
         job_id = rest.submit(spec)

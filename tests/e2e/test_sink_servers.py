@@ -208,7 +208,7 @@ def test_a_collector_gets_one_tree_of_spans(distilld, distil, tmp_path, where):
     assert names["plan"] == names["decode"] == names["staging.stage"] == names["student.train"] == micro_batches
     assert names["teacher.request"] + names["teacher.retry"] + names["teacher.hedge"] >= micro_batches
     assert names["optimizer.finish_step"] == STEPS
-    assert names["recorder.evaluation"] == names["recorder.checkpoint"] == 1
+    assert names["evaluation.evaluate"] == names["recorder.checkpoint"] == 1
     for span in spans:
         assert re.fullmatch("[0-9a-f]{32}", span["traceId"]) and re.fullmatch("[0-9a-f]{16}", span["spanId"])
         begin, end = times(span)

@@ -52,6 +52,7 @@ ProgressEvent progress(std::uint64_t step) {
     asked.bytes_received = step * 1000;
     event.measures.queues = {{"decode", 1, 8}, {"staging", 4, 16}, {"student", 1, 1}};
     event.measures.usage = {1000, 2000, times, 17, "cuda:0", 10, 20, 30, 40, {{"output", 500, 5000}}};
+    event.measures.sinks = {{"jsonl", step * 2, 0}, {"mlflow", step, 1}};
     event.durations.requests = {{"http://a/\"quoted\"\\", "success", seconds}, {"http://b/", "failure", seconds}};
     return event;
 }
