@@ -18,8 +18,8 @@
 #
 # pip's settings of this machine hold for the build: variables PIP_…, its pip.conf, a folder that PIP_FIND_LINKS names.
 # Where the base image cannot be had, a Debian of that release takes its place, made by debootstrap from this machine's
-# own package source (as root; scripts/debian_root.sh). docs/docker.md says how long it takes: the first time long, later minutes, for the compiler's
-# cache stays with the engine.
+# own package source (as root; scripts/debian_root.sh). docs/docker.md says how long it takes: the first time long,
+# later minutes, for the compiler's cache stays with the engine.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
