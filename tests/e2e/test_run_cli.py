@@ -175,7 +175,8 @@ def test_the_trace_names_who_ran_when(distilld, spec, tmp_path):
 def test_an_interrupt_leaves_a_checkpoint_and_resume_ends_with_the_same_bits(distilld, teacher, spec, tmp_path, where):
     spec = jobs.changed(spec, {"/training/max_steps": 12, "/checkpoint/every_steps": 4, "/teacher/hedge": False})
     calm = run_report(distilld, spec, tmp_path / "calm", "--output", tmp_path / "calm" / "student")
-    with ChaosProxy(teacher.url, Script(delay=0.02)) as proxy:
+    # In the steps after the fourth it is to be met while it trains: they take a second.
+    with ChaosProxy(teacher.url, Script(delay=0.25 if where == "while it trains" else 0.02)) as proxy:
         if where != "while it trains":
             proxy.hold_after = 2 + 4 * 6 + 2  # the probe, six steps, half a step
         flags = ["--teacher-endpoint", proxy.url]
