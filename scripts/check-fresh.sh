@@ -34,10 +34,7 @@ case $tests in none | fast | all) ;; *) echo "check-fresh: --tests takes none, f
 need_for_roots
 
 lend_pip_settings
-if [ -n "$cache" ]; then
-    root_mounts+=("$cache")
-    root_environment+=("CCACHE_DIR=$cache")
-fi
+[ -z "$cache" ] || lend_ccache "$cache"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/distilld-check-fresh-XXXXXX")
 trap '[ "$keep" = 1 ] && say "the roots are in $work" || rm -rf "$work"' EXIT

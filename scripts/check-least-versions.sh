@@ -37,10 +37,7 @@ done
 [ ${#rows[@]} -gt 0 ] || rows=(gcc-13 clang-16 torch-2.6)
 need_for_roots
 lend_pip_settings
-if [ -n "$cache" ]; then
-    root_mounts+=("$cache")
-    root_environment+=("CCACHE_DIR=$cache")
-fi
+[ -z "$cache" ] || lend_ccache "$cache"
 
 # libtorch of this checkout, for the rows that are not about it: it runs on any Debian.
 own_torch=${DISTILLD_TORCH:-$root/.deps/libtorch}

@@ -80,6 +80,12 @@ in_root() {
         DEBIAN_FRONTEND=noninteractive "${root_environment[@]}" "$@"
 }
 
+# lend_ccache FOLDER: a cache of compiled files, for in_root.
+lend_ccache() {
+    root_mounts+=("$1")
+    root_environment+=("CCACHE_DIR=$1")
+}
+
 # pip's settings of this machine (PIP_* and configuration files), and what of its file system they name, for in_root.
 lend_pip_settings() {
     local setting path value

@@ -8,6 +8,7 @@
 #include "base/json_text.hpp"
 #include "pipeline/core/event_fields.hpp"
 #include "server/sinks/append_file.hpp"
+#include "server/sinks/file_sink.hpp"
 #include "server/sinks/jsonl_history.hpp"
 
 namespace distilld::sinks {
@@ -18,24 +19,18 @@ namespace {
 
 constexpr const char* kField = "/metrics/jsonl_file: ";
 
-class JsonlSink final : public Sink {
+class JsonlSink final : public FileSink {
   public:
     JsonlSink(AppendFile file, JsonlHistory history, const SinkContext& context)
-        : file_(std::move(file)),
+        : FileSink(kField),
+          file_(std::move(file)),
           history_(std::move(history)),
           name_(context.spec.name),
           output_(context.spec.output),
           job_id_(context.job_id) {}
 
-    boost::asio::awaitable<WriteResult> write(const std::vector<SinkItem>& items) override {
-        if (const Result<void> done = write_now(items); !done) {
-            co_return SinkFailure{kField + done.error().message};
-        }
-        co_return Written();
-    }
-
   private:
-    Result<void> write_now(const std::vector<SinkItem>& items) {
+    Result<void> write_now(const std::vector<SinkItem>& items) override {
         if (!began_) {
             if (Result<void> cut = file_.cut(history_.kept_bytes); !cut) {
                 return cut;

@@ -10,6 +10,7 @@
 
 #include "base/files.hpp"
 #include "server/sinks/append_file.hpp"
+#include "server/sinks/file_sink.hpp"
 #include "server/sinks/tensorboard_records.hpp"
 
 namespace distilld::sinks {
@@ -42,22 +43,16 @@ fs::path new_event_file(const fs::path& folder, std::int64_t now) {
     return folder / (std::string(kPrefix) + std::to_string(now) + "." + host.data() + "." + std::to_string(::getpid()));
 }
 
-class TensorboardSink final : public Sink {
+class TensorboardSink final : public FileSink {
   public:
     explicit TensorboardSink(const SinkContext& context)
-        : folder_(context.spec.metrics.tensorboard_dir),
+        : FileSink(kField),
+          folder_(context.spec.metrics.tensorboard_dir),
           first_step_(context.first_step),
           spec_json_(context.spec_json) {}
 
-    boost::asio::awaitable<WriteResult> write(const std::vector<SinkItem>& items) override {
-        if (const Result<void> done = write_now(items); !done) {
-            co_return SinkFailure{kField + done.error().message};
-        }
-        co_return Written();
-    }
-
   private:
-    Result<void> write_now(const std::vector<SinkItem>& items) {
+    Result<void> write_now(const std::vector<SinkItem>& items) override {
         std::string bytes;
         if (!file_) {
             const auto now = std::chrono::system_clock::now();

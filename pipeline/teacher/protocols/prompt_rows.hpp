@@ -18,11 +18,6 @@ namespace distilld {
 /// padding is sent as one token, of which nothing is asked.
 [[nodiscard]] std::vector<std::int32_t> prompt_of(const TokenBatch& tokens, std::uint32_t row);
 
-/// The longest prompt of a micro-batch with sequences of `columns` positions.
-[[nodiscard]] constexpr std::uint64_t longest_prompt(std::uint32_t columns) noexcept {
-    return std::uint64_t{columns} + 1;
-}
-
 /// Writes the prompts of a part as JSON arrays with commas between them.
 void append_prompts(std::string& json, const TokenBatch& tokens, const RequestPart& part);
 

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "pipeline/teacher/protocols/base64_array.hpp"
-#include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/model_list.hpp"
-#include "pipeline/teacher/protocols/prompt_rows.hpp"
+#include "pipeline/teacher/protocols/prompt_scoring.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -19,10 +18,8 @@ namespace {
 namespace od = simdjson::ondemand;
 
 constexpr std::string_view kGenerate = "/generate";
-constexpr std::string_view kModels = "/v1/models";
 /// JSON of one entry `[-14.239895820617676,151935,null]`, at most.
 constexpr std::uint64_t kEntryBytes = 96;
-constexpr std::uint64_t kEnvelopeBytes = 64U << 10U;
 
 /// The rows of one sequence in the flat form: `val` and `idx`, [rows, k], without the entries before the first row.
 struct FlatRows {
@@ -209,99 +206,44 @@ void read_sequence(simdjson::simdjson_result<od::value> value, std::uint32_t row
     SequenceReader(row, rows).read(meta);
 }
 
-struct CodecOptions {
-    std::string target;
-    TargetsWanted wanted;
-    std::uint64_t max_tokens = 0;  ///< of a prompt; 0 = not known
-    double entry_bytes = 0;        ///< of one entry of a row, on the average; 0 = not known yet
-};
-
-class SglangCodec final : public TeacherCodec {
+class SglangCodec final : public PromptScoringCodec {
   public:
-    explicit SglangCodec(CodecOptions options) : options_(std::move(options)) {}
+    using PromptScoringCodec::PromptScoringCodec;
 
-    Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const override {
-        for (std::uint32_t row = 0; row < tokens.rows && options_.max_tokens != 0; ++row) {
-            if (const std::size_t length = prompt_of(tokens, row).size(); length > options_.max_tokens) {
-                return invalid_input("/dataset/sequence_length: a prompt of " + std::to_string(length) +
-                                     " tokens is above the " + std::to_string(options_.max_tokens) +
-                                     " of the teacher (max_model_len)");
-            }
+    std::string description() const override { return "SGLang, " + rows_wanted(); }
+
+  protected:
+    std::string request_body(const TokenBatch& tokens, const RequestPart& part, std::uint32_t entries) const override {
+        std::string body = R"({"input_ids":[)";
+        append_prompts(body, tokens, part);
+        body += R"(],"sampling_params":{"max_new_tokens":0,"temperature":0},"return_logprob":true,)"
+                R"("logprob_start_len":0,"return_flat_raw_top_logprobs":true,)"
+                R"("return_flat_raw_top_logprobs_b64":true,"top_logprobs_num":)";
+        return body + std::to_string(entries) + "}";
+    }
+
+    void read_rows(od::document& document, const RequestPart& part, PromptRows& rows) const override {
+        const od::json_type type = document.type();
+        if (type == od::json_type::object && part.rows == 1) {
+            read_sequence(document.get_value(), 0, rows);
+            return;
         }
-        return std::vector<RequestPart>{whole_batch(tokens)};
-    }
-
-    Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const override {
-        const auto entries = entries_wanted(options_.wanted);
-        if (!entries) {
-            return entries.error();
+        if (type != od::json_type::array) {
+            fail_answer("the answer is no array with an object for each sequence");
         }
-        auto body = std::make_shared<std::string>(R"({"input_ids":[)");
-        append_prompts(*body, tokens, part);
-        *body += R"(],"sampling_params":{"max_new_tokens":0,"temperature":0},"return_logprob":true,)"
-                 R"("logprob_start_len":0,"return_flat_raw_top_logprobs":true,)"
-                 R"("return_flat_raw_top_logprobs_b64":true,"top_logprobs_num":)" +
-                 std::to_string(*entries) + "}";
-        HttpRequest request;
-        request.target = options_.target;
-        request.content_type = kJsonContentType;
-        request.body = std::move(body);
-        return request;
-    }
-
-    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch& tokens,
-                                  const RequestPart& part) const override {
-        const auto entries = entries_wanted(options_.wanted);
-        if (!entries) {
-            return entries.error();
+        std::uint32_t row = 0;
+        for (auto sequence : document.get_array()) {
+            if (row == part.rows) {
+                fail_answer("the answer has more than the " + std::to_string(part.rows) + " sequences asked for");
+            }
+            read_sequence(sequence, row, rows);
+            ++row;
         }
-        return read_json_answer(*response.body, [&](od::document& document) {
-            PromptRows rows(tokens, part, options_.wanted, *entries);
-            const od::json_type type = document.type();
-            if (type == od::json_type::object && part.rows == 1) {
-                read_sequence(document.get_value(), 0, rows);
-                return rows.finish();
-            }
-            if (type != od::json_type::array) {
-                fail_answer("the answer is no array with an object for each sequence");
-            }
-            std::uint32_t row = 0;
-            for (auto sequence : document.get_array()) {
-                if (row == part.rows) {
-                    fail_answer("the answer has more than the " + std::to_string(part.rows) + " sequences asked for");
-                }
-                read_sequence(sequence, row, rows);
-                ++row;
-            }
-            if (row != part.rows) {
-                fail_answer("the answer has " + std::to_string(row) + " sequences, " + std::to_string(part.rows) +
-                            " were asked for");
-            }
-            return rows.finish();
-        });
-    }
-
-    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
-        const std::uint64_t positions = std::uint64_t{rows} * columns;
-        AnswerSize size;
-        if (const auto entries = entries_wanted(options_.wanted)) {
-            // The prompt's own tokens come beside the k.
-            const std::uint64_t count = positions * (std::uint64_t{*entries} + 1);
-            size.max_accepted_bytes = count * kEntryBytes + rows * kEnvelopeBytes;
-            size.max_wire_bytes = json_wire_bytes(count, options_.entry_bytes, size.max_accepted_bytes);
+        if (row != part.rows) {
+            fail_answer("the answer has " + std::to_string(row) + " sequences, " + std::to_string(part.rows) +
+                        " were asked for");
         }
-        size.held_bytes = prompt_row_bytes(positions, options_.wanted);
-        return size;
     }
-
-    std::string description() const override {
-        return options_.wanted.top_k == 0
-                   ? "SGLang, all log-probabilities of the prompt"
-                   : "SGLang, top " + std::to_string(options_.wanted.top_k) + " log-probabilities of the prompt";
-    }
-
-  private:
-    CodecOptions options_;
 };
 
 class SglangAdapter final : public TeacherProtocolAdapter {
@@ -310,11 +252,11 @@ class SglangAdapter final : public TeacherProtocolAdapter {
         : target_(settings.url.target()), models_target_(std::move(models_target)) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
-        return make_codec({target_, wanted});
+        return std::make_shared<SglangCodec>(options(wanted));
     }
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
-        CodecOptions learnt{target_, wanted};
+        PromptScoringCodec::Options learnt = options(wanted);
         auto listing = ask_for_models(dialogue, models_target_);
         const auto models = co_await std::move(listing);
         if (!models) {
@@ -324,23 +266,25 @@ class SglangAdapter final : public TeacherProtocolAdapter {
         if (*models && !(*models)->empty()) {
             learnt.max_tokens = (*models)->front().max_tokens;
         }
-        auto asking = dialogue.ask(make_codec(learnt));
+        auto asking = dialogue.ask(std::make_shared<SglangCodec>(learnt));
         auto answer = co_await std::move(asking);
         if (!answer) {
             co_return failed_probe(answer.error());
         }
         Negotiated negotiated;
         negotiated.answer = std::move(answer->targets);
-        const TeacherTargets& rows = negotiated.answer;
-        const double entries = double{1} * rows.rows * rows.columns * (rows.width + 1);
-        learnt.entry_bytes = static_cast<double>(rows.wire_bytes) / entries;
-        negotiated.codec = make_codec(std::move(learnt));
+        learnt.entry_bytes = entry_bytes_of(negotiated.answer);
+        negotiated.codec = std::make_shared<SglangCodec>(std::move(learnt));
         co_return negotiated;
     }
 
   private:
-    static std::shared_ptr<const TeacherCodec> make_codec(CodecOptions options) {
-        return std::make_shared<SglangCodec>(std::move(options));
+    [[nodiscard]] PromptScoringCodec::Options options(TargetsWanted wanted) const {
+        PromptScoringCodec::Options options;
+        options.target = target_;
+        options.wanted = wanted;
+        options.max_entry_bytes = kEntryBytes;
+        return options;
     }
 
     std::string target_;
@@ -350,13 +294,11 @@ class SglangAdapter final : public TeacherProtocolAdapter {
 }  // namespace
 
 Result<std::unique_ptr<TeacherProtocolAdapter>> make_sglang_protocol_adapter(const ProtocolSettings& settings) {
-    const EndpointUrl& url = settings.url;
-    if (!url.path.ends_with(kGenerate)) {
-        return invalid_input("teacher endpoint '" + url.name + "': the path of an SGLang endpoint ends in " +
-                             std::string(kGenerate));
+    auto models = models_page_beside(settings.url, kGenerate);
+    if (!models) {
+        return models.error();
     }
-    std::string models = url.path.substr(0, url.path.size() - kGenerate.size()) + std::string(kModels) + url.query;
-    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<SglangAdapter>(settings, std::move(models)));
+    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<SglangAdapter>(settings, std::move(*models)));
 }
 
 }  // namespace distilld

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "pipeline/teacher/protocols/base64_array.hpp"
-#include "pipeline/teacher/protocols/json_answer.hpp"
-#include "pipeline/teacher/protocols/prompt_rows.hpp"
+#include "pipeline/teacher/protocols/prompt_scoring.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -20,7 +19,6 @@ namespace od = simdjson::ondemand;
 
 /// Base64 of an id and a log-probability, with a little to spare.
 constexpr std::uint64_t kEntryBytes = 16;
-constexpr std::uint64_t kEnvelopeBytes = 64U << 10U;
 
 /// The members of an answer: rows of `shape` [sequences, most rows of one, k].
 struct Answer {
@@ -79,7 +77,7 @@ void check_shape(const Answer& answer, std::uint32_t sequences) {
     }
 }
 
-void read_rows(const Answer& answer, std::uint32_t row, PromptRows& rows) {
+void read_sequence(const Answer& answer, std::uint32_t row, PromptRows& rows) {
     const std::size_t tokens = rows.prompt(row).size();
     if (answer.lengths[row] != tokens - 1 || answer.lengths[row] > answer.shape[1]) {
         fail_answer("sequence " + std::to_string(row) + " has " + std::to_string(answer.lengths[row]) +
@@ -105,69 +103,35 @@ void read_rows(const Answer& answer, std::uint32_t row, PromptRows& rows) {
     }
 }
 
-class TrlCodec final : public TeacherCodec {
+class TrlCodec final : public PromptScoringCodec {
   public:
-    TrlCodec(std::string target, TargetsWanted wanted) : target_(std::move(target)), wanted_(wanted) {}
+    using PromptScoringCodec::PromptScoringCodec;
 
-    Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const override {
-        const auto entries = entries_wanted(wanted_);
-        if (!entries) {
-            return entries.error();
-        }
-        auto body = std::make_shared<std::string>(R"({"sequences":[)");
-        append_prompts(*body, tokens, part);
-        *body += R"(],"prompt_lengths":[)";
+    std::string description() const override { return "TRL, " + rows_wanted(); }
+
+  protected:
+    std::string request_body(const TokenBatch& tokens, const RequestPart& part, std::uint32_t entries) const override {
+        std::string body = R"({"sequences":[)";
+        append_prompts(body, tokens, part);
+        body += R"(],"prompt_lengths":[)";
         for (std::uint32_t row = 0; row < part.rows; ++row) {
-            *body += row == 0 ? "1" : ",1";
+            body += row == 0 ? "1" : ",1";
         }
-        *body += R"(],"temperature":1.0,"response_format":"binary","top_logprobs":)" + std::to_string(*entries) + "}";
-        HttpRequest request;
-        request.target = target_;
-        request.content_type = kJsonContentType;
-        request.body = std::move(body);
-        return request;
+        body += R"(],"temperature":1.0,"response_format":"binary","top_logprobs":)";
+        return body + std::to_string(entries) + "}";
     }
 
-    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch& tokens,
-                                  const RequestPart& part) const override {
-        const auto entries = entries_wanted(wanted_);
-        if (!entries) {
-            return entries.error();
+    void read_rows(od::document& document, const RequestPart& part, PromptRows& rows) const override {
+        od::object object;
+        if (document.get_object().get(object) != simdjson::SUCCESS) {
+            fail_answer("the answer is not a JSON object");
         }
-        return read_json_answer(*response.body, [&](od::document& document) {
-            od::object object;
-            if (document.get_object().get(object) != simdjson::SUCCESS) {
-                fail_answer("the answer is not a JSON object");
-            }
-            const Answer answer = read_members(object);
-            check_shape(answer, part.rows);
-            PromptRows rows(tokens, part, wanted_, *entries);
-            for (std::uint32_t row = 0; row < part.rows; ++row) {
-                read_rows(answer, row, rows);
-            }
-            return rows.finish();
-        });
-    }
-
-    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
-        const std::uint64_t positions = std::uint64_t{rows} * columns;
-        AnswerSize size;
-        if (const auto entries = entries_wanted(wanted_)) {
-            // The prompt's own token comes beside the k.
-            size.max_wire_bytes = positions * (std::uint64_t{*entries} + 1) * kEntryBytes + kEnvelopeBytes;
+        const Answer answer = read_members(object);
+        check_shape(answer, part.rows);
+        for (std::uint32_t row = 0; row < part.rows; ++row) {
+            read_sequence(answer, row, rows);
         }
-        size.held_bytes = prompt_row_bytes(positions, wanted_);
-        return size;
     }
-
-    std::string description() const override {
-        return "TRL, top " + std::to_string(wanted_.top_k == 0 ? wanted_.vocabulary : wanted_.top_k) +
-               " log-probabilities of the prompt";
-    }
-
-  private:
-    std::string target_;
-    TargetsWanted wanted_;
 };
 
 /// It tells nothing of its model or of its limits.
@@ -176,12 +140,12 @@ class TrlAdapter final : public TeacherProtocolAdapter {
     explicit TrlAdapter(const ProtocolSettings& settings) : target_(settings.url.target()) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
-        return std::make_shared<TrlCodec>(target_, wanted);
+        return make_codec(wanted);
     }
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
         Negotiated negotiated;
-        negotiated.codec = std::make_shared<TrlCodec>(target_, wanted);
+        negotiated.codec = make_codec(wanted);
         auto asking = dialogue.ask(negotiated.codec);
         auto answer = co_await std::move(asking);
         if (!answer) {
@@ -192,6 +156,14 @@ class TrlAdapter final : public TeacherProtocolAdapter {
     }
 
   private:
+    [[nodiscard]] std::shared_ptr<const TeacherCodec> make_codec(TargetsWanted wanted) const {
+        PromptScoringCodec::Options options;
+        options.target = target_;
+        options.wanted = wanted;
+        options.max_entry_bytes = kEntryBytes;
+        return std::make_shared<TrlCodec>(std::move(options));
+    }
+
     std::string target_;
 };
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "pipeline/teacher/protocols/model_list.hpp"
-#include "pipeline/teacher/protocols/prompt_rows.hpp"
+#include "pipeline/teacher/protocols/prompt_scoring.hpp"
 #include "pipeline/teacher/protocols/vllm/codec.hpp"
 
 namespace distilld::vllm {
@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::string_view kCompletions = "/v1/completions";
 constexpr std::string_view kGenerate = "/inference/v1/generate";
-constexpr std::string_view kModels = "/v1/models";
 
 /// What the server says of its own limit on k, with the way out.
 FetchError explained(FetchError failure) {
@@ -60,10 +59,8 @@ class Adapter final : public TeacherProtocolAdapter {
         }
         Negotiated negotiated;
         negotiated.answer = std::move(answer->targets);
-        const TeacherTargets& rows = negotiated.answer;
-        const double entries = double{1} * rows.rows * rows.columns * (rows.width + 1);
-        learnt.entry_bytes = static_cast<double>(rows.wire_bytes) / entries;
-        negotiated.codec = make_codec(std::move(learnt));
+        learnt.entry_bytes = entry_bytes_of(negotiated.answer);
+        negotiated.codec = make_codec(learnt);
         co_return negotiated;
     }
 
@@ -85,13 +82,11 @@ class Adapter final : public TeacherProtocolAdapter {
 
 Result<std::unique_ptr<TeacherProtocolAdapter>> make_adapter(const ProtocolSettings& settings, Route route,
                                                              std::string_view ending) {
-    const EndpointUrl& url = settings.url;
-    if (!url.path.ends_with(ending)) {
-        return invalid_input("teacher endpoint '" + url.name + "': the path of such an endpoint ends in " +
-                             std::string(ending));
+    auto models = models_page_beside(settings.url, ending);
+    if (!models) {
+        return models.error();
     }
-    std::string models = url.path.substr(0, url.path.size() - ending.size()) + std::string(kModels) + url.query;
-    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<Adapter>(settings, route, std::move(models)));
+    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<Adapter>(settings, route, std::move(*models)));
 }
 
 }  // namespace

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "base/json_text.hpp"
-#include "pipeline/teacher/protocols/json_answer.hpp"
-#include "pipeline/teacher/protocols/prompt_rows.hpp"
+#include "pipeline/teacher/protocols/prompt_scoring.hpp"
 
 namespace distilld::vllm {
 namespace {
@@ -21,8 +20,6 @@ constexpr std::uint64_t kMaxPrompts = 1024;
 /// JSON of one entry, at most on the average of a row: id, log-probability, rank, and the token's text, in which each
 /// byte may take six.
 constexpr std::uint64_t kEntryBytes = 512;
-/// What surrounds the rows.
-constexpr std::uint64_t kEnvelopeBytes = 64U << 10U;
 /// The token that is generated because vLLM generates one at least.
 constexpr std::uint64_t kGenerated = 1;
 
@@ -124,99 +121,73 @@ void read_completions(od::object answer, PromptRows& rows, std::uint32_t prompts
     }
 }
 
-class Codec final : public TeacherCodec {
+PromptScoringCodec::Options scoring_options(const CodecOptions& options) {
+    PromptScoringCodec::Options scoring;
+    scoring.target = options.target;
+    scoring.wanted = options.wanted;
+    scoring.max_entry_bytes = kEntryBytes;
+    scoring.entry_bytes = options.entry_bytes;
+    scoring.max_tokens = options.max_model_len;
+    scoring.generated = kGenerated;
+    return scoring;
+}
+
+class Codec final : public PromptScoringCodec {
   public:
-    explicit Codec(CodecOptions options) : options_(std::move(options)) {}
+    explicit Codec(const CodecOptions& options)
+        : PromptScoringCodec(scoring_options(options)), route_(options.route), model_(options.model) {}
 
     Result<std::vector<RequestPart>> plan_requests(const TokenBatch& tokens) const override {
-        if (options_.max_model_len != 0) {
-            for (std::uint32_t row = 0; row < tokens.rows; ++row) {
-                if (const std::size_t length = prompt_of(tokens, row).size();
-                    length + kGenerated > options_.max_model_len) {
-                    return invalid_input("/dataset/sequence_length: a prompt of " + std::to_string(length) +
-                                         " tokens and the one that is generated are above the " +
-                                         std::to_string(options_.max_model_len) + " of the teacher (max_model_len)");
-                }
-            }
+        auto whole = PromptScoringCodec::plan_requests(tokens);
+        if (!whole) {
+            return whole;
         }
         RequestLimits limits;
-        limits.max_rows = options_.route == Route::completions ? kMaxPrompts : 1;
+        limits.max_rows = route_ == Route::completions ? kMaxPrompts : 1;
         return split_rows(tokens, limits);
     }
 
-    Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const override {
-        const auto entries = entries_wanted(options_.wanted);
-        if (!entries) {
-            return entries.error();
-        }
-        const bool completions = options_.route == Route::completions;
-        auto body = std::make_shared<std::string>(R"({"model":)" + to_text(boost::json::value(options_.model)));
-        *body += completions ? R"(,"prompt":[)" : R"(,"token_ids":)";
-        append_prompts(*body, tokens, part);
-        *body += completions ? R"(],"max_tokens":1,"temperature":0,"prompt_logprobs":)"
-                             : R"(,"sampling_params":{"max_tokens":1,"temperature":0,"detokenize":false,)"
-                               R"("prompt_logprobs":)";
-        *body += std::to_string(*entries) + (completions ? "}" : "}}");
-        HttpRequest request;
-        request.target = options_.target;
-        request.content_type = kJsonContentType;
-        request.body = std::move(body);
-        return request;
-    }
-
-    Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch& tokens,
-                                  const RequestPart& part) const override {
-        const auto entries = entries_wanted(options_.wanted);
-        if (!entries) {
-            return entries.error();
-        }
-        return read_json_answer(*response.body, [&](od::document& document) {
-            od::object answer;
-            if (document.get_object().get(answer) != simdjson::SUCCESS) {
-                fail_answer("the answer is not a JSON object");
-            }
-            PromptRows rows(tokens, part, options_.wanted, *entries);
-            if (options_.route == Route::completions) {
-                read_completions(answer, rows, part.rows);
-            } else {
-                od::value prompt;
-                if (answer.find_field_unordered("prompt_logprobs").get(prompt) != simdjson::SUCCESS) {
-                    fail_ignored();
-                }
-                read_prompt(prompt, 0, rows);
-            }
-            return rows.finish();
-        });
-    }
-
-    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
-        const std::uint64_t positions = std::uint64_t{rows} * columns;
-        AnswerSize size;
-        if (const auto entries = entries_wanted(options_.wanted)) {
-            // The prompt's own token comes beside the k.
-            const std::uint64_t count = positions * (std::uint64_t{*entries} + 1);
-            size.max_accepted_bytes = count * kEntryBytes + kEnvelopeBytes;
-            size.max_wire_bytes = json_wire_bytes(count, options_.entry_bytes, size.max_accepted_bytes);
-        }
-        size.held_bytes = prompt_row_bytes(positions, options_.wanted);
-        return size;
-    }
-
     std::string description() const override {
-        const std::string route = options_.route == Route::completions ? "vLLM completions" : "vLLM generate";
-        return route + (options_.wanted.top_k == 0
-                            ? ", all log-probabilities of the prompt"
-                            : ", top " + std::to_string(options_.wanted.top_k) + " log-probabilities of the prompt");
+        return (route_ == Route::completions ? "vLLM completions, " : "vLLM generate, ") + rows_wanted();
+    }
+
+  protected:
+    std::string request_body(const TokenBatch& tokens, const RequestPart& part, std::uint32_t entries) const override {
+        const bool completions = route_ == Route::completions;
+        std::string body = R"({"model":)" + to_text(boost::json::value(model_));
+        body += completions ? R"(,"prompt":[)" : R"(,"token_ids":)";
+        append_prompts(body, tokens, part);
+        body += completions ? R"(],"max_tokens":1,"temperature":0,"prompt_logprobs":)"
+                            : R"(,"sampling_params":{"max_tokens":1,"temperature":0,"detokenize":false,)"
+                              R"("prompt_logprobs":)";
+        return body + std::to_string(entries) + (completions ? "}" : "}}");
+    }
+
+    void read_rows(od::document& document, const RequestPart& part, PromptRows& rows) const override {
+        od::object answer;
+        if (document.get_object().get(answer) != simdjson::SUCCESS) {
+            fail_answer("the answer is not a JSON object");
+        }
+        if (route_ == Route::completions) {
+            read_completions(answer, rows, part.rows);
+            return;
+        }
+        od::value prompt;
+        if (answer.find_field_unordered("prompt_logprobs").get(prompt) != simdjson::SUCCESS) {
+            fail_ignored();
+        }
+        read_prompt(prompt, 0, rows);
     }
 
   private:
-    CodecOptions options_;
+    Route route_;
+    std::string model_;
 };
 
 }  // namespace
 
-std::shared_ptr<const TeacherCodec> make_codec(CodecOptions options) {
-    return std::make_shared<Codec>(std::move(options));
+std::shared_ptr<const TeacherCodec> make_codec(const CodecOptions& options) {
+    return std::make_shared<Codec>(options);
 }
 
 }  // namespace distilld::vllm

@@ -25,6 +25,6 @@ struct CodecOptions {
 
 /// Asks for `prompt_logprobs` and reads them. Both routes answer with, for each prompt, an array of one entry a token:
 /// null, then objects keyed by the decimal token id, of k or k + 1 members: the prompt's own token is always there.
-[[nodiscard]] std::shared_ptr<const TeacherCodec> make_codec(CodecOptions options);
+[[nodiscard]] std::shared_ptr<const TeacherCodec> make_codec(const CodecOptions& options);
 
 }  // namespace distilld::vllm

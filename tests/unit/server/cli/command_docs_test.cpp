@@ -12,6 +12,7 @@
 #include "server/cli/command_line.hpp"
 #include "server/support/completions.hpp"
 #include "server/support/man_page.hpp"
+#include "tests/unit/server/cli/all_commands.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -25,20 +26,6 @@ std::string printed(const std::vector<std::string>& arguments) {
     EXPECT_FALSE(line.command.has_value());
     return line.out;
 }
-
-const std::vector<std::vector<std::string>> kCommands{{},
-                                                      {"serve"},
-                                                      {"run"},
-                                                      {"teacher"},
-                                                      {"jobs"},
-                                                      {"jobs", "submit"},
-                                                      {"jobs", "list"},
-                                                      {"jobs", "get"},
-                                                      {"jobs", "watch"},
-                                                      {"jobs", "cancel"},
-                                                      {"healthcheck"},
-                                                      {"completion"},
-                                                      {"man"}};
 
 std::string spaced(const std::vector<std::string>& command) {
     std::string text = "distilld";
@@ -73,7 +60,7 @@ TEST(CommandDocs, HoldEachOptionOfEachCommand) {
     const auto zsh = printed({"completion", "zsh"});
     const auto fish = printed({"completion", "fish"});
     std::size_t options = 0;
-    for (const auto& command : kCommands) {
+    for (const auto& command : test::kAllCommands) {
         const auto name = spaced(command);
         const auto underscored = "_" + std::regex_replace(name, std::regex(" "), "_");
         const auto man_section = section(man, command.empty() ? ".SH OPTIONS\n" : ".SS " + name + "\n", "\n.S");

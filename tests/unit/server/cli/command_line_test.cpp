@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-
 #include <filesystem>
 #include <fstream>
 
@@ -13,6 +12,7 @@
 #include "api/spec_fields.hpp"
 #include "server/cli/commands.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/unit/server/cli/all_commands.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -29,18 +29,7 @@ T parsed(const std::vector<std::string>& arguments) {
 }
 
 TEST(CommandLine, HelpAndVersionEverywhere) {
-    const std::vector<std::vector<std::string>> commands{{},
-                                                         {"serve"},
-                                                         {"run"},
-                                                         {"teacher"},
-                                                         {"jobs"},
-                                                         {"jobs", "submit"},
-                                                         {"jobs", "list"},
-                                                         {"jobs", "get"},
-                                                         {"jobs", "watch"},
-                                                         {"jobs", "cancel"},
-                                                         {"healthcheck"}};
-    for (auto command : commands) {
+    for (auto command : test::kAllCommands) {
         command.emplace_back("--help");
         const auto help = parse_command_line(command);
         EXPECT_FALSE(help.command.has_value());

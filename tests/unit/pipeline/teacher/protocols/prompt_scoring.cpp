@@ -97,4 +97,22 @@ std::string refused(TeacherProtocol protocol, const std::string& body, std::shar
     return targets.error().message;
 }
 
+void expect_refused(TeacherProtocol protocol, const std::vector<RefusedAnswer>& answers,
+                    const std::shared_ptr<const TokenBatch>& tokens, std::uint32_t top_k) {
+    for (const RefusedAnswer& answer : answers) {
+        const std::string text = refused(protocol, answer.body, tokens, top_k);
+        EXPECT_NE(text.find(answer.words), std::string::npos) << text << "\nfor " << answer.body.substr(0, 300);
+    }
+}
+
+void expect_beginnings_refused(TeacherProtocol protocol, const std::string& answer) {
+    const auto batch = batch_of_prompts(recorded_prompts(1));
+    std::size_t tried = 0;
+    for (std::size_t size = 0; size + 200 < answer.size(); size += 397) {
+        EXPECT_FALSE(refused(protocol, answer.substr(0, size), batch, 5).empty()) << size;
+        ++tried;
+    }
+    EXPECT_GT(tried, 3U);
+}
+
 }  // namespace distilld::test

@@ -46,4 +46,16 @@ template <class Element>
 [[nodiscard]] std::string refused(TeacherProtocol protocol, const std::string& body,
                                   std::shared_ptr<const TokenBatch> tokens, std::uint32_t top_k);
 
+struct RefusedAnswer {
+    std::string body;
+    const char* words;  ///< of the message
+};
+
+/// Each is refused with its words, as the answer to `tokens`.
+void expect_refused(TeacherProtocol protocol, const std::vector<RefusedAnswer>& answers,
+                    const std::shared_ptr<const TokenBatch>& tokens, std::uint32_t top_k);
+
+/// No beginning of an answer is taken for the whole.
+void expect_beginnings_refused(TeacherProtocol protocol, const std::string& answer);
+
 }  // namespace distilld::test

@@ -192,11 +192,7 @@ TEST(Sglang, RefusesRowsThatCannotBeTrusted) {
         EXPECT_NE(at, std::string::npos) << from;
         return text.replace(at, from.size(), to);
     };
-    struct Case {
-        std::string body;
-        const char* words;
-    };
-    const std::vector<Case> cases{
+    const std::vector<test::RefusedAnswer> cases{
         {read_fixture("sglang-prompt_logprobs-ignored.json"), "'meta_info'"},
         {read_fixture("sglang-generate-defaultstart.json"), "0 entries, the prompt has 3"},
         {read_fixture("sglang-generate-k5.json"), "not of the prompt"},
@@ -226,21 +222,14 @@ TEST(Sglang, RefusesRowsThatCannotBeTrusted) {
         {"", "JSON"},
         {"<html>", "JSON"},
     };
-    for (const Case& one : cases) {
-        const std::string text = refused(one.body, batch, 2);
-        EXPECT_NE(text.find(one.words), std::string::npos) << text << "\nfor " << one.body.substr(0, 300);
-    }
+    test::expect_refused(TeacherProtocol::sglang, cases, batch, 2);
     const std::string later =
         refused(read_fixture("sglang-generate-start4.json"), batch_of_prompts(recorded_prompts(1)), 5);
     EXPECT_NE(later.find("input_token_logprobs"), std::string::npos) << later;
 }
 
 TEST(Sglang, ATruncatedAnswerIsNeverTaken) {
-    const std::string whole = read_fixture("sglang-generate-k5.json");
-    const auto batch = batch_of_prompts(recorded_prompts(1));
-    for (std::size_t size = 0; size + 4 < whole.size(); size += 397) {
-        EXPECT_FALSE(refused(whole.substr(0, size), batch, 5).empty()) << size;
-    }
+    test::expect_beginnings_refused(TeacherProtocol::sglang, read_fixture("sglang-generate-k5.json"));
 }
 
 TEST(Sglang, PathsOfOtherRoutesAreRefused) {

@@ -98,11 +98,7 @@ TEST(Trl, RefusesRowsThatCannotBeTrusted) {
         change(parts);
         return answer_of(parts);
     };
-    struct Case {
-        std::string body;
-        const char* words;
-    };
-    const std::vector<Case> cases{
+    const std::vector<test::RefusedAnswer> cases{
         {R"({"logprobs":[[[-1,-2]]],"logprob_token_ids":[[[1,2]]]})", "passed over"},
         {"{}", "passed over"},
         {"[]", "not a JSON object"},
@@ -118,10 +114,7 @@ TEST(Trl, RefusesRowsThatCannotBeTrusted) {
         {changed([](Parts& parts) { parts.values[1] = -std::numeric_limits<float>::infinity(); }), "1 log-prob"},
         {changed([](Parts& parts) { parts.own.pop_back(); }), "'shape' says"},
     };
-    for (const Case& one : cases) {
-        const std::string text = test::refused(TeacherProtocol::trl, one.body, batch_of_prompts(prompts), 2);
-        EXPECT_NE(text.find(one.words), std::string::npos) << text << "\nfor " << one.body;
-    }
+    test::expect_refused(TeacherProtocol::trl, cases, batch_of_prompts(prompts), 2);
 }
 
 }  // namespace

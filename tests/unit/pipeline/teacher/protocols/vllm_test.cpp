@@ -195,14 +195,9 @@ TEST(Vllm, RefusesRowsThatCannotBeTrusted) {
     const auto answer = [](const std::string& rows) {
         return R"({"choices":[{"index":0,"prompt_logprobs":)" + rows + "}]}";
     };
-    const auto message = [&](const std::string& body) { return refused(TeacherProtocol::vllm, body, batch, 2); };
     const std::string eight = entry(8, 2);
     const std::string nine = entry(9, 2);
-    struct Case {
-        std::string body;
-        const char* words;
-    };
-    const std::vector<Case> cases{
+    const std::vector<test::RefusedAnswer> cases{
         // A server that does not know the field answers as if it had not been there.
         {read_fixture("sglang-prompt_logprobs-ignored.json"), "passed over"},
         {read_fixture("sglang-generate-k5.json"), "'choices' is not an array"},
@@ -226,10 +221,7 @@ TEST(Vllm, RefusesRowsThatCannotBeTrusted) {
         {"<html>busy</html>", "JSON"},
         {"", "JSON"},
     };
-    for (const Case& one : cases) {
-        const std::string text = message(one.body);
-        EXPECT_NE(text.find(one.words), std::string::npos) << text << "\nfor " << one.body.substr(0, 200);
-    }
+    test::expect_refused(TeacherProtocol::vllm, cases, batch, 2);
     // Raw logits under the name of log-probabilities.
     const std::string raw = refused(TeacherProtocol::vllm, read_fixture("vllm-completions-rawlogits.json"),
                                     batch_of_prompts(recorded_prompts(1)), 5);
@@ -237,11 +229,7 @@ TEST(Vllm, RefusesRowsThatCannotBeTrusted) {
 }
 
 TEST(Vllm, ATruncatedAnswerIsNeverTaken) {
-    const std::string whole = read_fixture("vllm-completions-k5.json");
-    const auto batch = batch_of_prompts(recorded_prompts(1));
-    for (std::size_t size = 0; size + 200 < whole.size(); size += 397) {
-        EXPECT_FALSE(refused(TeacherProtocol::vllm, whole.substr(0, size), batch, 5).empty()) << size;
-    }
+    test::expect_beginnings_refused(TeacherProtocol::vllm, read_fixture("vllm-completions-k5.json"));
 }
 
 TEST(Vllm, TheProbeSaysWhyNot) {

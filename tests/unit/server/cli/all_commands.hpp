@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace distilld::test {
+
+/// Each command and subcommand of the program, as its words; the program itself first.
+inline const std::vector<std::vector<std::string>> kAllCommands{{},
+                                                                {"serve"},
+                                                                {"run"},
+                                                                {"teacher"},
+                                                                {"jobs"},
+                                                                {"jobs", "submit"},
+                                                                {"jobs", "list"},
+                                                                {"jobs", "get"},
+                                                                {"jobs", "watch"},
+                                                                {"jobs", "cancel"},
+                                                                {"healthcheck"},
+                                                                {"completion"},
+                                                                {"man"}};
+
+}  // namespace distilld::test
