@@ -16,14 +16,14 @@ namespace distilld::test {
 /// What the server does with one request.
 struct ScriptedReply {
     unsigned status = 200;
-    std::vector<std::pair<std::string, std::string>> headers;
-    std::string body;
-    std::chrono::milliseconds delay{0};    ///< before answering; ends early when the server stops
-    bool reset = false;                    ///< closes the connection with RST instead of answering
-    bool chunked = false;                  ///< Transfer-Encoding: chunked, in pieces of 1000 bytes
-    bool close_after = false;              ///< closes after the answer without having announced it
-    std::optional<std::size_t> cut_after;  ///< sends so many body bytes, then closes
-    std::optional<std::string> raw;        ///< sent instead of an HTTP answer, then closes
+    std::vector<std::pair<std::string, std::string>> headers{};
+    std::string body{};
+    std::chrono::milliseconds delay{0};      ///< before answering; ends early when the server stops
+    bool reset = false;                      ///< closes the connection with RST instead of answering
+    bool chunked = false;                    ///< Transfer-Encoding: chunked, in pieces of 1000 bytes
+    bool close_after = false;                ///< closes after the answer without having announced it
+    std::optional<std::size_t> cut_after{};  ///< sends so many body bytes, then closes
+    std::optional<std::string> raw{};        ///< sent instead of an HTTP answer, then closes
 };
 
 struct SeenRequest {

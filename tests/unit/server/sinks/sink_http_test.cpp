@@ -6,6 +6,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/json/serialize.hpp>
+#include <mutex>
 
 #include "tests/support/scripted_http_server.hpp"
 
@@ -29,15 +30,29 @@ class SinkHttpTest : public ::testing::Test {
         return reply;
     }
 
+    /// What every request is answered from now on. One that was given up may still be about to be answered.
+    void answer(const test::ScriptedReply& reply) {
+        const std::lock_guard lock(mutex_);
+        next_ = reply;
+    }
+
+  private:
+    std::mutex mutex_;
     test::ScriptedReply next_;
-    test::ScriptedHttpServer server_{[this](const test::SeenRequest&) { return next_; }};
+
+  protected:
+    test::ScriptedHttpServer server_{[this](const test::SeenRequest&) {
+        const std::lock_guard lock(mutex_);
+        return next_;
+    }};
 };
 
 TEST_F(SinkHttpTest, PostsJsonUnderTheUrlsOwnPathWithItsKey) {
-    next_.body = R"({"run":{"x":"y"}})";
+    const std::string body = R"({"run":{"x":"y"}})";
+    answer({.body = body});
     const HttpReply reply = post(server_.url("/tracking/"), {.bearer = "secret", .headers = {{"X-Extra", "1"}}});
     EXPECT_TRUE(reply.ok());
-    EXPECT_EQ(boost::json::serialize(reply.body), next_.body);
+    EXPECT_EQ(boost::json::serialize(reply.body), body);
     const auto seen = server_.requests().at(0);
     EXPECT_EQ(seen.method + " " + seen.target, "POST /tracking/api");
     EXPECT_EQ(seen.body, R"({"a":1})");
@@ -48,14 +63,13 @@ TEST_F(SinkHttpTest, PostsJsonUnderTheUrlsOwnPathWithItsKey) {
 
 TEST_F(SinkHttpTest, WhatASecondTryMayMendIsTriedAgain) {
     for (const unsigned status : {408U, 429U, 500U, 502U, 503U}) {
-        next_.status = status;
+        answer({.status = status});
         const HttpReply reply = post(server_.url());
         EXPECT_FALSE(failure_of(reply).for_good) << status;
         EXPECT_THAT(reply.trouble, HasSubstr("/api: HTTP " + std::to_string(status)));
     }
     for (const unsigned status : {400U, 401U, 403U, 404U, 302U}) {
-        next_.status = status;
-        next_.body = R"({"error_code":"X","message":"not so"})";
+        answer({.status = status, .body = R"({"error_code":"X","message":"not so"})"});
         const HttpReply reply = post(server_.url(), {.bearer = "secret"});
         EXPECT_TRUE(failure_of(reply).for_good) << status;
         EXPECT_THAT(reply.trouble, HasSubstr("HTTP " + std::to_string(status) + ": not so"));
@@ -64,18 +78,16 @@ TEST_F(SinkHttpTest, WhatASecondTryMayMendIsTriedAgain) {
 }
 
 TEST_F(SinkHttpTest, RetryAfterIsHandedOn) {
-    next_.status = 429;
-    next_.headers = {{"Retry-After", "7"}};
+    answer({.status = 429, .headers = {{"Retry-After", "7"}}});
     EXPECT_EQ(failure_of(post(server_.url())).retry_after, std::chrono::seconds(7));
 }
 
 TEST_F(SinkHttpTest, NoAnswerIsTriedAgain) {
-    next_.delay = std::chrono::hours(1);
+    answer({.delay = std::chrono::hours(1)});
     const HttpReply late = post(server_.url(), {.deadline = std::chrono::milliseconds(20)});
     EXPECT_THAT(late.trouble, HasSubstr("no answer within 0.02 s"));
     EXPECT_FALSE(failure_of(late).for_good);
-    next_.delay = {};
-    next_.reset = true;
+    answer({.reset = true});
     EXPECT_FALSE(failure_of(post(server_.url())).for_good);
     const HttpReply refused = post("http://127.0.0.1:1");
     EXPECT_THAT(refused.trouble, HasSubstr("cannot connect"));
