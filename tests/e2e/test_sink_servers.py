@@ -205,7 +205,8 @@ def test_a_collector_gets_one_tree_of_spans(distilld, distil, tmp_path, where):
     assert sorted(int(attribute(span, "distilld.step")) for span in steps) == list(range(1, STEPS + 1))
     names = collections.Counter(span["name"] for span in spans)
     micro_batches = 4 * STEPS
-    assert names["plan"] == names["decode"] == names["staging.stage"] == names["student.train"] == micro_batches
+    assert names["plan"] == names["staging.stage"] == names["student.train"] == micro_batches
+    assert names["decode"] >= micro_batches  # both answers, where a hedge came in with the first
     assert names["teacher.request"] + names["teacher.retry"] + names["teacher.hedge"] >= micro_batches
     assert names["optimizer.finish_step"] == STEPS
     assert names["evaluation.evaluate"] == names["recorder.checkpoint"] == 1
