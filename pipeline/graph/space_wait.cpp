@@ -2,19 +2,12 @@
 
 #include <utility>
 
+#include "base/unix_time.hpp"
 #include "pipeline/async/run_on.hpp"
 
 namespace distilld {
 
 namespace asio = boost::asio;
-
-namespace {
-
-double unix_seconds() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 SpaceWait::SpaceWait(asio::any_io_executor io, std::function<void(const WorkerEvent&)> emit,
                      std::chrono::milliseconds pause)
@@ -54,7 +47,7 @@ void SpaceWait::begin_wait(const Error& error) {
     WaitingEvent event;
     event.code = to_string(ErrorKind::disk_full);
     event.message = error.message + "; the run waits for space and goes on by itself";
-    event.since = unix_seconds();
+    event.since = unix_now();
     emit_(event);
 }
 

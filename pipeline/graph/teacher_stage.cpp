@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "base/unix_time.hpp"
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/task_group.hpp"
@@ -23,10 +24,6 @@ namespace distilld {
 namespace asio = boost::asio;
 
 namespace {
-
-double seconds_since_epoch() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 SchedulerOptions scheduler_options(const TeacherStageOptions& options, const TeacherSource* source) {
     SchedulerOptions scheduler = options.scheduler;
@@ -46,7 +43,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
           trace_(trace),
           scheduler_(scheduler_options(options_, source)),
           tally_(options_.scheduler.endpoints),
-          watch_(options_.on_event, seconds_since_epoch, watch_options(options_)),
+          watch_(options_.on_event, unix_now, watch_options(options_)),
           requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
           changed_(executor),
           delivered_changed_(executor) {}

@@ -61,8 +61,8 @@ class TableJobMetrics final : public JobMetrics {
         // Until the run says something, the gauges show what the run before it said last.
         CountedRun& before = runs_[job_id];
         CountedRun next;
-        next.earlier = histograms_of_all_runs(before);
-        next.earlier_counts = counts_of_all_runs(before);
+        next.earlier = all_rows_of_all_runs(before.earlier, before.newest);
+        next.earlier_counts = all_rows_of_all_runs(before.earlier_counts, before.newest_counts);
         next.run.progress = std::move(before.run.progress);
         next.run.last_step_time = before.run.last_step_time;
         next.run.eval_loss = before.run.eval_loss;
@@ -166,13 +166,13 @@ class TableJobMetrics final : public JobMetrics {
             for (std::size_t row = 0; row < rows_.run_histograms.size(); ++row) {
                 readings.push_back(reading_of(rows_.run_histograms[row],
                                               by_job(rows_.run_histograms[row], [&](const CountedRun& counted) {
-                                                  return samples_of(histograms_of_all_runs(counted)[row]);
+                                                  return samples_of(of_all_runs(counted.earlier, counted.newest, row));
                                               })));
             }
             for (std::size_t row = 0; row < rows_.job_counters.size(); ++row) {
                 readings.push_back(
                     reading_of(rows_.job_counters[row], by_job(rows_.job_counters[row], [&](const CountedRun& counted) {
-                                   return samples_of(counts_of_all_runs(counted)[row]);
+                                   return samples_of(of_all_runs(counted.earlier_counts, counted.newest_counts, row));
                                })));
             }
         }
@@ -265,17 +265,6 @@ class TableJobMetrics final : public JobMetrics {
         }
     }
 
-    std::vector<Totals> counts_of_all_runs(const CountedRun& counted) const {
-        auto sums = counted.earlier_counts;
-        sums.resize(rows_.job_counters.size());
-        for (std::size_t row = 0; row < counted.newest_counts.size(); ++row) {
-            for (const auto& [labels, value] : counted.newest_counts[row]) {
-                sums[row][labels] += value;
-            }
-        }
-        return sums;
-    }
-
     /// Thinned events lose nothing: the newest holds what the run has counted since it began.
     void keep_histograms(CountedRun& counted) const {
         counted.newest.clear();
@@ -287,18 +276,32 @@ class TableJobMetrics final : public JobMetrics {
         }
     }
 
-    std::vector<Histograms> histograms_of_all_runs(const CountedRun& counted) const {
-        auto sums = counted.earlier;
-        sums.resize(rows_.run_histograms.size());
-        for (std::size_t row = 0; row < counted.newest.size(); ++row) {
-            for (const auto& [labels, histogram] : counted.newest[row]) {
-                const auto [sum, is_new] = sums[row].try_emplace(labels, histogram);
-                if (!is_new) {
-                    sum->second.add(histogram);
+    static void add_to(double& sum, double more) { sum += more; }
+    static void add_to(Histogram& sum, const Histogram& more) { sum.add(more); }
+
+    /// One row, of a job's earlier runs and of the newest. Either may not have it yet.
+    template <class Samples>
+    static Samples of_all_runs(const std::vector<Samples>& earlier, const std::vector<Samples>& newest,
+                               std::size_t row) {
+        Samples sums = row < earlier.size() ? earlier[row] : Samples();
+        if (row < newest.size()) {
+            for (const auto& [labels, value] : newest[row]) {
+                if (const auto [sum, is_new] = sums.try_emplace(labels, value); !is_new) {
+                    add_to(sum->second, value);
                 }
             }
         }
         return sums;
+    }
+
+    template <class Samples>
+    static std::vector<Samples> all_rows_of_all_runs(const std::vector<Samples>& earlier,
+                                                     const std::vector<Samples>& newest) {
+        std::vector<Samples> rows;
+        for (std::size_t row = 0; row < std::max(earlier.size(), newest.size()); ++row) {
+            rows.push_back(of_all_runs(earlier, newest, row));
+        }
+        return rows;
     }
 
     static void add_job(const MetricRow<JobRun>& row, const std::string& job_id, LabelValues& labels) {
@@ -323,10 +326,6 @@ class TableJobMetrics final : public JobMetrics {
 };
 
 }  // namespace
-
-double unix_now() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::shared_ptr<JobMetrics> make_job_metrics(JobMetricsOptions options, JobMetricRows rows) {
     return std::make_shared<TableJobMetrics>(std::move(options), std::move(rows));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/job_types.hpp"
+#include "base/unix_time.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "server/jobs/job_metric_rows.hpp"
 
@@ -52,9 +53,6 @@ class JobMetrics {
     /// The text exposition format 0.0.4.
     [[nodiscard]] virtual std::string text() = 0;
 };
-
-/// Seconds since the Unix epoch.
-[[nodiscard]] double unix_now();
 
 struct JobMetricsOptions {
     std::chrono::milliseconds gauge_grace{60000};  ///< how long a job's gauges outlive its run

@@ -24,14 +24,6 @@ namespace {
 constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{4} << 20U;
 constexpr std::size_t kMaxReplyDepth = 32;
 
-std::string_view text_of(const HttpResponse& response) {
-    if (!response.body) {
-        return {};
-    }
-    const auto bytes = response.body->bytes();
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 class PooledSinkHttp final : public SinkHttp {
   public:
     PooledSinkHttp(asio::any_io_executor thread, EndpointUrl url, std::shared_ptr<asio::ssl::context> tls,
@@ -98,11 +90,11 @@ class PooledSinkHttp final : public SinkHttp {
         HttpReply reply;
         reply.status = response.status;
         reply.retry_after = response.retry_after;
-        if (const auto body = parse_json_text(text_of(response), kMaxReplyDepth); body && body->is_object()) {
+        if (const auto body = parse_json_text(body_text(response), kMaxReplyDepth); body && body->is_object()) {
             reply.body = body->get_object();
         }
         if (!is_success(response)) {
-            const std::string said = error_text(text_of(response));
+            const std::string said = error_text(body_text(response));
             reply.trouble = page + ": HTTP " + std::to_string(response.status) + (said.empty() ? "" : ": " + said);
         }
         return reply;

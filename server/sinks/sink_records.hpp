@@ -9,6 +9,7 @@
 
 #include "base/describes.hpp"
 #include "base/time.hpp"
+#include "base/unix_time.hpp"
 #include "pipeline/core/stage.hpp"
 #include "pipeline/core/worker_events.hpp"
 
@@ -66,9 +67,6 @@ struct SinkItem {
 /// started, step, evaluation, checkpoint, span; of an end finished, cancelled or failed.
 [[nodiscard]] std::string_view kind_of(const Record& record);
 
-[[nodiscard]] inline double unix_seconds(std::chrono::system_clock::time_point at) {
-    return std::chrono::duration<double>(at.time_since_epoch()).count();
-}
 [[nodiscard]] inline std::int64_t unix_milliseconds(std::chrono::system_clock::time_point at) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
 }

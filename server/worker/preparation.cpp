@@ -14,6 +14,7 @@
 
 #include "base/files.hpp"
 #include "base/time.hpp"
+#include "base/unix_time.hpp"
 #include "models/network/device_name.hpp"
 #include "models/network/in_force.hpp"
 #include "models/training/causal_lm_student.hpp"
@@ -68,7 +69,7 @@ class TeacherWait {
     void on_waiting(const std::string& text) {
         waits_ = true;
         emit_(WaitingEvent{"teacher_unavailable", "no endpoint of the teacher is up yet; last: " + text,
-                           std::chrono::duration<double>(began_.time_since_epoch()).count()});
+                           unix_seconds(began_)});
     }
     void over() {
         if (std::exchange(waits_, false)) {

@@ -71,8 +71,7 @@ boost::asio::awaitable<FetchResult<std::optional<std::vector<ListedModel>>>> ask
     if (!is_success(*response)) {
         co_return failure_of_status(page, *response);
     }
-    const auto bytes = response->body->bytes();
-    auto models = parse_model_list({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    auto models = parse_model_list(body_text(*response));
     if (!models) {
         co_return FetchError{FailureKind::bad_response, page + " " + models.error().message, std::nullopt};
     }

@@ -17,15 +17,22 @@ namespace {
 
 }  // namespace
 
+std::size_t prompt_length(const TokenBatch& tokens, std::uint32_t row) {
+    const auto inputs = static_cast<std::size_t>(std::max<std::int32_t>(tokens.lengths[row], 0));
+    if (inputs == 0) {
+        return 1;
+    }
+    const std::int32_t last_label = tokens.labels[std::size_t{row} * tokens.columns + inputs - 1];
+    return inputs + (last_label != kIgnoredLabel ? 1 : 0);
+}
+
 std::vector<std::int32_t> prompt_of(const TokenBatch& tokens, std::uint32_t row) {
-    const auto length = static_cast<std::size_t>(std::max<std::int32_t>(tokens.lengths[row], 0));
+    const auto inputs = static_cast<std::size_t>(std::max<std::int32_t>(tokens.lengths[row], 0));
     const std::size_t first = std::size_t{row} * tokens.columns;
     const auto from = tokens.input_ids.begin() + static_cast<std::ptrdiff_t>(first);
-    std::vector<std::int32_t> prompt(from, from + static_cast<std::ptrdiff_t>(length));
-    if (length == 0) {
-        prompt.push_back(0);
-    } else if (const std::int32_t last = tokens.labels[first + length - 1]; last != kIgnoredLabel) {
-        prompt.push_back(last);
+    std::vector<std::int32_t> prompt(from, from + static_cast<std::ptrdiff_t>(inputs));
+    if (prompt.size() < prompt_length(tokens, row)) {
+        prompt.push_back(inputs == 0 ? 0 : tokens.labels[first + inputs - 1]);
     }
     return prompt;
 }

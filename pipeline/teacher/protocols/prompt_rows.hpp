@@ -18,6 +18,9 @@ namespace distilld {
 /// padding is sent as one token, of which nothing is asked.
 [[nodiscard]] std::vector<std::int32_t> prompt_of(const TokenBatch& tokens, std::uint32_t row);
 
+/// How many tokens that has.
+[[nodiscard]] std::size_t prompt_length(const TokenBatch& tokens, std::uint32_t row);
+
 /// Writes the prompts of a part as JSON arrays with commas between them.
 void append_prompts(std::string& json, const TokenBatch& tokens, const RequestPart& part);
 

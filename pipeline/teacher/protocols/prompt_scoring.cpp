@@ -13,7 +13,7 @@ constexpr std::uint64_t kEnvelopeBytes = 64U << 10U;
 
 Result<std::vector<RequestPart>> PromptScoringCodec::plan_requests(const TokenBatch& tokens) const {
     for (std::uint32_t row = 0; row < tokens.rows && options_.max_tokens != 0; ++row) {
-        const std::size_t length = prompt_of(tokens, row).size();
+        const std::size_t length = prompt_length(tokens, row);
         if (length + options_.generated > options_.max_tokens) {
             return invalid_input("/dataset/sequence_length: a prompt of " + std::to_string(length) + " tokens" +
                                  (options_.generated > 0 ? " and the one that is generated are" : " is") +

@@ -11,9 +11,8 @@ namespace {
 
 /// Of `{"name": …}`; empty for anything else.
 std::string name_in(const HttpResponse& response) {
-    const auto bytes = response.body->bytes();
     boost::system::error_code failed;
-    const auto value = boost::json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, failed);
+    const auto value = boost::json::parse(body_text(response), failed);
     const auto* object = failed ? nullptr : value.if_object();
     const auto* name = object != nullptr ? object->if_contains("name") : nullptr;
     const auto* text = name != nullptr ? name->if_string() : nullptr;

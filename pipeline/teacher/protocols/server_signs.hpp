@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/teacher/protocols/model_list.hpp"
@@ -15,12 +17,8 @@ struct ServerSigns {
 
     /// Whether a model is listed as `owner`'s.
     [[nodiscard]] bool lists_model_of(std::string_view owner) const noexcept {
-        for (const ListedModel& model : models.value_or(std::vector<ListedModel>())) {
-            if (model.owner == owner) {
-                return true;
-            }
-        }
-        return false;
+        return models && std::any_of(models->begin(), models->end(),
+                                     [owner](const ListedModel& model) { return model.owner == owner; });
     }
 };
 

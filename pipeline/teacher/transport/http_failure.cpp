@@ -119,11 +119,7 @@ std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view valu
 }
 
 FetchError failure_of_status(const std::string& endpoint, const HttpResponse& response) {
-    std::string text;
-    if (response.body && response.body->size() > 0) {
-        const auto bytes = response.body->bytes();
-        text = error_text(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    }
+    const std::string text = error_text(body_text(response));
     FetchError failure;
     failure.kind = kind_of_status(response.status, text);
     if (failure.kind != FailureKind::rejected) {

@@ -60,6 +60,15 @@ struct HttpResponse {
     return response.status >= 200 && response.status < 300;
 }
 
+/// The body as text, empty without one; it lives as long as the response.
+[[nodiscard]] inline std::string_view body_text(const HttpResponse& response) noexcept {
+    if (!response.body) {
+        return {};
+    }
+    const auto bytes = response.body->bytes();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 inline constexpr std::size_t kErrorBodyLimit = std::size_t{64} << 10U;
 
 }  // namespace distilld

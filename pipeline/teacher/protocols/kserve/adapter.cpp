@@ -130,9 +130,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (!is_success(*response)) {
             co_return prefixed(kNoMetadata, failure_of_status(page, *response));
         }
-        const auto bytes = response->body->bytes();
-        const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-        auto metadata = parse_model_metadata(text);
+        auto metadata = parse_model_metadata(body_text(*response));
         if (!metadata) {
             co_return refusal(FailureKind::bad_response, kNoMetadata + page + ": " + metadata.error().message);
         }
@@ -154,9 +152,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (!response || !is_success(*response)) {
             co_return ModelConfig();
         }
-        const auto bytes = response->body->bytes();
-        const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-        const auto config = parse_model_config(text);
+        const auto config = parse_model_config(body_text(*response));
         co_return config ? *config : ModelConfig();  // what is no configuration says nothing
     }
 

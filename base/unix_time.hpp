@@ -1,0 +1,16 @@
+#pragma once
+
+#include <chrono>
+
+namespace distilld {
+
+/// Seconds since the Unix epoch, as records, metrics and other systems have them.
+[[nodiscard]] inline double unix_seconds(std::chrono::system_clock::time_point at) noexcept {
+    return std::chrono::duration<double>(at.time_since_epoch()).count();
+}
+
+[[nodiscard]] inline double unix_now() noexcept {
+    return unix_seconds(std::chrono::system_clock::now());
+}
+
+}  // namespace distilld
