@@ -48,8 +48,11 @@ failed=0
 for row in "${rows[@]}"; do
     with_torch=$torch
     packages=()
+    linker_flags=
     case $row in
-        gcc-13) suite=trixie compiler=g++-13 packages=(g++-13) ;;
+        # Its own libstdc++.so is older than the one that Debian 13's libraries were linked with, and that programs run
+        # with: ld would look for the newest symbols in it.
+        gcc-13) suite=trixie compiler=g++-13 packages=(g++-13) linker_flags=-Wl,--allow-shlib-undefined ;;
         clang-16) suite=bookworm compiler=clang++-16 packages=(clang-16 lld) ;;
         torch-2.6) suite=trixie compiler=clang++-19 packages=(clang-19 lld-19 libtorch-dev) with_torch=ON ;;
         *) die "there is no row $row; --help lists them" ;;
@@ -60,7 +63,7 @@ for row in "${rows[@]}"; do
     git -c safe.directory="$root" clone -q "$root" "$folder/distilld"
     mounts=("${root_mounts[@]}")
     environment=("${root_environment[@]}")
-    root_environment+=("CXX=$compiler")
+    root_environment+=("CXX=$compiler" "LDFLAGS=$linker_flags")
     if [ "$row" = torch-2.6 ]; then
         root_environment+=("DISTILLD_TORCH=/usr")
     elif [ "$with_torch" = ON ]; then
