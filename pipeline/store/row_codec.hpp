@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct StoredRowView {
 };
 [[nodiscard]] StoredRowView view_of(const StoredRow& row);
 
+/// CRC-32C over the row's number (u64, little-endian), its mask and its streams in their order.
+[[nodiscard]] std::uint32_t checksum_of(const StoredRowView& row);
+
 /// A tensor of a shard: of each position `width` elements, or as many as the position needs (ragged).
 struct StoreStream {
     std::string name;
@@ -48,6 +52,10 @@ class RowCodec {
 
     [[nodiscard]] virtual const StoreManifest& manifest() const = 0;
     [[nodiscard]] virtual const std::vector<StoreStream>& streams() const = 0;
+
+    /// Why the bytes cannot be a row of this store, for instance lengths that are not those of its tokens, ids outside
+    /// the vocabulary; empty when they can. What decode() is given has been found to have none.
+    [[nodiscard]] virtual std::optional<std::string> find_defect(const StoredRowView& row) const = 0;
 
     /// The rows batch.row_ids of the batch's B rows, in its order. Each position whose label counts must have been
     /// given, with ids below the vocabulary and no NaN. Targets with more entries than k are cut (the tail takes what

@@ -41,8 +41,9 @@ struct StoreProgress {
 /// shards.jsonl; the .part goes. A sealed shard's bytes depend on its rows alone: not on their order, on batches or on
 /// how often the writer was restarted.
 ///
-/// One writer a folder (FolderLock, file `lock`). Any thread, several at once (a mutex inside: add() writes under it).
-/// Errors of kind disk_full are worth another try: what was added stays added, what was not can be added again.
+/// One writer a folder (FolderLock, file `lock`). Any thread, several at once: add(), read() and sync() wait for each
+/// other, and add() may take as long as it takes to write a shard; needs() and progress() wait for nobody. Errors of
+/// kind disk_full are worth another try: what was added stays added, what was not can be added again.
 class StoreWriter {
   public:
     virtual ~StoreWriter() = default;
