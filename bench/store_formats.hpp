@@ -12,7 +12,7 @@ namespace distilld::bench {
 struct StoreOptions {
     std::uint32_t vocabulary = 151'936;
     std::uint32_t sequence_length = 512;
-    std::uint64_t rows = 64;  ///< stores of logits have fewer: 256 MB
+    std::uint64_t rows = 512;  ///< those that need logits have fewer: 256 MB of them
     std::uint32_t batch_size = 8;
     std::uint32_t repeat = 7;
 };

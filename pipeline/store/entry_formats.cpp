@@ -50,15 +50,17 @@ class TopkFormat final : public PositionFormat {
         return std::nullopt;
     }
 
-    void decode(const StoredRowView& row, std::span<const std::uint32_t> positions,
-                const TargetArrays& target) const override {
+    void decode(const StoredRowView& row, std::span<const TokenRun> runs, const TargetArrays& target) const override {
         const std::size_t value_bytes = k_ * element_size(value_type());
-        for_each_run(positions, [&](std::size_t first, std::size_t position, std::size_t count) {
-            std::memcpy(target.ids + position * k_, row.streams[0].data() + first * k_ * 4, count * k_ * 4);
-            std::memcpy(target.values + position * value_bytes, row.streams[1].data() + first * value_bytes,
-                        count * value_bytes);
-            std::memcpy(target.tail + position, row.streams[2].data() + first * 4, count * 4);
-        });
+        const std::size_t id_bytes = k_ * sizeof(std::int32_t);
+        for (const TokenRun& run : runs) {
+            const std::size_t place = run.position;
+            std::memcpy(target.ids + place * k_, row.streams[0].data() + run.token * id_bytes, run.count * id_bytes);
+            std::memcpy(target.values + place * value_bytes, row.streams[1].data() + run.token * value_bytes,
+                        run.count * value_bytes);
+            std::memcpy(target.tail + place, row.streams[2].data() + run.token * sizeof(float),
+                        run.count * sizeof(float));
+        }
     }
 
   private:
@@ -82,6 +84,16 @@ std::optional<std::string> find_length_defect(const std::vector<StoreStream>& st
         }
     }
     return std::nullopt;
+}
+
+std::uint32_t max_id(const BitUnpacker& unpacker, std::span<const std::byte> bytes,
+                     std::span<std::int32_t> ids) noexcept {
+    unpacker.unpack(bytes, ids);
+    std::uint32_t max = 0;
+    for (const std::int32_t id : ids) {
+        max = std::max(max, static_cast<std::uint32_t>(id));
+    }
+    return max;
 }
 
 UnnamedIds::UnnamedIds(std::uint64_t vocabulary, std::uint32_t width) : vocabulary_(vocabulary), taken_(width) {}

@@ -28,14 +28,19 @@ class FullFormat final : public PositionFormat {
             stream.insert(stream.end(), position.raw.bytes.begin(), position.raw.bytes.end());
             return;
         }
+        const std::size_t before = stream.size();
+        stream.resize(before + position.logits.size() * element_size(type_));
+        std::byte* at = stream.data() + before;
+        if (type_ == ElementType::f32) {
+            std::memcpy(at, position.logits.data(), position.logits.size_bytes());
+            return;
+        }
         for (const float logit : position.logits) {
-            if (type_ == ElementType::f32) {
-                append_value(stream, logit);
-            } else {
-                // A finite logit stays finite; −inf is a token that the teacher rules out.
-                append_value(stream,
-                             float_to_half(std::isfinite(logit) ? std::clamp(logit, -kMaxHalf, kMaxHalf) : logit));
-            }
+            // A finite logit stays finite; −inf is a token that the teacher rules out.
+            const float kept = std::isfinite(logit) ? std::clamp(logit, -kMaxHalf, kMaxHalf) : logit;
+            const std::uint16_t half = float_to_half(kept);
+            std::memcpy(at, &half, sizeof half);
+            at += sizeof half;
         }
     }
 
@@ -43,12 +48,12 @@ class FullFormat final : public PositionFormat {
         return find_length_defect(streams_, row);
     }
 
-    void decode(const StoredRowView& row, std::span<const std::uint32_t> positions,
-                const TargetArrays& target) const override {
+    void decode(const StoredRowView& row, std::span<const TokenRun> runs, const TargetArrays& target) const override {
         const std::size_t bytes = vocabulary_ * element_size(type_);
-        for_each_run(positions, [&](std::size_t first, std::size_t position, std::size_t count) {
-            std::memcpy(target.values + position * bytes, row.streams[0].data() + first * bytes, count * bytes);
-        });
+        for (const TokenRun& run : runs) {
+            std::memcpy(target.values + run.position * bytes, row.streams[0].data() + run.token * bytes,
+                        run.count * bytes);
+        }
     }
 
   private:

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/half_float.hpp"
-#include "pipeline/store/bit_packing.hpp"
 #include "pipeline/store/position_format.hpp"
 
 namespace distilld {
@@ -19,6 +18,7 @@ class PackedFormat final : public PositionFormat {
         : k_(manifest.k),
           vocabulary_(manifest.vocabulary),
           bits_(id_bits(manifest.vocabulary)),
+          unpacker_(bits_),
           p_(manifest.p),
           ragged_(manifest.format == StoreFormat::topp),
           coded_(manifest.values == StoreValues::u8) {
@@ -90,7 +90,7 @@ class PackedFormat final : public PositionFormat {
         std::size_t at = 0;
         for (std::uint32_t i = 0; i < row.tokens; ++i) {
             const std::uint32_t count = count_of(row, i);
-            const std::uint32_t max = unpack(row.streams[kIds].subspan(at), bits_, std::span(ids).first(count));
+            const std::uint32_t max = max_id(unpacker_, row.streams[kIds].subspan(at), std::span(ids).first(count));
             if (max >= vocabulary_) {
                 return "token id " + std::to_string(max) + " is outside the vocabulary";
             }
@@ -99,33 +99,32 @@ class PackedFormat final : public PositionFormat {
         return std::nullopt;
     }
 
-    void decode(const StoredRowView& row, std::span<const std::uint32_t> positions,
-                const TargetArrays& target) const override {
-        UnnamedIds unnamed(vocabulary_, ragged_ ? k_ : 0);
-        std::size_t id_at = 0;
-        std::size_t entry = 0;
-        for (std::uint32_t i = 0; i < row.tokens; ++i) {
-            const std::uint32_t count = count_of(row, i);
-            const std::size_t place = std::size_t{positions[i]} * k_;
-            const std::span ids(target.ids + place, k_);
-            unpack(row.streams[kIds].subspan(id_at), bits_, ids.first(count));
-            id_at += packed_bytes(count, bits_);
-            float tail = 0;
-            if (coded_) {
-                const std::span values(reinterpret_cast<float*>(target.values) + place, k_);
-                decode_codes(row, i, entry, values.first(count));
-                tail = half_to_float(load_value<std::uint16_t>(row.streams[kTail], i));
-                const float share = fill_rest(count, tail, ids, unnamed);
-                std::fill(values.begin() + count, values.end(), share);
-            } else {
-                const std::span values(reinterpret_cast<std::uint16_t*>(target.values) + place, k_);
-                std::memcpy(values.data(), row.streams[kValues].data() + entry * 2, std::size_t{count} * 2);
-                tail = load_value<float>(row.streams[kTail], i);
-                const float share = fill_rest(count, tail, ids, unnamed);
-                std::fill(values.begin() + count, values.end(), count < k_ ? float_to_half(share) : std::uint16_t{0});
+    void decode(const StoredRowView& row, std::span<const TokenRun> runs, const TargetArrays& target) const override {
+        if (ragged_) {
+            decode_ragged(row, runs, target);
+            return;
+        }
+        const std::size_t id_bytes = packed_bytes(k_, bits_);
+        for (const TokenRun& run : runs) {
+            const std::size_t place = std::size_t{run.position} * k_;
+            const std::size_t entry = std::size_t{run.token} * k_;
+            const auto packed = row.streams[kIds].subspan(run.token * id_bytes);
+            for (std::size_t i = 0; i < run.count; ++i) {
+                unpacker_.unpack(packed.subspan(i * id_bytes), {target.ids + place + i * k_, k_});
             }
-            entry += count;
-            target.tail[positions[i]] = tail;
+            if (!coded_) {
+                std::memcpy(target.values + place * 2, row.streams[kValues].data() + entry * 2,
+                            std::size_t{run.count} * k_ * 2);
+                std::memcpy(target.tail + run.position, row.streams[kTail].data() + run.token * sizeof(float),
+                            run.count * sizeof(float));
+                continue;
+            }
+            float* const values = reinterpret_cast<float*>(target.values) + place;
+            for (std::uint32_t i = 0; i < run.count; ++i) {
+                decode_codes(row, run.token + i, entry + std::size_t{i} * k_, {values + std::size_t{i} * k_, k_});
+                target.tail[run.position + i] =
+                    half_to_float(load_value<std::uint16_t>(row.streams[kTail], run.token + i));
+            }
         }
     }
 
@@ -137,6 +136,37 @@ class PackedFormat final : public PositionFormat {
 
     std::uint32_t count_of(const StoredRowView& row, std::uint32_t token) const {
         return ragged_ ? static_cast<std::uint32_t>(row.streams[counts_][token]) : k_;
+    }
+
+    void decode_ragged(const StoredRowView& row, std::span<const TokenRun> runs, const TargetArrays& target) const {
+        UnnamedIds unnamed(vocabulary_, k_);
+        std::size_t id_at = 0;
+        std::size_t entry = 0;
+        for (const TokenRun& run : runs) {
+            for (std::uint32_t i = 0; i < run.count; ++i) {
+                const std::uint32_t token = run.token + i;
+                const std::uint32_t count = count_of(row, token);
+                const std::size_t place = (std::size_t{run.position} + i) * k_;
+                const std::span ids(target.ids + place, k_);
+                unpacker_.unpack(row.streams[kIds].subspan(id_at), ids.first(count));
+                float tail = 0;
+                if (coded_) {
+                    const std::span values(reinterpret_cast<float*>(target.values) + place, k_);
+                    decode_codes(row, token, entry, values.first(count));
+                    tail = half_to_float(load_value<std::uint16_t>(row.streams[kTail], token));
+                    std::fill(values.begin() + count, values.end(), fill_rest(count, tail, ids, unnamed));
+                } else {
+                    const std::span values(reinterpret_cast<std::uint16_t*>(target.values) + place, k_);
+                    std::memcpy(values.data(), row.streams[kValues].data() + entry * 2, std::size_t{count} * 2);
+                    tail = load_value<float>(row.streams[kTail], token);
+                    const float share = fill_rest(count, tail, ids, unnamed);
+                    std::fill(values.begin() + count, values.end(), float_to_half(share));
+                }
+                target.tail[run.position + i] = tail;
+                id_at += packed_bytes(count, bits_);
+                entry += count;
+            }
+        }
     }
 
     std::size_t entries_reaching_p(std::span<const float> values) const {
@@ -190,6 +220,7 @@ class PackedFormat final : public PositionFormat {
     std::uint32_t k_;
     std::uint64_t vocabulary_;
     std::uint32_t bits_;
+    BitUnpacker unpacker_;
     double p_;
     bool ragged_;
     bool coded_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/store/bit_packing.hpp"
 #include "pipeline/store/manifest.hpp"
 #include "pipeline/store/row_codec.hpp"
 
@@ -33,6 +34,13 @@ struct TargetArrays {
     float* tail = nullptr;  ///< nullptr: logits
 };
 
+/// Tokens of a row whose positions follow each other.
+struct TokenRun {
+    std::uint32_t token = 0;     ///< the first, counted in the row's tokens
+    std::uint32_t position = 0;  ///< of it
+    std::uint32_t count = 0;
+};
+
 /// One format of the store: how a position becomes bytes of streams, and back. Immutable, any thread.
 class PositionFormat {
   public:
@@ -51,9 +59,8 @@ class PositionFormat {
     /// Why the bytes cannot be a row of this format: lengths of streams that are not those of its tokens, ids outside
     /// the vocabulary.
     [[nodiscard]] virtual std::optional<std::string> find_defect(const StoredRowView& row) const = 0;
-    /// `positions` are those of the row's tokens, ascending; the row has no defect.
-    virtual void decode(const StoredRowView& row, std::span<const std::uint32_t> positions,
-                        const TargetArrays& target) const = 0;
+    /// `runs` are all tokens of the row; it has no defect.
+    virtual void decode(const StoredRowView& row, std::span<const TokenRun> runs, const TargetArrays& target) const = 0;
 };
 
 [[nodiscard]] std::unique_ptr<PositionFormat> make_position_format(const StoreManifest& manifest);
@@ -76,18 +83,9 @@ template <class T>
     return value;
 }
 
-/// Calls `visit(first, position, count)` for each run of positions without a gap: positions[first] is `position`.
-template <class Visit>
-void for_each_run(std::span<const std::uint32_t> positions, Visit visit) {
-    for (std::size_t first = 0; first < positions.size();) {
-        std::size_t count = 1;
-        while (first + count < positions.size() && positions[first + count] == positions[first] + count) {
-            ++count;
-        }
-        visit(first, std::size_t{positions[first]}, count);
-        first += count;
-    }
-}
+/// The largest of the ids that a position has at the front of `bytes`, as an unsigned number; `ids` is scratch.
+[[nodiscard]] std::uint32_t max_id(const BitUnpacker& unpacker, std::span<const std::byte> bytes,
+                                   std::span<std::int32_t> ids) noexcept;
 
 /// The lengths of streams of fixed width against the row's tokens: empty when they fit, else what is wrong.
 [[nodiscard]] std::optional<std::string> find_length_defect(const std::vector<StoreStream>& streams,

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/crc32c.hpp"
+#include "base/half_float.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/store/divergence.hpp"
 #include "pipeline/store/position_format.hpp"
@@ -33,6 +34,37 @@ std::vector<std::uint32_t> marked_positions(std::span<const std::byte> mask) {
         }
     }
     return positions;
+}
+
+template <class T, class Convert>
+void widen_with(std::span<const std::byte> bytes, std::vector<float>& values, Convert convert) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = convert(load_value<T>(bytes, i));
+    }
+}
+
+/// The logits of a position as floats. Empty, or why they are unusable: a NaN, +inf, nothing finite.
+std::optional<std::string> widen(const ArrayView& raw, std::vector<float>& values) {
+    values.resize(raw.bytes.size() / element_size(raw.type));
+    if (raw.type == ElementType::f32) {
+        std::memcpy(values.data(), raw.bytes.data(), raw.bytes.size());
+    } else if (raw.type == ElementType::f16) {
+        widen_with<std::uint16_t>(raw.bytes, values, half_to_float);
+    } else {
+        widen_with<std::uint16_t>(raw.bytes, values, bfloat16_to_float);
+    }
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    unsigned unusable = 0;
+    unsigned finite = 0;
+    for (const float value : values) {
+        unusable |= static_cast<unsigned>(!(value < kInfinity));
+        finite |= static_cast<unsigned>(value > -kInfinity);
+    }
+    if (unusable != 0) {
+        const auto found = std::ranges::find_if(values, [](float value) { return !(value < kInfinity); });
+        return "logit " + std::to_string(found - values.begin()) + " is not a number";
+    }
+    return finite != 0 ? std::nullopt : std::optional<std::string>("no logit is finite");
 }
 
 /// The entries of one row of a batch, and room for the logits of a position.
@@ -93,11 +125,8 @@ class Codec final : public RowCodec {
         std::byte* const values = ids + ids_size;
         std::byte* const tail = values + values_size;
         std::byte* const mask = tail + tail_size;
+        std::vector<TokenRun> runs;
         for (std::size_t b = 0; b < batch.rows; ++b) {
-            const auto stored = marked_positions(rows[b].mask);
-            if (auto defect = find_difference(batch, b, rows[b], stored)) {
-                return invalid_input("the store: row " + std::to_string(rows[b].row) + ": " + *defect);
-            }
             const std::size_t first = b * batch.columns;
             TargetArrays target;
             target.values = values + first * value_bytes;
@@ -105,8 +134,12 @@ class Codec final : public RowCodec {
                 target.ids = reinterpret_cast<std::int32_t*>(ids) + first * format_->width();
                 target.tail = reinterpret_cast<float*>(tail) + first;
             }
-            clear_others(batch.columns, stored, target, value_bytes, mask + first);
-            format_->decode(rows[b], stored, target);
+            if (auto defect = mark_stored(batch, b, rows[b].mask, mask + first)) {
+                return invalid_input("the store: row " + std::to_string(rows[b].row) + ": " + *defect);
+            }
+            find_runs({mask + first, batch.columns}, runs);
+            clear_others(batch.columns, runs, target, value_bytes);
+            format_->decode(rows[b], runs, target);
         }
 
         TeacherTargets targets;
@@ -207,18 +240,8 @@ class Codec final : public RowCodec {
                                            Scratch& scratch) const {
         const std::size_t bytes = targets.width * element_size(targets.values.type);
         position.raw = {targets.values.type, targets.values.bytes.subspan(at * bytes, bytes)};
-        scratch.logits.resize(targets.width);
-        bool finite = false;
-        for (std::size_t i = 0; i < targets.width; ++i) {
-            const float logit = element_as_float(position.raw, i);
-            if (!(logit < std::numeric_limits<float>::infinity())) {
-                return "logit " + std::to_string(i) + " is not a number";
-            }
-            finite = finite || std::isfinite(logit);
-            scratch.logits[i] = logit;
-        }
-        if (!finite) {
-            return "no logit is finite";
+        if (auto defect = widen(position.raw, scratch.logits)) {
+            return defect;
         }
         position.logits = scratch.logits;
         if (format_->needs() == PositionFormat::Needs::entries) {
@@ -305,12 +328,12 @@ class Codec final : public RowCodec {
         one.tokens = 1;
         one.streams.resize(row.streams.size());
         format_->encode(position, one);
-        const std::vector<std::uint32_t> positions{0};
+        const std::vector<TokenRun> runs{{0, 0, 1}};
         std::vector<std::int32_t> ids(format_->width());
         std::vector<std::byte> bytes(format_->width() * element_size(format_->value_type()));
         std::vector<float> values(format_->width());
         float tail = 0;
-        format_->decode(view_of(one), positions, {ids.data(), bytes.data(), &tail});
+        format_->decode(view_of(one), runs, {ids.data(), bytes.data(), &tail});
         for (std::size_t i = 0; i < values.size(); ++i) {
             values[i] = element_as_float({format_->value_type(), bytes}, i);
         }
@@ -320,15 +343,26 @@ class Codec final : public RowCodec {
         ++row.kl_tokens;
     }
 
-    /// A position that carries a loss and is not stored, or one that the batch does not have.
-    static std::optional<std::string> find_difference(const TokenBatch& batch, std::size_t b, const StoredRowView& row,
-                                                      std::span<const std::uint32_t> stored) {
-        if (!stored.empty() && stored.back() >= batch.columns) {
-            return "position " + std::to_string(stored.back()) + " is stored, the batch has " +
-                   std::to_string(batch.columns) + " columns";
-        }
+    /// A byte a position: 1 where it is stored. A defect is a position that carries a loss and is not stored, or one
+    /// that the batch does not have.
+    static std::optional<std::string> mark_stored(const TokenBatch& batch, std::size_t b,
+                                                  std::span<const std::byte> bits, std::byte* mask) {
         for (std::size_t t = 0; t < batch.columns; ++t) {
-            if (batch.labels[b * batch.columns + t] != kIgnoredLabel && !is_marked(row.mask, t)) {
+            mask[t] = static_cast<std::byte>(static_cast<unsigned>(bits[t / 8]) >> (t % 8) & 1U);
+        }
+        for (std::size_t t = batch.columns; t < bits.size() * 8; ++t) {
+            if (is_marked(bits, t)) {
+                return "position " + std::to_string(t) + " is stored, the batch has " + std::to_string(batch.columns) +
+                       " columns";
+            }
+        }
+        const std::int32_t* const labels = batch.labels.data() + b * batch.columns;
+        unsigned missing = 0;
+        for (std::size_t t = 0; t < batch.columns; ++t) {
+            missing |= static_cast<unsigned>(labels[t] != kIgnoredLabel) & (static_cast<unsigned>(mask[t]) ^ 1U);
+        }
+        for (std::size_t t = 0; missing != 0 && t < batch.columns; ++t) {
+            if (labels[t] != kIgnoredLabel && mask[t] == std::byte{0}) {
                 return "position " + std::to_string(t) +
                        " carries a loss and is not stored: the store is of another dataset";
             }
@@ -336,25 +370,35 @@ class Codec final : public RowCodec {
         return std::nullopt;
     }
 
-    /// Marks the positions that are stored, and makes the others zeros.
-    void clear_others(std::uint32_t columns, std::span<const std::uint32_t> stored, const TargetArrays& target,
-                      std::size_t value_bytes, std::byte* mask) const {
-        std::memset(mask, 0, columns);
-        for (const std::uint32_t position : stored) {
-            mask[position] = std::byte{1};
+    static void find_runs(std::span<const std::byte> mask, std::vector<TokenRun>& runs) {
+        runs.clear();
+        std::uint32_t token = 0;
+        for (auto begin = std::ranges::find(mask, std::byte{1}); begin != mask.end();) {
+            const auto end = std::find(begin, mask.end(), std::byte{0});
+            const auto count = static_cast<std::uint32_t>(end - begin);
+            runs.push_back({token, static_cast<std::uint32_t>(begin - mask.begin()), count});
+            token += count;
+            begin = std::find(end, mask.end(), std::byte{1});
         }
-        for (std::size_t t = 0; t < columns;) {
-            std::size_t end = t;
-            while (end < columns && mask[end] == std::byte{0}) {
-                ++end;
-            }
-            std::memset(target.values + t * value_bytes, 0, (end - t) * value_bytes);
+    }
+
+    /// Zeros between the runs.
+    void clear_others(std::uint32_t columns, std::span<const TokenRun> runs, const TargetArrays& target,
+                      std::size_t value_bytes) const {
+        std::size_t begin = 0;
+        const auto clear_to = [&](std::size_t end) {
+            std::memset(target.values + begin * value_bytes, 0, (end - begin) * value_bytes);
             if (target.ids != nullptr) {
-                std::memset(target.ids + t * format_->width(), 0, (end - t) * format_->width() * sizeof(std::int32_t));
-                std::memset(target.tail + t, 0, (end - t) * sizeof(float));
+                const std::size_t width = format_->width();
+                std::memset(target.ids + begin * width, 0, (end - begin) * width * sizeof(std::int32_t));
+                std::memset(target.tail + begin, 0, (end - begin) * sizeof(float));
             }
-            t = end + 1;
+        };
+        for (const TokenRun& run : runs) {
+            clear_to(run.position);
+            begin = std::size_t{run.position} + run.count;
         }
+        clear_to(columns);
     }
 
     StoreManifest manifest_;

@@ -1,10 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/random.hpp"
-#include "pipeline/store/bit_packing.hpp"
 #include "pipeline/store/position_format.hpp"
 
 namespace distilld {
@@ -19,7 +18,11 @@ class SampledFormat final : public PositionFormat {
           width_(static_cast<std::uint32_t>(std::min<std::uint64_t>(manifest.samples, manifest.vocabulary))),
           vocabulary_(manifest.vocabulary),
           bits_(id_bits(manifest.vocabulary)),
+          unpacker_(bits_),
           streams_{{"ids", ElementType::u8, 0}, {"draws", ElementType::u8, 0}, {"counts", ElementType::u8, 1}} {
+        for (std::size_t draws = 0; draws < log_shares_.size(); ++draws) {
+            log_shares_[draws] = static_cast<float>(std::log(static_cast<double>(draws) / samples_));
+        }
         // FNV-1a: another dataset, other draws.
         for (const char letter : manifest.dataset_hash) {
             seed_ = (seed_ ^ static_cast<unsigned char>(letter)) * 0x100000001B3ULL;
@@ -89,7 +92,7 @@ class SampledFormat final : public PositionFormat {
                 row.streams[kDraws].size() < entry + count) {
                 return "its streams have not the bytes that its entries need";
             }
-            const std::uint32_t max = unpack(row.streams[kIds].subspan(id_at), bits_, std::span(ids).first(count));
+            const std::uint32_t max = max_id(unpacker_, row.streams[kIds].subspan(id_at), std::span(ids).first(count));
             if (max >= vocabulary_) {
                 return "token id " + std::to_string(max) + " is outside the vocabulary";
             }
@@ -109,31 +112,31 @@ class SampledFormat final : public PositionFormat {
         return std::nullopt;
     }
 
-    void decode(const StoredRowView& row, std::span<const std::uint32_t> positions,
-                const TargetArrays& target) const override {
-        constexpr float kNone = -std::numeric_limits<float>::infinity();
+    void decode(const StoredRowView& row, std::span<const TokenRun> runs, const TargetArrays& target) const override {
         UnnamedIds unnamed(vocabulary_, width_);
         std::size_t id_at = 0;
         std::size_t entry = 0;
-        for (std::uint32_t i = 0; i < row.tokens; ++i) {
-            const auto count = static_cast<std::uint32_t>(row.streams[kCounts][i]);
-            const std::size_t place = std::size_t{positions[i]} * width_;
-            const std::span ids(target.ids + place, width_);
-            const std::span values(reinterpret_cast<float*>(target.values) + place, width_);
-            unpack(row.streams[kIds].subspan(id_at), bits_, ids.first(count));
-            unnamed.fill(ids.first(count), ids.subspan(count));
-            for (std::uint32_t e = 0; e < count; ++e) {
-                const auto draws = static_cast<double>(row.streams[kDraws][entry + e]);
-                values[e] = static_cast<float>(std::log(draws / samples_));
+        for (const TokenRun& run : runs) {
+            for (std::uint32_t i = 0; i < run.count; ++i) {
+                const auto count = static_cast<std::uint32_t>(row.streams[kCounts][run.token + i]);
+                const std::size_t place = (std::size_t{run.position} + i) * width_;
+                const std::span ids(target.ids + place, width_);
+                const std::span values(reinterpret_cast<float*>(target.values) + place, width_);
+                unpacker_.unpack(row.streams[kIds].subspan(id_at), ids.first(count));
+                unnamed.fill(ids.first(count), ids.subspan(count));
+                for (std::uint32_t e = 0; e < count; ++e) {
+                    values[e] = log_shares_[static_cast<std::size_t>(row.streams[kDraws][entry + e])];
+                }
+                std::fill(values.begin() + count, values.end(), kNone);
+                target.tail[run.position + i] = kNone;
+                id_at += packed_bytes(count, bits_);
+                entry += count;
             }
-            std::fill(values.begin() + count, values.end(), kNone);
-            target.tail[positions[i]] = kNone;
-            id_at += packed_bytes(count, bits_);
-            entry += count;
         }
     }
 
   private:
+    static constexpr float kNone = -std::numeric_limits<float>::infinity();
     static constexpr std::size_t kIds = 0;
     static constexpr std::size_t kDraws = 1;
     static constexpr std::size_t kCounts = 2;
@@ -152,7 +155,9 @@ class SampledFormat final : public PositionFormat {
     std::uint32_t width_;
     std::uint64_t vocabulary_;
     std::uint32_t bits_;
+    BitUnpacker unpacker_;
     std::uint64_t seed_ = 0xCBF29CE484222325ULL;
+    std::array<float, 256> log_shares_{};  ///< by the draws of an entry
     std::vector<StoreStream> streams_;
 };
 

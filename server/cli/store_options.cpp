@@ -21,9 +21,9 @@ void add_choice(CLI::App& app, const std::string& name, const Names& names, Enum
 }
 
 CLI::App* add_action(CLI::App& store, const char* name, const char* description, StoreCommand& command,
-                     StoreCommand::Action action) {
+                     const std::string& version) {
     CLI::App* one = store.add_subcommand(name, description);
-    one->callback([&command, action] { command.action = action; });
+    one->set_version_flag("--version", version);
     one->add_option("DIR", command.folder, "folder of the store")->type_name("DIR")->required();
     one->add_option_function<std::string>(
            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
@@ -33,11 +33,12 @@ CLI::App* add_action(CLI::App& store, const char* name, const char* description,
 
 }  // namespace
 
-void add_store_options(CLI::App& store, StoreCommand& command) {
+void add_store_options(CLI::App& store, StoreCommand& command, const std::string& version) {
     using Action = StoreCommand::Action;
     store.require_subcommand(1);
     CLI::App* inspect = add_action(store, "inspect", "Show what is stored, its bytes a token and what storing has cost",
-                                   command, Action::inspect);
+                                   command, version);
+    inspect->callback([&command] { command.action = Action::inspect; });
     CLI::Option* against =
         inspect->add_option("--against", command.against, "store with the logits of the same data: compare with it")
             ->type_name("DIR");
@@ -46,10 +47,11 @@ void add_store_options(CLI::App& store, StoreCommand& command) {
         ->needs(against)
         ->capture_default_str();
     add_action(store, "verify", "Check each checksum; exit code 1 when something is damaged or missing", command,
-               Action::verify);
+               version)
+        ->callback([&command] { command.action = Action::verify; });
 
     CLI::App* copy =
-        add_action(store, "export", "Write a store in a smaller format, or as lines of JSON", command, Action::export_);
+        add_action(store, "export", "Write a store in a smaller format, or as lines of JSON", command, version);
     CLI::Option* to = copy->add_option("--to", command.to, "folder of the new store")->type_name("DIR");
     CLI::Option* lines =
         copy->add_option("--jsonl", command.lines_file, "file of JSON lines, one a position; - = stdout")

@@ -33,7 +33,7 @@ struct StoreCommand {
     std::uint64_t rows = 0;  ///< 0: all
 };
 
-/// The subcommands of `store`.
-void add_store_options(CLI::App& store, StoreCommand& command);
+/// The subcommands of `store`, which tell `version` when they are asked.
+void add_store_options(CLI::App& store, StoreCommand& command, const std::string& version);
 
 }  // namespace distilld::cli
