@@ -7,6 +7,7 @@
 
 #include "base/json_text.hpp"
 #include "bench/scenario.hpp"
+#include "bench/store_formats.hpp"
 #include "distilld_version.hpp"
 
 int main(int argc, char** argv) {
@@ -53,6 +54,10 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1000));
     pipeline_command->add_option("--trace", pipeline.trace_file, "Chrome trace to write");
 
+    StoreOptions store;
+    CLI::App* store_command = app.add_subcommand("store", "the store's formats: size, loss, reading against copying");
+    add_store_options(*store_command, store);
+
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -62,6 +67,8 @@ int main(int argc, char** argv) {
         boost::json::object report;
         if (app.got_subcommand(simulate_command)) {
             report = run_simulate(simulate);
+        } else if (app.got_subcommand(store_command)) {
+            report = run_store(store);
         } else if (pipeline.scenario.fault != EndpointFault::none) {
             report = run_pipeline_with_fault(pipeline);
         } else if (pipeline.student.empty()) {

@@ -18,10 +18,8 @@ struct NamedTensor {
 };
 using NamedTensors = std::vector<NamedTensor>;
 
-/// One safetensors file, open for reading (https://huggingface.co/docs/safetensors): u64 little-endian header length,
-/// JSON header, data. Everything the header claims is checked against the file when it is opened: header of at most
-/// 100 MB, known dtypes, ranges inside the file without overlap or hole, shape × element size == range. Errors name
-/// the file and what is wrong. Dtypes: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL.
+/// One safetensors file, open for reading. Everything that its header claims is checked against the file when it is
+/// opened (base/safetensors_header.hpp). Errors name the file and what is wrong.
 class SafetensorsFile {
   public:
     static Result<SafetensorsFile> open(const std::filesystem::path& path);
@@ -33,7 +31,7 @@ class SafetensorsFile {
     ~SafetensorsFile();
 
     /// In the order of the data.
-    [[nodiscard]] std::vector<std::string> names() const;
+    [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
     [[nodiscard]] bool contains(const std::string& name) const;
     /// The header's `__metadata__`.
     [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
@@ -58,13 +56,14 @@ class SafetensorsFile {
 
     std::filesystem::path path_;
     int descriptor_ = -1;
+    std::vector<std::string> names_;
     std::map<std::string, Entry> entries_;
     std::map<std::string, std::string> metadata_;
 };
 
-/// Writes a safetensors file atomically (atomic_file.hpp). Layout as the Python library's: tensors by descending dtype
-/// rank, then name; header padded with spaces so that data starts 8-byte aligned. The same tensors give the same
-/// bytes. Tensors may lie on any device and need not be contiguous. Duplicate names and other dtypes are refused.
+/// Writes a safetensors file atomically (base/files.hpp), laid out as write_safetensors_header() says. The same tensors
+/// give the same bytes. Tensors may lie on any device and need not be contiguous. Duplicate names and other dtypes are
+/// refused.
 Result<void> write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 

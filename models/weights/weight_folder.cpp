@@ -47,8 +47,8 @@ Result<void> WeightFolder::open_single(const fs::path& path) {
     if (!file) {
         return file.error();
     }
-    for (std::string& name : file->names()) {
-        file_of_.emplace(std::move(name), 0);
+    for (const std::string& name : file->names()) {
+        file_of_.emplace(name, 0);
     }
     files_.push_back(std::move(*file));
     return {};

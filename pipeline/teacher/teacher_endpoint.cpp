@@ -5,7 +5,7 @@
 
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {

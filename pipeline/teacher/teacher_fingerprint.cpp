@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/json_text.hpp"
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/core/target_rows.hpp"
 
 namespace distilld {
 namespace {

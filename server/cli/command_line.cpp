@@ -267,6 +267,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     add_run(app, run, spec_flags);
     add_teacher(app, teacher.options);
     add_jobs(app, jobs);
+    StoreCommand store;
+    add_store_options(*add_command(app, "store", "Inspect, verify and export stored teacher outputs"), store,
+                      kVersionLine);
     add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1")
         ->add_option("--server", healthcheck.server, "URL of the service")
         ->capture_default_str();
@@ -292,6 +295,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (app.got_subcommand("jobs")) {
         line.command = jobs;
+    }
+    if (app.got_subcommand("store")) {
+        line.command = store;
     }
     if (app.got_subcommand("healthcheck")) {
         line.command = healthcheck;

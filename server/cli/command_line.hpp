@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/spec_overrides.hpp"
+#include "server/cli/store_options.hpp"
 #include "server/supervisor/restart_policy.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/teacher/teacher_options.hpp"
@@ -49,7 +50,7 @@ struct HealthcheckCommand {
     std::string server = "http://127.0.0.1:8500";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, HealthcheckCommand>;
+using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, StoreCommand, HealthcheckCommand>;
 
 /// A command, or what to print in its place.
 struct ParsedLine {

@@ -13,6 +13,7 @@ int serve(const ServeCommand& command);
 int run(const RunCommand& command);
 int teacher(const TeacherCommand& command);
 int jobs(const JobsCommand& command);
+int store(const StoreCommand& command);
 int healthcheck(const HealthcheckCommand& command);
 
 /// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit.

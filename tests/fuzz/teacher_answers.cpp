@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/registry.hpp"
 #include "pipeline/teacher/request_parts.hpp"
-#include "pipeline/teacher/target_rows.hpp"
 
 namespace distilld {
 namespace {

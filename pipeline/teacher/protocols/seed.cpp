@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
-#include "pipeline/teacher/target_rows.hpp"
 
 namespace distilld {
 namespace {

@@ -28,7 +28,10 @@ LAYERS = {
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
     "server/jobs/": [*BELOW_JOBS, "server/jobs/"],
     # What a teacher is served with is said on the command lines of both programs.
-    "server/cli/": [*BELOW_JOBS, "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
+    "server/cli/": [
+        *[*BELOW_JOBS, "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
+        "pipeline/store/",
+    ],
     "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
     "server/sinks/": ["base/", "pipeline/", "api/", "server/sinks/"],
     "server/worker/": [

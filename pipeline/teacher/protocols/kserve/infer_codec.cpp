@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_outputs.hpp"
-#include "pipeline/teacher/target_rows.hpp"
 
 namespace distilld::kserve {
 namespace {

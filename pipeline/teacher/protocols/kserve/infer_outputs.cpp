@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/core/target_rows.hpp"
 
 namespace distilld::kserve {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <numeric>
 
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/core/target_rows.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
 namespace distilld {

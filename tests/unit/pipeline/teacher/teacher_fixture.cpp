@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "base/half_float.hpp"
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
-#include "pipeline/teacher/target_rows.hpp"
 
 namespace distilld::test {
 

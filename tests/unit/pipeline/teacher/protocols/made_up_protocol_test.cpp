@@ -4,8 +4,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/registry.hpp"
-#include "pipeline/teacher/target_rows.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
 // How a protocol is added: an adapter, a codec and a row. This one is made up. Its server takes one sequence a request,

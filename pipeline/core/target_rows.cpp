@@ -1,4 +1,4 @@
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/core/target_rows.hpp"
 
 #include <algorithm>
 #include <cmath>

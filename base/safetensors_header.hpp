@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+
+/// The header of a safetensors file (https://huggingface.co/docs/safetensors): u64 little-endian header length, JSON
+/// header, data.
+namespace distilld {
+
+/// F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL.
+struct SafetensorsDtype {
+    const char* name;
+    std::uint32_t bytes;  ///< of an element
+    int rank;             ///< order in which the Python library lays tensors out, largest first
+};
+
+/// nullptr for another name.
+[[nodiscard]] const SafetensorsDtype* find_safetensors_dtype(std::string_view name) noexcept;
+
+struct SafetensorsTensor {
+    std::string name;
+    const SafetensorsDtype* dtype = nullptr;
+    std::vector<std::int64_t> shape;
+    std::uint64_t begin = 0;  ///< offset in the file
+    std::uint64_t bytes = 0;
+};
+
+struct SafetensorsHeader {
+    std::vector<SafetensorsTensor> tensors;       ///< in the order of the data
+    std::map<std::string, std::string> metadata;  ///< `__metadata__`
+};
+
+/// Reads and checks the header of an open file against its size: at most 100 MB, known dtypes, ranges inside the file
+/// without overlap or hole, shape × element size == range. Errors name `path` and what is wrong.
+Result<SafetensorsHeader> read_safetensors_header(int descriptor, const std::filesystem::path& path);
+
+/// The same of a file that is in memory.
+Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> file, const std::filesystem::path& path);
+
+/// Puts the tensors (name, dtype, shape given) into the order of the Python library: by descending rank of the dtype,
+/// then by name; fills in `begin` and `bytes`, and gives the bytes before the data: length and header, padded with
+/// spaces so that the data begin at a multiple of 8. The same tensors give the same bytes. An error for a name that is
+/// taken twice, a header above 100 MB; it names `path`.
+Result<std::string> write_safetensors_header(SafetensorsHeader& header, const std::filesystem::path& path);
+
+}  // namespace distilld

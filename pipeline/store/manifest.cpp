@@ -1,0 +1,168 @@
+#include "pipeline/store/manifest.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/files.hpp"
+#include "base/json_fields.hpp"
+#include "pipeline/store/bit_packing.hpp"
+
+namespace distilld {
+namespace {
+
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{4} << 20U;
+constexpr std::uint64_t kShardBytes = std::uint64_t{32} << 20U;
+constexpr std::uint64_t kMaxShardRows = 65536;
+constexpr std::uint32_t kMaxEntries = 65536;
+constexpr std::uint32_t kMaxCounted = 255;  // what a byte counts
+
+std::filesystem::path manifest_file(const std::filesystem::path& folder) {
+    return folder / "manifest.json";
+}
+
+Error out_of_range(const std::string& field, const std::string& value, const std::string& expected) {
+    return invalid_input("a store's " + field + " is " + value + ", " + expected + " is expected");
+}
+
+bool has_k(StoreFormat format) {
+    return format == StoreFormat::topk || format == StoreFormat::packed || format == StoreFormat::topp;
+}
+
+/// Values that a format takes, the default first.
+bool takes(StoreFormat format, StoreValues values) {
+    const bool bits = format == StoreFormat::packed || format == StoreFormat::topp;
+    return values == StoreValues::f16 || (values == StoreValues::u8) == bits;
+}
+
+Result<void> complete_format(StoreManifest& manifest) {
+    const StoreFormat format = manifest.format;
+    if (format == StoreFormat::sampled) {
+        manifest.values = StoreValues::f16;
+    }
+    if (!takes(format, manifest.values)) {
+        return out_of_range(
+            "values", to_string(manifest.values),
+            std::string(format == StoreFormat::packed || format == StoreFormat::topp ? "f16 or u8" : "f16 or f32") +
+                " with format " + to_string(format));
+    }
+    manifest.k =
+        has_k(format) ? std::min<std::uint32_t>(manifest.k, static_cast<std::uint32_t>(manifest.vocabulary)) : 0;
+    manifest.p = format == StoreFormat::topp ? manifest.p : 0;
+    manifest.samples = format == StoreFormat::sampled ? manifest.samples : 0;
+    const std::uint32_t max_k = format == StoreFormat::topp ? kMaxCounted : kMaxEntries;
+    if (has_k(format) && (manifest.k < 1 || manifest.k > max_k)) {
+        return out_of_range("k", std::to_string(manifest.k), "1 to " + std::to_string(max_k));
+    }
+    if (format == StoreFormat::topp && !(manifest.p > 0 && manifest.p <= 1)) {
+        return out_of_range("p", number_text(manifest.p), "a number above 0, at most 1");
+    }
+    if (format == StoreFormat::sampled && (manifest.samples < 1 || manifest.samples > kMaxCounted)) {
+        return out_of_range("samples", std::to_string(manifest.samples), "1 to " + std::to_string(kMaxCounted));
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<StoreManifest> complete_manifest(StoreManifest manifest) {
+    if (manifest.version != StoreManifest::kVersion) {
+        return out_of_range("version", std::to_string(manifest.version), std::to_string(StoreManifest::kVersion));
+    }
+    if (manifest.vocabulary < 1 || manifest.vocabulary > 0x7FFFFFFFU) {
+        return out_of_range("vocabulary", std::to_string(manifest.vocabulary), "1 to 2147483647");
+    }
+    if (manifest.rows < 1 || manifest.rows > (std::uint64_t{1} << 40U)) {
+        return out_of_range("rows", std::to_string(manifest.rows), "1 to 2^40");
+    }
+    if (manifest.sequence_length < 1 || manifest.sequence_length > 0x7FFFFFFFU) {
+        return out_of_range("sequence_length", std::to_string(manifest.sequence_length), "1 to 2147483647");
+    }
+    if (manifest.temperature != 1) {
+        return out_of_range("temperature", number_text(manifest.temperature), "1");
+    }
+    if (auto completed = complete_format(manifest); !completed) {
+        return completed.error();
+    }
+    if (manifest.shard_rows == 0) {
+        const std::uint64_t row_bytes =
+            std::max<std::uint64_t>(1, max_token_bytes(manifest) * manifest.sequence_length);
+        manifest.shard_rows = static_cast<std::uint32_t>(
+            std::clamp<std::uint64_t>(kShardBytes / row_bytes, 1, std::min(manifest.rows, kMaxShardRows)));
+    }
+    if (manifest.shard_rows > kMaxShardRows) {
+        return out_of_range("shard_rows", std::to_string(manifest.shard_rows), "1 to " + std::to_string(kMaxShardRows));
+    }
+    return manifest;
+}
+
+std::optional<std::string> find_difference(const StoreManifest& stored, const StoreManifest& wanted) {
+    const auto left = write_fields(stored);
+    const auto right = write_fields(wanted);
+    for (const char* field : {"version", "format", "values", "k", "p", "samples", "vocabulary", "rows",
+                              "sequence_length", "temperature", "dataset_hash", "tokenizer_hash"}) {
+        if (left.at(field) != right.at(field)) {
+            return std::string(field) + " is " + to_text(left.at(field)) + ", " + to_text(right.at(field)) +
+                   " is expected";
+        }
+    }
+    return std::nullopt;
+}
+
+std::uint64_t max_token_bytes(const StoreManifest& manifest) noexcept {
+    const std::uint64_t value_bytes =
+        manifest.values == StoreValues::f32 ? 4 : (manifest.values == StoreValues::f16 ? 2 : 1);
+    const std::uint64_t ids = packed_bytes(manifest.k, id_bits(manifest.vocabulary));
+    const std::uint64_t tail = manifest.values == StoreValues::u8 ? 6 : 4;
+    switch (manifest.format) {
+        case StoreFormat::full:
+            return manifest.vocabulary * value_bytes;
+        case StoreFormat::topk:
+            return manifest.k * (4 + value_bytes) + tail;
+        case StoreFormat::packed:
+            return ids + manifest.k * value_bytes + tail;
+        case StoreFormat::topp:
+            return 1 + ids + manifest.k * value_bytes + tail;
+        case StoreFormat::sampled:
+            return 1 + packed_bytes(manifest.samples, id_bits(manifest.vocabulary)) + manifest.samples;
+    }
+    return 0;
+}
+
+bool store_exists(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    return std::filesystem::exists(manifest_file(folder), ignored);
+}
+
+Result<StoreManifest> read_manifest(const std::filesystem::path& folder) {
+    const auto file = manifest_file(folder);
+    const auto text = read_text_file(file, kMaxManifestBytes);
+    if (!text) {
+        return text.error();
+    }
+    const auto parsed = parse_json_text(*text, 8);
+    if (!parsed) {
+        return invalid_input(file.string() + ": not JSON: " + parsed.error().reason);
+    }
+    if (!parsed->is_object()) {
+        return invalid_input(file.string() + ": not a JSON object");
+    }
+    StoreManifest manifest;
+    manifest.version = 0;
+    if (auto read = read_fields(parsed->get_object(), manifest, JsonPlace{file.string(), ""}); !read) {
+        return read.error();
+    }
+    if (manifest.shard_rows == 0) {
+        return invalid_input(file.string() + ": /shard_rows is missing or 0");
+    }
+    auto completed = complete_manifest(std::move(manifest));
+    if (!completed) {
+        return invalid_input(file.string() + ": " + completed.error().message);
+    }
+    return completed;
+}
+
+Result<void> write_manifest(const std::filesystem::path& folder, const StoreManifest& manifest) {
+    return write_file_atomically(manifest_file(folder), to_text(write_fields(manifest)) + "\n");
+}
+
+}  // namespace distilld

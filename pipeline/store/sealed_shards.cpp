@@ -1,0 +1,185 @@
+#include "pipeline/store/sealed_shards.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "base/files.hpp"
+#include "base/json_fields.hpp"
+
+namespace distilld {
+namespace {
+
+constexpr std::uint64_t kMaxListBytes = std::uint64_t{1} << 30U;
+
+std::string reason(int number) {
+    return std::generic_category().message(number);
+}
+
+Result<StoreShard> read_line(const std::string& line, const StoreManifest& manifest, const std::string& place) {
+    const auto parsed = parse_json_text(line, 4);
+    if (!parsed || !parsed->is_object()) {
+        return invalid_input(place + ": not a JSON object");
+    }
+    StoreShard shard;
+    shard.shard = manifest.shard_count();
+    if (auto read = read_fields(parsed->get_object(), shard, JsonPlace{place, ""}); !read) {
+        return read.error();
+    }
+    if (shard.shard >= manifest.shard_count() || shard.file != shard_file_name(shard.shard) ||
+        shard.first_row != shard.shard * manifest.shard_rows || shard.rows != rows_of_shard(manifest, shard.shard)) {
+        return invalid_input(place + ": not a shard of this store");
+    }
+    return shard;
+}
+
+}  // namespace
+
+std::filesystem::path shard_list_file(const std::filesystem::path& folder) {
+    return folder / "shards.jsonl";
+}
+
+Result<std::vector<StoreShard>> read_shard_list(const std::filesystem::path& folder, const StoreManifest& manifest,
+                                                std::uint64_t& offset) {
+    const auto path = shard_list_file(folder);
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (error) {
+        if (error == std::errc::no_such_file_or_directory) {
+            return std::vector<StoreShard>();
+        }
+        return io_error(path.string() + ": cannot read: " + error.message());
+    }
+    if (size == offset) {
+        return std::vector<StoreShard>();
+    }
+    const auto text = read_text_file(path, kMaxListBytes);
+    if (!text) {
+        return text.error();
+    }
+    if (offset > text->size()) {
+        return io_error(path.string() + ": has become shorter");
+    }
+    std::vector<StoreShard> shards;
+    std::size_t number = 1 + static_cast<std::size_t>(
+                                 std::count(text->begin(), text->begin() + static_cast<std::ptrdiff_t>(offset), '\n'));
+    for (std::size_t end = text->find('\n', offset); end != std::string::npos; end = text->find('\n', offset)) {
+        auto shard =
+            read_line(text->substr(offset, end - offset), manifest, path.string() + ":" + std::to_string(number));
+        if (!shard) {
+            return shard.error();
+        }
+        shards.push_back(std::move(*shard));
+        offset = end + 1;
+        ++number;
+    }
+    return shards;
+}
+
+Result<void> append_to_shard_list(const std::filesystem::path& folder, const StoreShard& shard) {
+    const auto path = shard_list_file(folder);
+    const std::string line = to_text(write_fields(shard)) + "\n";
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) {
+        return write_error(path.string() + ": cannot open: " + reason(errno), errno);
+    }
+    // One write: a reader sees the line whole or, while it has no end, not at all.
+    const off_t end = ::lseek(file, 0, SEEK_END);
+    const auto written = end < 0 ? -1 : ::write(file, line.data(), line.size());
+    int number = 0;
+    if (written < 0) {
+        number = errno;
+    } else if (static_cast<std::size_t>(written) < line.size()) {
+        number = ENOSPC;
+    } else if (::fsync(file) != 0) {
+        number = errno;
+    }
+    if (number != 0 && end >= 0 && ::ftruncate(file, end) != 0) {
+        number = errno;
+    }
+    ::close(file);
+    if (number != 0) {
+        return write_error(path.string() + ": cannot write: " + reason(number), number);
+    }
+    return sync_folder(folder);
+}
+
+SealedShards::SealedShards(std::filesystem::path folder, const RowCodec& codec)
+    : folder_(std::move(folder)), codec_(codec) {}
+
+Result<bool> SealedShards::refresh() {
+    const std::lock_guard lock(mutex_);
+    const auto found = read_shard_list(folder_, codec_.manifest(), offset_);
+    if (!found) {
+        return found.error();
+    }
+    bool grown = false;
+    for (const StoreShard& entry : *found) {
+        std::error_code error;
+        const std::uintmax_t size = std::filesystem::file_size(folder_ / entry.file, error);
+        // A later line stands for a file that was written again.
+        if (!error && size == entry.bytes) {
+            shards_[entry.shard] = Shard{entry, nullptr};
+            grown = true;
+        } else {
+            shards_.erase(entry.shard);
+        }
+    }
+    return grown;
+}
+
+std::vector<StoreShard> SealedShards::list() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<StoreShard> entries;
+    entries.reserve(shards_.size());
+    for (const auto& [number, shard] : shards_) {
+        entries.push_back(shard.entry);
+    }
+    return entries;
+}
+
+std::optional<StoreShard> SealedShards::find(std::uint64_t shard) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = shards_.find(shard);
+    return found == shards_.end() ? std::nullopt : std::optional(found->second.entry);
+}
+
+bool SealedShards::has(std::uint64_t row) const {
+    return row < codec_.manifest().rows && find(codec_.manifest().shard_of(row)).has_value();
+}
+
+Result<SealedShards::Row> SealedShards::row(std::uint64_t row) {
+    if (row >= codec_.manifest().rows) {
+        return invalid_input(folder_.string() + ": row " + std::to_string(row) + " is outside the dataset of " +
+                             std::to_string(codec_.manifest().rows));
+    }
+    const std::uint64_t number = codec_.manifest().shard_of(row);
+    std::shared_ptr<const ShardFile> file;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = shards_.find(number);
+        if (found == shards_.end()) {
+            return invalid_input(folder_.string() + ": row " + std::to_string(row) +
+                                 " is not in the store: " + shard_file_name(number) + " is not sealed");
+        }
+        if (!found->second.file) {
+            auto opened = ShardFile::open(folder_ / found->second.entry.file, codec_, number);
+            if (!opened) {
+                return opened.error();
+            }
+            found->second.file = std::move(*opened);
+        }
+        file = found->second.file;
+    }
+    auto view = file->row(row);
+    if (!view) {
+        return view.error();
+    }
+    return Row{std::move(*view), std::move(file)};
+}
+
+}  // namespace distilld

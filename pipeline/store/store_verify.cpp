@@ -1,0 +1,102 @@
+#include "pipeline/store/store_verify.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/sha256.hpp"
+#include "pipeline/store/row_codec.hpp"
+#include "pipeline/store/sealed_shards.hpp"
+#include "pipeline/store/unsealed_shard.hpp"
+
+namespace distilld {
+namespace {
+
+namespace fs = std::filesystem;
+
+void verify_shard(const fs::path& folder, const StoreShard& entry, const RowCodec& codec, StoreVerification& result) {
+    const fs::path path = folder / entry.file;
+    std::error_code error;
+    const std::uintmax_t size = fs::file_size(path, error);
+    if (error) {
+        result.defects.push_back(path.string() + ": is missing");
+        return;
+    }
+    if (size != entry.bytes) {
+        result.defects.push_back(path.string() + ": has " + std::to_string(size) + " bytes, not " +
+                                 std::to_string(entry.bytes));
+        return;
+    }
+    const auto shard = ShardFile::open(path, codec, entry.shard);
+    if (!shard) {
+        result.defects.push_back(shard.error().message);
+        return;
+    }
+    const std::size_t before = result.defects.size();
+    for (std::uint64_t i = 0; i < entry.rows; ++i) {
+        const auto row = (*shard)->row(entry.first_row + i);
+        if (row) {
+            ++result.rows;
+            result.tokens += row->tokens;
+        } else {
+            result.defects.push_back(row.error().message);
+        }
+    }
+    const auto sum = sha256_file(path);
+    if (!sum) {
+        result.defects.push_back(sum.error().message);
+    } else if (*sum != entry.sha256 && result.defects.size() == before) {
+        result.defects.push_back(path.string() + ": its SHA-256 is another, though its rows are whole");
+    }
+}
+
+void sort_files(const fs::path& folder, const StoreManifest& manifest, const std::set<std::string>& shards,
+                StoreVerification& result) {
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        const std::string name = entry->path().filename().string();
+        if (name == "manifest.json" || name == "shards.jsonl" || name == "lock" || shards.contains(name)) {
+            continue;
+        }
+        bool unsealed = false;
+        if (entry->path().extension() == ".part") {
+            const fs::path sealed = fs::path(name).replace_extension(".safetensors");
+            for (std::uint64_t shard = 0; shard < manifest.shard_count() && !unsealed; ++shard) {
+                unsealed = sealed.string() == shard_file_name(shard);
+            }
+        }
+        (unsealed ? result.unsealed : result.foreign).push_back((folder / name).string());
+    }
+    std::ranges::sort(result.unsealed);
+    std::ranges::sort(result.foreign);
+}
+
+}  // namespace
+
+Result<StoreVerification> verify_store(const fs::path& folder) {
+    const auto manifest = read_manifest(folder);
+    if (!manifest) {
+        return manifest.error();
+    }
+    std::uint64_t offset = 0;
+    const auto list = read_shard_list(folder, *manifest, offset);
+    if (!list) {
+        return list.error();
+    }
+    std::map<std::uint64_t, StoreShard> shards;
+    std::set<std::string> names;
+    for (const StoreShard& entry : *list) {
+        shards[entry.shard] = entry;
+        names.insert(entry.file);
+    }
+    const auto codec = make_row_codec(*manifest);
+    StoreVerification result;
+    result.shards = shards.size();
+    for (const auto& [number, entry] : shards) {
+        verify_shard(folder, entry, *codec, result);
+    }
+    sort_files(folder, *manifest, names, result);
+    return result;
+}
+
+}  // namespace distilld

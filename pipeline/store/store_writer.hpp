@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "pipeline/core/micro_batch.hpp"
+#include "pipeline/store/manifest.hpp"
+#include "pipeline/store/row_codec.hpp"
+
+namespace distilld {
+
+struct StoreWriterOptions {
+    /// Whether the teacher of the store that is there (first) is the one that will be stored. Default: equal texts, or
+    /// one of them empty.
+    std::function<bool(const std::string&, const std::string&)> same_teacher;
+};
+
+/// What has been written of a store.
+struct StoreProgress {
+    std::uint64_t rows = 0;         ///< of the dataset
+    std::uint64_t held_rows = 0;    ///< in the store, sealed or not
+    std::uint64_t sealed_rows = 0;  ///< in sealed shards, which readers see
+    std::uint64_t shards = 0;
+    std::uint64_t sealed_shards = 0;
+    std::uint64_t sealed_tokens = 0;
+    std::uint64_t sealed_bytes = 0;
+};
+
+/// Writes the rows of one dataset into a folder: DIR/manifest.json, DIR/shards.jsonl and DIR/shard-NNNNNN.safetensors.
+///
+/// A row that is added goes to the file of its shard that is not sealed yet (DIR/shard-NNNNNN.part) at once, so that
+/// memory holds an index of 16 bytes a row, in whichever order rows come, and the rows outlive the process, killed or
+/// not; a row torn by a crash of the machine is found by its checksum and is needed again. When all rows of a shard are
+/// there it is sealed: written under a temporary name, fsync, rename, fsync of the folder, then its line in
+/// shards.jsonl; the .part goes. A sealed shard's bytes depend on its rows alone: not on their order, on batches or on
+/// how often the writer was restarted.
+///
+/// One writer a folder (FolderLock, file `lock`). Any thread, several at once: add(), read() and sync() wait for each
+/// other, and add() may take as long as it takes to write a shard; needs() and progress() wait for nobody. Errors of
+/// kind disk_full are worth another try: what was added stays added, what was not can be added again.
+class StoreWriter {
+  public:
+    virtual ~StoreWriter() = default;
+
+    /// As it stands in the store: completed, with its shard_rows.
+    [[nodiscard]] virtual const StoreManifest& manifest() const = 0;
+    [[nodiscard]] virtual const RowCodec& codec() const = 0;
+
+    /// Not in the store yet, sealed or not. Rows outside the dataset are not needed.
+    [[nodiscard]] virtual bool needs(std::uint64_t row) const = 0;
+    [[nodiscard]] virtual StoreProgress progress() const = 0;
+
+    /// Adds rows that codec().encode() made. Those that are there already are passed over. Seals shards that become
+    /// whole; when that failed last time, the next add() tries again.
+    virtual Result<void> add(std::span<const StoredRow> rows) = 0;
+
+    /// encode and add.
+    Result<void> add(const TokenBatch& batch, const TeacherTargets& targets);
+
+    /// Rows that are in the store, sealed or not, as a StoreReader gives them: for a process that goes on reading what
+    /// it has written. A row that needs() is an error.
+    [[nodiscard]] virtual Result<TeacherTargets> read(const TokenBatch& batch) = 0;
+
+    /// Makes rows of shards that are not sealed durable against a crash of the machine (a killed process loses none),
+    /// and tries shards again that could not be sealed.
+    virtual Result<void> sync() = 0;
+};
+
+/// Makes the folder, or goes on with the store that is in it. An error (invalid_input) names the field in which that
+/// one is of other data; io when another process writes there. `wanted` need not be complete (complete_manifest()); of
+/// a store that exists its own shard_rows holds.
+Result<std::unique_ptr<StoreWriter>> open_store_writer(const std::filesystem::path& folder, const StoreManifest& wanted,
+                                                       StoreWriterOptions options = {});
+
+}  // namespace distilld

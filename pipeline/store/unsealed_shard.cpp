@@ -1,0 +1,286 @@
+#include "pipeline/store/unsealed_shard.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/crc32c.hpp"
+#include "base/mapped_file.hpp"
+#include "pipeline/store/position_format.hpp"
+#include "pipeline/store/shard_file.hpp"
+
+namespace distilld {
+namespace {
+
+/// Before each row; behind it a u64 length of each stream, the mask, the streams.
+struct RecordHead {
+    std::uint64_t magic = 0;
+    std::uint32_t head_checksum = 0;  ///< over what follows it, lengths included
+    std::uint32_t row_checksum = 0;
+    std::uint64_t row = 0;
+    std::uint32_t tokens = 0;
+    std::uint32_t streams = 0;
+    double kl_sum = 0;
+    std::uint64_t kl_tokens = 0;
+};
+static_assert(sizeof(RecordHead) == 48);
+
+constexpr std::uint64_t kMagic = 0x31776F526C747344ULL;  // "DstlRow1"
+constexpr std::size_t kSummedFrom = 12;
+
+struct Record {
+    StoredRowView view;
+    double kl_sum = 0;
+    std::uint64_t kl_tokens = 0;
+    std::uint64_t bytes = 0;
+};
+
+std::vector<std::byte> record_of(const StoredRow& row) {
+    const StoredRowView view = view_of(row);
+    RecordHead head{kMagic,
+                    0,
+                    checksum_of(view),
+                    row.row,
+                    row.tokens,
+                    static_cast<std::uint32_t>(row.streams.size()),
+                    row.kl_sum,
+                    row.kl_tokens};
+    std::vector<std::byte> bytes;
+    append_value(bytes, head);
+    for (const auto& stream : row.streams) {
+        append_value(bytes, std::uint64_t{stream.size()});
+    }
+    head.head_checksum = crc32c(std::span(bytes).subspan(kSummedFrom));
+    std::memcpy(bytes.data(), &head, kSummedFrom);
+    bytes.insert(bytes.end(), row.mask.begin(), row.mask.end());
+    for (const auto& stream : row.streams) {
+        bytes.insert(bytes.end(), stream.begin(), stream.end());
+    }
+    return bytes;
+}
+
+/// The record at the front of `bytes`; nothing when it is torn or damaged.
+std::optional<Record> read_record(std::span<const std::byte> bytes, const RowCodec& codec) {
+    const std::size_t streams = codec.streams().size();
+    const std::size_t head_bytes = sizeof(RecordHead) + streams * sizeof(std::uint64_t);
+    if (bytes.size() < head_bytes) {
+        return std::nullopt;
+    }
+    const auto head = load_value<RecordHead>(bytes, 0);
+    if (head.magic != kMagic || head.streams != streams ||
+        head.head_checksum != crc32c(bytes.first(head_bytes).subspan(kSummedFrom))) {
+        return std::nullopt;
+    }
+    Record record;
+    record.view.row = head.row;
+    record.view.tokens = head.tokens;
+    record.kl_sum = head.kl_sum;
+    record.kl_tokens = head.kl_tokens;
+    std::size_t at = head_bytes;
+    const auto take = [&](std::uint64_t size) {
+        const bool there = size <= bytes.size() - at;
+        const auto part = there ? bytes.subspan(at, size) : std::span<const std::byte>();
+        at = there ? at + size : bytes.size();
+        return std::pair(there, part);
+    };
+    const auto [has_mask, mask] = take((std::uint64_t{codec.manifest().sequence_length} + 7) / 8);
+    bool whole = has_mask;
+    record.view.mask = mask;
+    const auto lengths = bytes.subspan(sizeof(RecordHead));
+    for (std::size_t i = 0; i < streams && whole; ++i) {
+        const auto [has_stream, stream] = take(load_value<std::uint64_t>(lengths, i));
+        whole = has_stream;
+        record.view.streams.push_back(stream);
+    }
+    if (!whole || checksum_of(record.view) != head.row_checksum || codec.find_defect(record.view)) {
+        return std::nullopt;
+    }
+    record.bytes = at;
+    return record;
+}
+
+class Descriptor {
+  public:
+    explicit Descriptor(int number) : number_(number) {}
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() {
+        if (number_ >= 0) {
+            ::close(number_);
+        }
+    }
+    [[nodiscard]] int get() const noexcept { return number_; }
+
+  private:
+    int number_;
+};
+
+std::string reason(int number) {
+    return std::generic_category().message(number);
+}
+
+Error damaged_row(const std::filesystem::path& path, std::uint64_t row) {
+    return io_error(path.string() + ": row " + std::to_string(row) + " is damaged: its checksum is another");
+}
+
+}  // namespace
+
+std::string UnsealedShard::file_name(std::uint64_t shard) {
+    return std::filesystem::path(shard_file_name(shard)).replace_extension(".part").string();
+}
+
+UnsealedShard::UnsealedShard(std::filesystem::path path, const RowCodec& codec, std::uint64_t shard)
+    : path_(std::move(path)),
+      codec_(&codec),
+      first_row_(shard * codec.manifest().shard_rows),
+      places_(rows_of_shard(codec.manifest(), shard)) {}
+
+Result<UnsealedShard> UnsealedShard::open(const std::filesystem::path& folder, const RowCodec& codec,
+                                          std::uint64_t shard) {
+    UnsealedShard opened(folder / file_name(shard), codec, shard);
+    std::error_code error;
+    if (std::filesystem::exists(opened.path_, error)) {
+        if (auto found = opened.find_rows(); !found) {
+            return found.error();
+        }
+    }
+    return opened;
+}
+
+Result<void> UnsealedShard::find_rows() {
+    const auto file = MappedFile::open(path_);
+    if (!file) {
+        return file.error();
+    }
+    const auto bytes = file->bytes();
+    while (const auto record = read_record(bytes.subspan(end_), *codec_)) {
+        if (record->view.row < first_row_ || record->view.row >= first_row_ + places_.size()) {
+            break;
+        }
+        Place& place = places_[record->view.row - first_row_];
+        held_ += place.bytes == 0 ? 1 : 0;
+        place = {end_, record->bytes};
+        end_ += record->bytes;
+    }
+    if (end_ < bytes.size() && ::truncate(path_.c_str(), static_cast<off_t>(end_)) != 0) {
+        return io_error(path_.string() + ": cannot cut off a torn row: " + reason(errno));
+    }
+    return {};
+}
+
+bool UnsealedShard::has(std::uint64_t row) const {
+    return row >= first_row_ && row - first_row_ < places_.size() && places_[row - first_row_].bytes != 0;
+}
+
+Result<void> UnsealedShard::append(const StoredRow& row) {
+    const std::vector<std::byte> record = record_of(row);
+    const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (file.get() < 0) {
+        return write_error(path_.string() + ": cannot open: " + reason(errno), errno);
+    }
+    std::size_t written = 0;
+    while (written < record.size()) {
+        constexpr std::size_t kMaxWrite = std::size_t{1} << 30U;  // Linux transfers less than 2 GiB a call
+        const auto count = ::pwrite(file.get(), record.data() + written, std::min(record.size() - written, kMaxWrite),
+                                    static_cast<off_t>(end_ + written));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            const int number = errno;
+            // What is left behind is written over by the next, or cut off when the file is opened again.
+            if (::ftruncate(file.get(), static_cast<off_t>(end_)) != 0) {
+                return io_error(path_.string() + ": cannot cut off a torn row: " + reason(errno));
+            }
+            return write_error(path_.string() + ": cannot write: " + reason(number), number);
+        }
+        written += static_cast<std::size_t>(count);
+    }
+    Place& place = places_[row.row - first_row_];
+    held_ += place.bytes == 0 ? 1 : 0;
+    place = {end_, record.size()};
+    end_ += record.size();
+    return {};
+}
+
+Result<StoredRow> UnsealedShard::read(std::uint64_t row) const {
+    const Place& place = places_[row - first_row_];
+    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0) {
+        return io_error(path_.string() + ": cannot open: " + reason(errno));
+    }
+    std::vector<std::byte> bytes(place.bytes);
+    std::size_t filled = 0;
+    while (filled < bytes.size()) {
+        const auto count = ::pread(file.get(), bytes.data() + filled, bytes.size() - filled,
+                                   static_cast<off_t>(place.offset + filled));
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return io_error(path_.string() + ": cannot read row " + std::to_string(row) + ": " +
+                            (count == 0 ? std::string("the file has become shorter") : reason(errno)));
+        }
+        filled += static_cast<std::size_t>(count);
+    }
+    const auto record = read_record(bytes, *codec_);
+    if (!record || record->view.row != row) {
+        return damaged_row(path_, row);
+    }
+    StoredRow copy;
+    copy.row = row;
+    copy.tokens = record->view.tokens;
+    copy.mask.assign(record->view.mask.begin(), record->view.mask.end());
+    for (const auto stream : record->view.streams) {
+        copy.streams.emplace_back(stream.begin(), stream.end());
+    }
+    copy.kl_sum = record->kl_sum;
+    copy.kl_tokens = record->kl_tokens;
+    return copy;
+}
+
+Result<void> UnsealedShard::with_rows(const std::function<Result<void>(const Rows&)>& use) const {
+    const auto file = MappedFile::open(path_);
+    if (!file) {
+        return file.error();
+    }
+    Rows rows;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+        const Place& place = places_[i];
+        const auto bytes = file->bytes();
+        const auto record = place.offset + place.bytes <= bytes.size()
+                                ? read_record(bytes.subspan(place.offset, place.bytes), *codec_)
+                                : std::nullopt;
+        if (!record || record->view.row != first_row_ + i) {
+            return damaged_row(path_, first_row_ + i);
+        }
+        rows.kl_sum += record->kl_sum;
+        rows.kl_tokens += record->kl_tokens;
+        rows.views.push_back(record->view);
+    }
+    return use(rows);
+}
+
+Result<void> UnsealedShard::sync() const {
+    if (held_ == 0) {
+        return {};
+    }
+    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0 || ::fsync(file.get()) != 0) {
+        return write_error(path_.string() + ": cannot make durable: " + reason(errno), errno);
+    }
+    return {};
+}
+
+void UnsealedShard::remove() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+    std::ranges::fill(places_, Place{});
+    held_ = 0;
+    end_ = 0;
+}
+
+}  // namespace distilld

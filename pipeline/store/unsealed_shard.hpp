@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "pipeline/store/row_codec.hpp"
+
+namespace distilld {
+
+/// The rows of a shard that is not sealed yet, in DIR/shard-NNNNNN.part: one record behind the other, in the order in
+/// which they came. A row is there as soon as append() returns: a process that is killed loses none. One thread at a
+/// time.
+class UnsealedShard {
+  public:
+    /// shard-000012.part
+    [[nodiscard]] static std::string file_name(std::uint64_t shard);
+
+    /// What is in the file already, if there is one, is found again; a record that is torn, and all behind it, is cut
+    /// off.
+    static Result<UnsealedShard> open(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard);
+
+    [[nodiscard]] bool has(std::uint64_t row) const;
+    [[nodiscard]] std::uint64_t held_rows() const noexcept { return held_; }
+    [[nodiscard]] bool complete() const noexcept { return held_ == places_.size(); }
+
+    /// One row of the shard that it does not have. When it cannot be written whole, the file is as it was before.
+    Result<void> append(const StoredRow& row);
+
+    /// What the file holds of a row that it has, read from it and checked.
+    [[nodiscard]] Result<StoredRow> read(std::uint64_t row) const;
+
+    struct Rows {
+        std::vector<StoredRowView> views;  ///< all rows of the shard, in their order
+        double kl_sum = 0;
+        std::uint64_t kl_tokens = 0;
+    };
+    /// Calls `use` with all rows while the file is mapped. It must be complete; the error names a row that is damaged.
+    Result<void> with_rows(const std::function<Result<void>(const Rows&)>& use) const;
+
+    Result<void> sync() const;
+    /// Of the file. Nothing is held any more.
+    void remove();
+
+  private:
+    struct Place {
+        std::uint64_t offset = 0;
+        std::uint64_t bytes = 0;  ///< 0: not held
+    };
+
+    UnsealedShard(std::filesystem::path path, const RowCodec& codec, std::uint64_t shard);
+    Result<void> find_rows();
+
+    std::filesystem::path path_;
+    const RowCodec* codec_;
+    std::uint64_t first_row_;
+    std::vector<Place> places_;
+    std::uint64_t held_ = 0;
+    std::uint64_t end_ = 0;  ///< of the last whole record
+};
+
+}  // namespace distilld

@@ -1,0 +1,83 @@
+#include "server/cli/store_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "base/enum_names.hpp"
+
+namespace distilld::cli {
+namespace {
+
+template <class Names, class Enum>
+void add_choice(CLI::App& app, const std::string& name, const Names& names, Enum& target, const std::string& help) {
+    std::map<std::string, Enum> values;
+    for (const auto& known : names) {
+        values.emplace(known.text, known.value);
+    }
+    app.add_option_function<std::string>(
+           name, [&names, &target](const std::string& text) { target = value_of(names, text).value_or(target); }, help)
+        ->check(CLI::IsMember(values))
+        ->default_str(to_string(target));
+}
+
+CLI::App* add_action(CLI::App& store, const char* name, const char* description, StoreCommand& command,
+                     const std::string& version) {
+    CLI::App* one = store.add_subcommand(name, description);
+    one->set_version_flag("--version", version);
+    one->add_option("DIR", command.folder, "folder of the store")->type_name("DIR")->required();
+    one->add_option_function<std::string>(
+           "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
+        ->check(CLI::IsMember({"text", "json"}));
+    return one;
+}
+
+}  // namespace
+
+void add_store_options(CLI::App& store, StoreCommand& command, const std::string& version) {
+    using Action = StoreCommand::Action;
+    store.require_subcommand(1);
+    CLI::App* inspect = add_action(store, "inspect", "Show what is stored, its bytes a token and what storing has cost",
+                                   command, version);
+    inspect->callback([&command] { command.action = Action::inspect; });
+    CLI::Option* against =
+        inspect->add_option("--against", command.against, "store with the logits of the same data: compare with it")
+            ->type_name("DIR");
+    inspect->add_option("--max-rows", command.max_rows, "rows to compare")
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40U))
+        ->needs(against)
+        ->capture_default_str();
+    add_action(store, "verify", "Check each checksum; exit code 1 when something is damaged or missing", command,
+               version)
+        ->callback([&command] { command.action = Action::verify; });
+
+    CLI::App* copy =
+        add_action(store, "export", "Write a store in a smaller format, or as lines of JSON", command, version);
+    CLI::Option* to = copy->add_option("--to", command.to, "folder of the new store")->type_name("DIR");
+    CLI::Option* lines =
+        copy->add_option("--jsonl", command.lines_file, "file of JSON lines, one a position; - = stdout")
+            ->type_name("FILE")
+            ->excludes(to);
+    add_choice(*copy, "--format", kStoreFormatNames, command.format, "of the new store");
+    add_choice(*copy, "--values", kStoreValuesNames, command.values, "how the new store keeps logits or probabilities");
+    copy->add_option("-k,--entries", command.k, "entries of a position, at most; 0 = as many as there are, or 64")
+        ->check(CLI::Range(0, 65536))
+        ->capture_default_str();
+    copy->add_option("--mass", command.p, "format topp: the probability that the entries reach together")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    copy->add_option("--samples", command.samples, "format sampled: draws of a position")
+        ->check(CLI::Range(1, 255))
+        ->capture_default_str();
+    copy->add_option("--first-row", command.first_row, "first row of the dataset to write as lines")
+        ->needs(lines)
+        ->capture_default_str();
+    copy->add_option("--rows", command.rows, "rows to write as lines; 0 = all")->needs(lines)->capture_default_str();
+    copy->callback([&command, to, lines] {
+        command.action = Action::export_;
+        if (to->count() + lines->count() == 0) {
+            throw CLI::RequiredError("--to or --jsonl");
+        }
+    });
+}
+
+}  // namespace distilld::cli

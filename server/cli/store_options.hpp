@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "pipeline/store/store_format.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace distilld::cli {
+
+/// What `distilld store` is to do.
+struct StoreCommand {
+    enum class Action { inspect, verify, export_ };
+    Action action = Action::inspect;
+    std::filesystem::path folder;
+    bool json = false;
+
+    std::filesystem::path against;   ///< inspect: a store with the logits of the same data; empty = none
+    std::uint64_t max_rows = 1'000;  ///< inspect: rows that are compared
+
+    std::filesystem::path to;  ///< export: the folder of the new store; empty = lines
+    std::string lines_file;    ///< export: JSON lines, "-" = stdout
+    StoreFormat format = StoreFormat::packed;
+    StoreValues values = StoreValues::f16;
+    std::uint32_t k = 0;
+    double p = 0.99;
+    std::uint32_t samples = 50;
+    std::uint64_t first_row = 0;
+    std::uint64_t rows = 0;  ///< 0: all
+};
+
+/// The subcommands of `store`, which tell `version` when they are asked.
+void add_store_options(CLI::App& store, StoreCommand& command, const std::string& version);
+
+}  // namespace distilld::cli
