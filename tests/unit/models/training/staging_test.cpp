@@ -126,6 +126,29 @@ TEST(Staging, TakesFullLogitsInTheirOwnType) {
     EXPECT_TRUE(torch::equal(every->targets.teacher_logits.to(torch::kFloat), all));
 }
 
+TEST(Staging, TakesHiddenStatesWithTheHead) {
+    Example example;
+    std::vector<c10::BFloat16> values;
+    for (int i = 0; i < 18; ++i) {
+        values.emplace_back(static_cast<float>(i));
+    }
+    const Unaligned<c10::BFloat16> hidden(values);
+    MicroBatch batch = example.topk();
+    batch.targets->kind = TeacherTargets::Kind::hidden_states;
+    batch.targets->width = 3;
+    batch.targets->values = {ElementType::bf16, hidden.view()};
+    example.options.teacher_head = torch::ones({10, 3});
+    const auto staged = stage_micro_batch(batch, example.options);
+    EXPECT_TRUE(staged->targets.has_teacher());
+    EXPECT_EQ(staged->targets.teacher_hidden.scalar_type(), torch::kBFloat16);
+    EXPECT_TRUE(staged->targets.teacher_head.is_same(example.options.teacher_head));
+    const torch::Tensor all = torch::arange(18, torch::kFloat).view({6, 3});
+    EXPECT_TRUE(torch::equal(staged->targets.teacher_hidden.to(torch::kFloat), all.index_select(0, staged->rows)));
+    example.options.teacher_head = torch::ones({10, 4});
+    EXPECT_THAT(message_of([&] { stage_micro_batch(batch, example.options); }),
+                HasSubstr("3 values, its head takes 4"));
+}
+
 TEST(Staging, RowsThatTheTeacherDidNotGiveCarryNoLoss) {
     const Example example;
     MicroBatch batch = example.topk();
@@ -184,7 +207,7 @@ TEST(Staging, RefusesWhatDoesNotFitAndSaysWhat) {
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->kind = TeacherTargets::Kind::logits; }),
                 HasSubstr("over 2 tokens, the student has 10"));
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->kind = TeacherTargets::Kind::hidden_states; }),
-                HasSubstr("answered with hidden states"));
+                HasSubstr("no head for the teacher's hidden states"));
     const Unaligned<std::uint8_t> mask({1, 1, 1, 1, 1});
     EXPECT_THAT(refused([&](MicroBatch& batch) { batch.targets->loss_mask = {ElementType::u8, mask.view()}; }),
                 HasSubstr("loss masks have the wrong type or 5 bytes for 6 elements"));
