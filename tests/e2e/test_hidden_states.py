@@ -43,7 +43,7 @@ def test_the_student_is_the_one_that_logits_give(distilld, teacher, text_data, t
     assert abs(report["eval_loss"] - logits["eval_loss"]) < ROUNDING
     assert abs(report["last"]["kd_loss"] - logits["last"]["kd_loss"]) < ROUNDING
     assert f"hidden states of {HIDDEN} values" in log
-    # Two bytes a value; the rest is the probe, the head, and the frame of an answer, which is large beside so few tokens.
+    # Two bytes a value. The rest is the head, the probe, and the frame of an answer, large beside so few tokens.
     assert bytes_a_position(report) < 0.6 * bytes_a_position(logits)
     assert 2 * HIDDEN < bytes_a_position(report) < 2 * HIDDEN + 120
 
