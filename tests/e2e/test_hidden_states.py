@@ -48,6 +48,16 @@ def test_the_student_is_the_one_that_logits_give(distilld, teacher, text_data, t
     assert 2 * HIDDEN < bytes_a_position(report) < 2 * HIDDEN + 120
 
 
+def test_in_bf16_as_well(distilld, teacher_folder, text_data, tmp_path):
+    url = distilld.teacher(teacher_folder, "--dtype", "bf16").url
+    losses = {}
+    for targets in ("hidden", "logits"):
+        changes = {"/teacher/targets": targets, "/student/dtype": "bf16"}
+        losses[targets] = run(distilld, text_data, tmp_path / targets, url, changes)[0]["eval_loss"]
+    print(f"\nbf16, held-out loss: {losses}")
+    assert abs(losses["hidden"] - losses["logits"]) < ROUNDING
+
+
 def test_auto_takes_what_is_smaller(distilld, teacher, text_data, tmp_path, hidden):
     report, _ = run(distilld, text_data, tmp_path / "auto", teacher.url)
     assert report["weights_sha256"] == hidden[0]["weights_sha256"]

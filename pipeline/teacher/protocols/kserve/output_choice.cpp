@@ -43,6 +43,12 @@ bool is_smaller(const ModelMetadata& metadata, const TensorSpec& logits, std::ui
     return row_bytes(*metadata.find_output(kHiddenStates), width) < row_bytes(logits, tokens);
 }
 
+/// Tokens that the head is over, where that is known not to be as the student's vocabulary; else 0.
+std::uint64_t other_vocabulary(const ModelMetadata& metadata, std::uint32_t vocabulary) {
+    const std::uint64_t tokens = positive_parameter(metadata.parameters, "vocab_size");
+    return vocabulary != 0 && tokens != vocabulary ? tokens : 0;
+}
+
 Error no_hidden_states(const ModelMetadata& metadata) {
     std::string why = "its parameters lack hidden_size or head_sha256";
     if (metadata.find_output(kHiddenStates) == nullptr) {
@@ -67,6 +73,11 @@ std::string head_sha256(const Parameters& parameters) {
 
 Result<OutputChoice> choose_output(const ModelMetadata& metadata, TargetsWanted wanted) {
     OutputChoice hidden{TeacherTargets::Kind::hidden_states, std::string(kHiddenStates), hidden_width(metadata)};
+    const std::uint64_t others = other_vocabulary(metadata, wanted.vocabulary);
+    if (wanted.targets == TargetsChoice::hidden && hidden.width != 0 && others != 0) {
+        return teacher_error("the teacher's head is over " + std::to_string(others) +
+                             " tokens, the student's vocabulary has " + std::to_string(wanted.vocabulary) + " ids");
+    }
     if (wanted.targets == TargetsChoice::hidden) {
         return hidden.width != 0 ? Result<OutputChoice>(hidden) : no_hidden_states(metadata);
     }
@@ -74,7 +85,7 @@ Result<OutputChoice> choose_output(const ModelMetadata& metadata, TargetsWanted 
         return OutputChoice{};
     }
     const TensorSpec* logits = find_logits(metadata);
-    const bool may_choose = wanted.top_k == 0 && wanted.targets == TargetsChoice::automatic;
+    const bool may_choose = wanted.top_k == 0 && wanted.targets == TargetsChoice::automatic && others == 0;
     if (may_choose && hidden.width != 0 &&
         (logits == nullptr || is_smaller(metadata, *logits, hidden.width, wanted.vocabulary))) {
         return hidden;

@@ -8,7 +8,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
+
+#include "models/training/teacher_head_tensor.hpp"
 
 namespace distilld::models {
 namespace {
@@ -147,6 +150,31 @@ TEST(Staging, TakesHiddenStatesWithTheHead) {
     example.options.teacher_head = torch::ones({10, 4});
     EXPECT_THAT(message_of([&] { stage_micro_batch(batch, example.options); }),
                 HasSubstr("3 values, its head takes 4"));
+}
+
+TEST(TeacherHeadTensor, IsInTheTypeThatTheStudentMultipliesIn) {
+    std::vector<c10::BFloat16> values;
+    for (int i = 0; i < 12; ++i) {
+        values.emplace_back(0.25F * static_cast<float>(i));
+    }
+    const Unaligned<c10::BFloat16> bytes(values);
+    TeacherHead head;
+    head.rows = 4;
+    head.columns = 3;
+    head.values = {ElementType::bf16, bytes.view()};
+    const torch::Tensor wanted = 0.25 * torch::arange(12, torch::kFloat).view({4, 3});
+    for (const auto& [student, type] :
+         {std::pair{ComputeDtype::fp32, torch::kFloat}, std::pair{ComputeDtype::bf16, torch::kBFloat16},
+          std::pair{ComputeDtype::fp64, torch::kDouble}}) {
+        const torch::Tensor tensor = teacher_head_tensor(head, student, torch::kCPU);
+        EXPECT_EQ(tensor.scalar_type(), type);
+        EXPECT_TRUE(torch::equal(tensor.to(torch::kFloat), wanted));
+    }
+    // One in fp32 or fp16 would lose digits in bf16.
+    const Unaligned<float> wide(std::vector<float>(12, 1.001F));
+    head.values = {ElementType::f32, wide.view()};
+    const torch::Tensor kept = teacher_head_tensor(head, ComputeDtype::bf16, torch::kCPU);
+    EXPECT_TRUE(torch::equal(kept, torch::full({4, 3}, 1.001F)));
 }
 
 TEST(Staging, RowsThatTheTeacherDidNotGiveCarryNoLoss) {
