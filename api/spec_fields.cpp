@@ -169,7 +169,15 @@ std::vector<SpecField> teacher_fields() {
          .kind = make_integer(&TeacherSpec::top_k, {0, 65536}),
          .decides_weights = yes,
          .help = "most likely tokens of each position that the teacher sends",
-         .default_note = "= full logits"},
+         .default_note = "= all tokens"},
+        // Hidden states give the logits that the teacher would have sent but for their last bits.
+        {.pointer = "/teacher/targets",
+         .kind = make_choice(&TeacherSpec::targets, kTargetsChoiceNames),
+         .decides_weights = yes,
+         .help = "what the teacher sends of each position: its top_k most likely tokens, the logits of all tokens, or "
+                 "the hidden state that its head takes (the head is fetched once, and logits are computed beside the "
+                 "student). auto is topk where top_k is above 0; else hidden where the teacher offers that in fewer "
+                 "bytes than logits, else logits. A run keeps what it began with"},
         {.pointer = "/teacher/api_key_env",
          .kind =
              make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyVariableForm}),

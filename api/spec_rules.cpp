@@ -29,6 +29,20 @@ void run_has_one_length(SpecReading& reading) {
     }
 }
 
+void targets_fit_top_k(SpecReading& reading) {
+    if (!reading.spec.teacher || !reading.good.contains("/teacher/targets")) {
+        return;
+    }
+    const TeacherSpec& teacher = *reading.spec.teacher;
+    const bool all_tokens = teacher.targets == TargetsChoice::logits || teacher.targets == TargetsChoice::hidden;
+    if (teacher.targets == TargetsChoice::topk && teacher.top_k == 0) {
+        reading.violate("/teacher/targets", "conflict", "is topk, but top_k does not say how many tokens");
+    } else if (all_tokens && teacher.top_k > 0) {
+        reading.violate("/teacher/targets", "conflict",
+                        std::string("is ") + to_string(teacher.targets) + ", but top_k is above 0");
+    }
+}
+
 void distillation_has_a_teacher(SpecReading& reading) {
     const bool has_teacher = reading.given("/teacher");
     if (!reading.given("/training/kd_ratio")) {
@@ -46,9 +60,8 @@ void output_is_not_the_model(SpecReading& reading) {
 }
 
 constexpr SpecRule kRules[] = {
-    {"/student/device", student_has_a_network},
-    {"/training/epochs", run_has_one_length},
-    {"/training/kd_ratio", distillation_has_a_teacher},
+    {"/student/device", student_has_a_network}, {"/training/epochs", run_has_one_length},
+    {"/teacher/targets", targets_fit_top_k},    {"/training/kd_ratio", distillation_has_a_teacher},
     {"/output", output_is_not_the_model},
 };
 

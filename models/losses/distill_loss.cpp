@@ -145,7 +145,17 @@ ChunkSums block_to_gradient(Tensor& work, const DistillTargets& rows, const Weig
 DistillTargets slice_rows(const DistillTargets& all, std::int64_t begin, std::int64_t end) {
     const auto cut = [&](const Tensor& tensor) { return tensor.defined() ? tensor.slice(0, begin, end) : Tensor(); };
     return DistillTargets{cut(all.labels),           cut(all.topk_ids),         cut(all.topk_probabilities),
-                          cut(all.tail_probability), cut(all.negative_entropy), cut(all.teacher_logits)};
+                          cut(all.tail_probability), cut(all.negative_entropy), cut(all.teacher_logits),
+                          cut(all.teacher_hidden),   all.teacher_head};
+}
+
+/// The rows of one chunk, with logits in place of hidden states where they carry weight.
+DistillTargets chunk_rows(const DistillTargets& all, std::int64_t begin, std::int64_t end, const Weights& weights) {
+    DistillTargets rows = slice_rows(all, begin, end);
+    if (rows.teacher_hidden.defined() && weights.kd != 0) {
+        rows.teacher_logits = torch::mm(rows.teacher_hidden.to(rows.teacher_head.scalar_type()), rows.teacher_head.t());
+    }
+    return rows;
 }
 
 void add(Tensor& total, const Tensor& more) {
@@ -225,7 +235,7 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
         const std::int64_t end = std::min(begin + chunk, count);
         const Tensor rows = x.slice(0, begin, end);
         Tensor gradient = torch::mm(rows, w.t());  // the logits, for now
-        rows_to_gradient(gradient, slice_rows(targets, begin, end), weights, totals);
+        rows_to_gradient(gradient, chunk_rows(targets, begin, end, weights), weights, totals);
         if (gradients == nullptr) {
             continue;
         }

@@ -7,7 +7,7 @@
 namespace distilld::models {
 
 /// Targets of n rows; every row carries loss (masked positions were dropped before). Without a teacher only `labels` is
-/// set; with one, either the four top-k tensors or `teacher_logits`.
+/// set; with one, either the four top-k tensors, `teacher_logits`, or `teacher_hidden` with `teacher_head`.
 struct DistillTargets {
     torch::Tensor labels;  ///< [n] int64 in [0, V)
 
@@ -20,7 +20,12 @@ struct DistillTargets {
 
     torch::Tensor teacher_logits;  ///< [n, V] f32, f16 or bf16: full logits at temperature 1
 
-    [[nodiscard]] bool has_teacher() const { return topk_ids.defined() || teacher_logits.defined(); }
+    torch::Tensor teacher_hidden;  ///< [n, H'] f32, f16 or bf16: what the teacher's head takes
+    torch::Tensor teacher_head;    ///< [V, H'] f32 or bf16 (f64 in gradient checks), the same for all rows
+
+    [[nodiscard]] bool has_teacher() const {
+        return topk_ids.defined() || teacher_logits.defined() || teacher_hidden.defined();
+    }
 };
 
 struct DistillLossOptions {
@@ -43,7 +48,8 @@ struct DistillLossGradients {
 };
 
 /// Rows of logits held at once: a function of V only, so that sums have one order. About 256 MiB in fp32, 128 MiB in
-/// bf16; up to 80 MiB of intermediate tensors come to it (tests/unit/models/losses/loss_memory_test.cpp prints them).
+/// bf16; up to 80 MiB of intermediate tensors come to it, and with hidden states the teacher's logits of the chunk in
+/// the type of its head (tests/unit/models/losses/loss_memory_test.cpp prints them).
 [[nodiscard]] std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept;
 
 /// Distillation loss of the rows and its gradients, without autograd:
@@ -51,6 +57,8 @@ struct DistillLossGradients {
 ///     loss = Σ_rows (1 − r)·CE + r·T²·KL(p ‖ q),   q = softmax(z / T),   z = hidden · headᵀ
 ///
 /// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures) with forward KL.
+/// Hidden states: teacher = teacher_hidden · teacher_headᵀ, a chunk at a time and in the type of the head; then as full
+/// logits.
 /// Full logits: p = softmax(teacher / T) over the vocabulary, dKL/dz = (q − p) / T.
 /// Top-k: KL over k + 1 buckets, the last one all other tokens (Megatron-LM's "ghost token",
 /// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's own mass outside the k,

@@ -12,6 +12,7 @@
 
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
+#include "models/serving/make_served_head.hpp"
 #include "models/serving/top_k.hpp"
 
 namespace distilld::models {
@@ -51,6 +52,14 @@ class TeacherEngine final : public TeacherScorer {
 
         ScoreResult result;
         allocate(request, result);
+        if (request.mode == ScoreRequest::Mode::hidden) {
+            if (auto added = add_hidden(request, hidden, result); !added) {
+                return added.error();
+            }
+            if (!request.token_logprobs) {
+                return result;
+            }
+        }
         const auto vocabulary = static_cast<std::int64_t>(model_.vocabulary_size);
         const std::int64_t step = std::max<std::int64_t>(1, kChunkElements / vocabulary);
         for (std::int64_t first = 0; first < positions; first += step) {
@@ -81,6 +90,11 @@ class TeacherEngine final : public TeacherScorer {
             result.topk_ids.resize(positions * request.top_k);
             result.topk_logprobs.resize(positions * request.top_k);
             result.tail_logprob.resize(positions);
+        } else if (request.mode == ScoreRequest::Mode::hidden) {
+            const std::size_t numbers = positions * model_.hidden_size;
+            const bool wide = request.hidden_type == ScoreRequest::HiddenType::f32;
+            result.hidden_half.resize(wide ? 0 : numbers);
+            result.hidden_f32.resize(wide ? numbers : 0);
         } else if (request.logits_type == ScoreRequest::LogitsType::f16) {
             result.logits_f16.resize(positions * model_.vocabulary_size);
         } else {
@@ -139,6 +153,26 @@ class TeacherEngine final : public TeacherScorer {
         return {};
     }
 
+    /// The hidden states [n, H] of all positions.
+    static Result<void> add_hidden(const ScoreRequest& request, const torch::Tensor& hidden, ScoreResult& result) {
+        if (!torch::isfinite(hidden).all().item<bool>()) {
+            return Error{ErrorKind::internal, "the model's hidden states are not finite; are its weights damaged?"};
+        }
+        if (request.hidden_type == ScoreRequest::HiddenType::f32) {
+            const torch::Tensor wide = hidden.to(torch::kFloat).cpu().contiguous();
+            std::memcpy(result.hidden_f32.data(), wide.const_data_ptr(), wide.nbytes());
+            return {};
+        }
+        const bool ieee = request.hidden_type == ScoreRequest::HiddenType::f16;
+        const torch::Tensor half = hidden.to(ieee ? torch::kHalf : torch::kBFloat16).cpu().contiguous();
+        if (ieee && !torch::isfinite(half).all().item<bool>()) {
+            return invalid_input(
+                "hidden_states holds values beyond 65504, which FP16 cannot: ask for hidden_dtype FP32");
+        }
+        std::memcpy(result.hidden_half.data(), half.const_data_ptr(), half.nbytes());
+        return {};
+    }
+
     void add_top_k(std::uint32_t k, std::size_t position, std::span<const float> logprobs, ScoreResult& result) {
         select_top_k(logprobs, k, best_);
         double mass = 0.0;
@@ -189,6 +223,10 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
     model.dtype = to_string((*network)->dtype());
     model.device = device.is_cuda() ? "cuda" : "cpu";
     model.threads = static_cast<std::uint32_t>(at::get_num_threads());
+    model.hidden_size = static_cast<std::uint32_t>((*network)->config().decoder.hidden_size);
+    model.hidden_type =
+        (*network)->dtype() == ComputeDtype::bf16 ? ScoreRequest::HiddenType::bf16 : ScoreRequest::HiddenType::f16;
+    model.head = make_served_head((*network)->head_weight());
     model.warnings = (*network)->config().warnings;
     return std::make_unique<TeacherEngine>(std::move(*network), std::move(model));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "models/serving/served_head.hpp"
 
 /// What serving a teacher means, in plain types: the HTTP side includes this and no libtorch.
 namespace distilld::models {
@@ -16,8 +17,9 @@ inline constexpr float kTailFloor = -1e4F;
 
 /// One request: token ids and what is wanted for each position.
 struct ScoreRequest {
-    enum class Mode { topk, logits };
+    enum class Mode { topk, logits, hidden };
     enum class LogitsType { f16, f32 };
+    enum class HiddenType { f16, bf16, f32 };
 
     std::uint32_t rows = 0;               ///< B
     std::uint32_t columns = 0;            ///< T
@@ -26,6 +28,7 @@ struct ScoreRequest {
     Mode mode = Mode::topk;
     std::uint32_t top_k = 0;                   ///< k; of mode topk
     LogitsType logits_type = LogitsType::f16;  ///< of mode logits
+    HiddenType hidden_type = HiddenType::f32;  ///< of mode hidden
     bool token_logprobs = true;                ///< wanted at all
 };
 
@@ -40,6 +43,9 @@ struct ScoreResult {
     std::vector<float> token_logprobs;         ///< [B, T] of input_ids[b][t+1]; 0 at a row's last position and after
     std::vector<std::uint16_t> logits_f16;     ///< [B, T, V] IEEE half bits, clamped to ±65504
     std::vector<float> logits_f32;             ///< [B, T, V]
+    std::vector<std::uint16_t> hidden_half;    ///< [B, T, H] bits of IEEE half or bfloat16, as hidden_type says: what
+                                               ///< the head is multiplied with, after the last norm
+    std::vector<float> hidden_f32;             ///< [B, T, H]
 };
 
 /// The model behind a scorer.
@@ -50,6 +56,11 @@ struct ServedModel {
     std::string dtype;   ///< of the arithmetic: fp32, bf16
     std::string device;  ///< cpu, cuda
     std::uint32_t threads = 0;
+    std::uint32_t hidden_size = 0;  ///< H
+    /// What hidden states are sent as when the request does not say. An answer of bf16 arithmetic is bf16 already; one
+    /// of fp32 arithmetic is rounded to fp16, as its logits are.
+    ScoreRequest::HiddenType hidden_type = ScoreRequest::HiddenType::f16;
+    ServedHead head{};                    ///< turns hidden states into logits
     std::vector<std::string> warnings{};  ///< what its config.json says that was passed over; one line each
 };
 

@@ -14,6 +14,7 @@
 #include "models/training/staging.hpp"
 #include "models/training/student_network.hpp"
 #include "models/training/student_snapshot.hpp"
+#include "models/training/teacher_head_tensor.hpp"
 #include "models/training/train_step.hpp"
 
 namespace distilld::models {
@@ -119,6 +120,15 @@ class CausalLmStudent final : public Student {
         return make_student_snapshot(std::move(content));
     }
 
+    Result<void> set_teacher_head(const TeacherHead& head) override {
+        if (head.rows != vocabulary_size()) {
+            return teacher_error("the teacher's head is over " + std::to_string(head.rows) +
+                                 " tokens, the student has " + std::to_string(vocabulary_size()));
+        }
+        teacher_head_ = teacher_head_tensor(head, network_->dtype(), network_->device());
+        return {};
+    }
+
     void set_export_tokenizer(ExportTokenizer tokenizer) override { tokenizer_ = std::move(tokenizer); }
 
     bool round_to_export() override {
@@ -158,7 +168,8 @@ class CausalLmStudent final : public Student {
 
   private:
     [[nodiscard]] StagingOptions staging_options(bool with_teacher) const {
-        return StagingOptions{network_->vocabulary_size(), with_teacher, training_.temperature, network_->device()};
+        return StagingOptions{network_->vocabulary_size(), with_teacher, training_.temperature, network_->device(),
+                              teacher_head_};
     }
 
     /// Nothing: the config's own stand.
@@ -180,6 +191,7 @@ class CausalLmStudent final : public Student {
     TrainingSpec training_;
     bool with_teacher_;
     ExportTokenizer tokenizer_;
+    Tensor teacher_head_;  // undefined: the teacher sends no hidden states
     LayeredAdamW optimizer_;
     bool loss_finite_ = true;  // of the micro-batches of the step under way
 };

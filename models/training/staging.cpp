@@ -193,10 +193,24 @@ class Staging {
                 stage_logits(teacher);
                 return;
             case TeacherTargets::Kind::hidden_states:
-                refuse(ErrorKind::teacher, tokens_.number,
-                       "the teacher answered with hidden states; the loss compares top-k log-probabilities or logits");
+                stage_hidden_states(teacher);
+                return;
         }
         refuse(ErrorKind::internal, tokens_.number, "the teacher's targets are of no known kind");
+    }
+
+    void stage_hidden_states(const TeacherTargets& teacher) {
+        const Tensor& head = options_.teacher_head;
+        if (!head.defined()) {
+            refuse(ErrorKind::internal, tokens_.number, "there is no head for the teacher's hidden states");
+        }
+        if (teacher.width != head.size(1)) {
+            refuse(ErrorKind::teacher, tokens_.number,
+                   "the teacher's hidden states have " + std::to_string(teacher.width) + " values, its head takes " +
+                       std::to_string(head.size(1)));
+        }
+        staged_->targets.teacher_hidden = stage_floats(teacher, "hidden states");
+        staged_->targets.teacher_head = head;
     }
 
     void stage_logits(const TeacherTargets& teacher) {
@@ -205,11 +219,16 @@ class Staging {
                    "the teacher's logits are over " + std::to_string(teacher.width) + " tokens, the student has " +
                        std::to_string(options_.vocabulary_size));
         }
-        require(teacher.values, is_float(teacher.values.type), position_count() * teacher.width, "logits");
+        staged_->targets.teacher_logits = stage_floats(teacher, "logits");
+    }
+
+    /// The rows [n, width] of the positions that carry loss, in the type in which they came.
+    Tensor stage_floats(const TeacherTargets& teacher, const char* name) const {
+        require(teacher.values, is_float(teacher.values.type), position_count() * teacher.width, name);
         const std::size_t row_bytes = teacher.width * element_size(teacher.values.type);
-        Tensor logits =
+        Tensor values =
             torch::empty({row_count(), static_cast<std::int64_t>(teacher.width)}, float_type(teacher.values.type));
-        auto* out = static_cast<std::byte*>(logits.mutable_data_ptr());
+        auto* out = static_cast<std::byte*>(values.mutable_data_ptr());
         const std::byte* from = teacher.values.bytes.data();
         if (!staged_->rows.defined()) {
             std::memcpy(out, from, position_count() * row_bytes);
@@ -218,7 +237,7 @@ class Staging {
                 std::memcpy(out + i * row_bytes, from + static_cast<std::size_t>(positions_[i]) * row_bytes, row_bytes);
             }
         }
-        staged_->targets.teacher_logits = to_device(std::move(logits));
+        return to_device(std::move(values));
     }
 
     void stage_topk(const TeacherTargets& teacher) {

@@ -26,6 +26,7 @@ struct StagingOptions {
     bool with_teacher = false;  ///< targets are required (and prepared), else they are ignored
     double temperature = 1.0;
     torch::Device device = torch::kCPU;
+    torch::Tensor teacher_head{};  ///< [V, H'] on the device; undefined: hidden states are refused
 };
 
 /// Copies (the bytes may lie unaligned in a response body), checks every id and size, widens ids, tempers top-k rows.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/enum_names.hpp"
+#include "pipeline/core/targets_choice.hpp"
 #include "pipeline/core/teacher_protocol.hpp"
 
 namespace distilld {
@@ -57,11 +58,12 @@ struct TeacherSpec {
     double patience_secs = 1800.0;               ///< how long an outage of all endpoints is waited out
     std::optional<double> startup_timeout_secs;  ///< how long the first endpoint is waited for; default: patience_secs
     double max_retry_after_secs = 300.0;         ///< a longer Retry-After is obeyed for so long
-    std::uint32_t top_k = 0;                     ///< 0 = full logits
-    std::string api_key_env;                     ///< name of the environment variable that holds the key; empty = none
-    std::string ca_file;                         ///< PEM file trusted beside the system's; empty = none
-    std::uint32_t max_retries = 8;               ///< further attempts of one micro-batch after faults of its answers
-    bool hedge = true;                           ///< a second request for what is slower than the 95th percentile
+    std::uint32_t top_k = 0;                     ///< 0 = all tokens
+    TargetsChoice targets = TargetsChoice::automatic;
+    std::string api_key_env;        ///< name of the environment variable that holds the key; empty = none
+    std::string ca_file;            ///< PEM file trusted beside the system's; empty = none
+    std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch after faults of its answers
+    bool hedge = true;              ///< a second request for what is slower than the 95th percentile
 };
 
 struct DatasetSpec {

@@ -11,6 +11,7 @@
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/core/special_tokens.hpp"
 #include "pipeline/core/student_snapshot.hpp"
+#include "pipeline/core/teacher_head.hpp"
 
 namespace distilld {
 
@@ -76,6 +77,13 @@ class Student {
 
     /// Copies weights, optimizer state and `state`. Pending updates are applied first.
     virtual std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) = 0;
+
+    /// The head for the hidden states of the teacher: before the first micro-batch that has some, and not while any is
+    /// staged. Copied to the device, in bf16 where head and student are, else in fp32. The error says why it does not
+    /// fit.
+    virtual Result<void> set_teacher_head(const TeacherHead& /*head*/) {
+        return Error{ErrorKind::internal, "this student takes no hidden states"};
+    }
 
     /// For the models that snapshots taken from now on write. Without it: the files beside student.model.
     virtual void set_export_tokenizer(ExportTokenizer /*tokenizer*/) {}

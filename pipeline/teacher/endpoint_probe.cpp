@@ -226,6 +226,8 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     probe.deterministic = same_targets(negotiated->answer, second->targets);
     probe.half_precision = looks_like_half_precision(negotiated->answer);
     probe.targets = std::move(negotiated->answer);
+    probe.head = std::move(negotiated->head);
+    probe.told = std::move(negotiated->told);
     co_return probe;
 }
 

@@ -30,9 +30,11 @@ struct EndpointProbeOptions {
 
 /// What a probe learnt of one endpoint.
 struct EndpointProbe {
-    TeacherTargets targets;       ///< the answer to the probe's tokens
-    bool deterministic = true;    ///< the same tokens again gave the same bytes
-    bool half_precision = false;  ///< fp32 rows of logits that look like bf16's or fp16's
+    TeacherTargets targets;              ///< the answer to the probe's tokens
+    bool deterministic = true;           ///< the same tokens again gave the same bytes
+    std::optional<HeadOffer> head;       ///< with hidden states
+    std::optional<TeacherTargets> told;  ///< with hidden states: the teacher's own rows of the probe's tokens
+    bool half_precision = false;         ///< fp32 rows of logits that look like bf16's or fp16's
 };
 
 /// Waits until the endpoint is up, lets its protocol learn how to speak to it and checks its answer to a few tokens;

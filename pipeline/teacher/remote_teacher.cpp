@@ -4,7 +4,6 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
-#include <cstdlib>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -16,8 +15,11 @@
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
+#include "pipeline/teacher/head_fetch.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "pipeline/teacher/teacher_key.hpp"
+#include "pipeline/teacher/teacher_peers.hpp"
 #include "pipeline/teacher/transport/http_connector.hpp"
 
 namespace distilld {
@@ -30,22 +32,6 @@ using Clock = std::chrono::steady_clock;
 /// The error of the endpoint with this number, with its place in the job spec.
 Error at_endpoint(std::size_t index, const Error& error) {
     return {error.kind, "/teacher/endpoints/" + std::to_string(index) + ": " + error.message};
-}
-
-/// The key in an environment variable; empty without a variable.
-Result<std::string> read_bearer(const std::string& variable) {
-    if (variable.empty()) {
-        return std::string();
-    }
-    const char* key = std::getenv(variable.c_str());
-    if (key == nullptr || *key == '\0') {
-        return invalid_input("/teacher/api_key_env: the environment variable " + variable + " is not set");
-    }
-    std::string bearer = key;
-    if (bearer.find_first_of("\r\n") != std::string::npos) {
-        return invalid_input("/teacher/api_key_env: the value of " + variable + " has more than one line");
-    }
-    return bearer;
 }
 
 class RemoteTeacher final : public TeacherSource {
@@ -75,6 +61,10 @@ class RemoteTeacher final : public TeacherSource {
         const TeacherProtocolRow* protocol = find_protocol(options_.protocols, spec.protocol);
         if (protocol == nullptr) {
             return invalid_input(std::string("/teacher/protocol: '") + to_string(spec.protocol) + "' is not spoken");
+        }
+        if (spec.targets == TargetsChoice::hidden && !protocol->has_hidden_states) {
+            return invalid_input(std::string("/teacher/targets: is hidden, but protocol '") + to_string(spec.protocol) +
+                                 "' has no hidden states");
         }
         HttpPoolOptions pool_options;
         pool_options.user_agent = std::string("distilld/") + kVersion;
@@ -129,8 +119,14 @@ class RemoteTeacher final : public TeacherSource {
     const std::string& endpoint_name(std::size_t endpoint) const override { return endpoints_.at(endpoint).at->name(); }
 
     AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
-        AnswerSize size = endpoints_.front().at->codec()->answer_size(rows, columns);
+        const auto first =
+            std::find_if(endpoints_.begin(), endpoints_.end(), [](const auto& one) { return !one.absent; });
+        const Member& known = first == endpoints_.end() ? endpoints_.front() : *first;
+        AnswerSize size = known.at->codec()->answer_size(rows, columns);
         for (const Member& member : endpoints_) {
+            if (member.absent) {
+                continue;  // it will be asked as the others are
+            }
             const AnswerSize other = member.at->codec()->answer_size(rows, columns);
             size.held_bytes = std::max(size.held_bytes, other.held_bytes);
             size.max_accepted_bytes = std::max(size.max_accepted_bytes, other.max_accepted_bytes);
@@ -178,13 +174,21 @@ class RemoteTeacher final : public TeacherSource {
         try {
             auto probing = probe_all(probed);
             co_await std::move(probing);
+            Result<TeacherInfo> info = sum_up(probed);
+            if (info && info->kind == TeacherTargets::Kind::hidden_states) {
+                auto fetching = take_head(*info);
+                const Result<void> taken = co_await std::move(fetching);
+                if (!taken) {
+                    co_return taken.error();
+                }
+            }
+            co_return info;
         } catch (const boost::system::system_error& failure) {
             if (!is_abort(failure.code())) {
                 throw;
             }
             co_return Error{ErrorKind::cancelled, "the probe of the teacher was cancelled"};
         }
-        co_return sum_up(probed);
     }
 
     void close() override {
@@ -310,19 +314,21 @@ class RemoteTeacher final : public TeacherSource {
                 continue;
             }
             EndpointProbe& probe = **probed[i];
+            const bool half_precision = probe.half_precision;
+            const bool deterministic = probe.deterministic;
             if (front == nullptr) {
                 front = member.at.get();
-                reference_ = std::move(probe.targets);
-            } else if (const auto difference = other_rows(probe.targets)) {
+                reference_ = std::move(probe);
+            } else if (const auto difference = other_rows(*reference_, probe)) {
                 info.refused.push_back(i);
                 refusals.push_back(member.at->name() + ": " + *difference + front->name());
                 continue;
             } else {
-                replicas_agree = replicas_agree && same_targets(*reference_, probe.targets);
+                replicas_agree = replicas_agree && same_targets(reference_->targets, probe.targets);
             }
             member.absent = false;
-            info.deterministic = info.deterministic && probe.deterministic;
-            if (probe.half_precision) {
+            info.deterministic = info.deterministic && deterministic;
+            if (half_precision) {
                 warn(member.at->name() +
                      ": its rows look as if computed in bf16 or fp16; served in float32 they are exact");
             }
@@ -333,16 +339,18 @@ class RemoteTeacher final : public TeacherSource {
         for (const std::string& refusal : refusals) {
             warn(refusal + "; the job goes on without this endpoint");
         }
-        const bool logits = reference_->kind == TeacherTargets::Kind::logits;
-        info.top_k = reference_->kind == TeacherTargets::Kind::topk ? reference_->width : 0;
-        info.vocabulary_size = logits ? reference_->width : reference_->vocabulary;
+        const TeacherTargets& answer = reference_->targets;
+        info.kind = answer.kind;
+        info.width = answer.width;
+        info.top_k = answer.kind == TeacherTargets::Kind::topk ? answer.width : 0;
+        info.vocabulary_size = answer.kind == TeacherTargets::Kind::logits ? answer.width : answer.vocabulary;
         if (info.vocabulary_size > settings_->vocabulary) {
             warn(front->name() + ": the teacher knows " + std::to_string(info.vocabulary_size) +
                  " tokens and the student " + std::to_string(settings_->vocabulary) +
                  ": an answer that names one of the others fails");
         }
-        info.description = describe(*front, info, replicas_agree);
-        info.fingerprint = teacher_fingerprint(*reference_);
+        info.description = describe_teacher(*front, endpoints_.size(), info, replicas_agree);
+        info.fingerprint = teacher_fingerprint(answer);
         info.deterministic = info.deterministic && replicas_agree;
         reproducible_ = info.deterministic;
         return info;
@@ -354,34 +362,29 @@ class RemoteTeacher final : public TeacherSource {
         }
     }
 
-    /// Why these rows cannot stand beside those of the first endpoint; the caller appends its name.
-    [[nodiscard]] std::optional<std::string> other_rows(const TeacherTargets& targets) const {
-        if (reference_->kind == targets.kind && reference_->width == targets.width) {
-            return std::nullopt;
+    /// The head for the hidden states of `info`, from the first endpoint that gives it away.
+    asio::awaitable<Result<void>> take_head(TeacherInfo& info) {
+        HeadFetchOptions options;
+        const EndpointProbeOptions patience = probe_options(options_.start_deadline);
+        options.request_deadline = patience.request_deadline;
+        options.give_up = patience.give_up;
+        std::string failures;
+        for (const Member& member : endpoints_) {
+            if (member.absent) {
+                continue;
+            }
+            auto fetching = fetch_head(*member.at, *reference_->head, reference_->targets, reference_->told,
+                                       settings_->vocabulary, options);
+            auto proven = co_await std::move(fetching);
+            if (proven) {
+                info.head = std::move(proven->head);
+                info.fingerprint = std::move(proven->fingerprint);
+                info.vocabulary_size = info.head->rows;
+                co_return Result<void>();
+            }
+            failures += (failures.empty() ? "" : "; ") + proven.error().message;
         }
-        return "answers rows of " + std::to_string(targets.width) + " values, not of " +
-               std::to_string(reference_->width) + " as ";
-    }
-
-    [[nodiscard]] std::string describe(const TeacherEndpoint& front, const TeacherInfo& info,
-                                       bool replicas_agree) const {
-        std::string text = front.name();
-        if (endpoints_.size() > 1) {
-            text += " and " + std::to_string(endpoints_.size() - 1) + " more";
-        }
-        if (!info.absent.empty()) {
-            text += " (" + std::to_string(info.absent.size()) + " not up yet)";
-        }
-        if (!info.refused.empty()) {
-            text += " (" + std::to_string(info.refused.size()) + " left out)";
-        }
-        text += ": " + front.codec()->description();
-        if (info.top_k == 0) {
-            text += ", vocabulary " + std::to_string(info.vocabulary_size);
-        }
-        text += info.deterministic ? "" : ", answers differ from one request to the next";
-        text += replicas_agree ? "" : ", endpoints answer differently";
-        return text;
+        co_return teacher_error("the teacher's head cannot be had: " + failures);
     }
 
     /// Probes an endpoint that was not up before, so that it can take part from now on.
@@ -408,12 +411,12 @@ class RemoteTeacher final : public TeacherSource {
             co_return FetchError{not_up(error.kind) ? error.kind : FailureKind::bad_response, error.message,
                                  error.retry_after};
         }
-        if (const auto difference = other_rows((*probed)->targets)) {
+        if (const auto difference = other_rows(*reference_, **probed)) {
             co_return FetchError{FailureKind::bad_response, member.at->name() + ": " + *difference + "its peers",
                                  std::nullopt};
         }
         member.absent = false;
-        const bool agrees = (*probed)->deterministic && same_targets(*reference_, (*probed)->targets);
+        const bool agrees = (*probed)->deterministic && same_targets(reference_->targets, (*probed)->targets);
         if (reproducible_ && !agrees) {
             reproducible_ = false;
             warn(member.at->name() +
@@ -427,9 +430,9 @@ class RemoteTeacher final : public TeacherSource {
     HostResolver resolver_;
     std::shared_ptr<TeacherSettings> settings_;
     std::vector<Member> endpoints_;
-    std::string waiting_for_;                  ///< what was last reported to be waited for
-    std::optional<TeacherTargets> reference_;  ///< what the first endpoint that was up said to the probe
-    bool reproducible_ = true;                 ///< all answers to the probe were the same
+    std::string waiting_for_;                 ///< what was last reported to be waited for
+    std::optional<EndpointProbe> reference_;  ///< what the first endpoint that was up said to the probe
+    bool reproducible_ = true;                ///< all answers to the probe were the same
 };
 
 }  // namespace

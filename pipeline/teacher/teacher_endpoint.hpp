@@ -26,7 +26,7 @@ struct TeacherSettings {
     boost::asio::any_io_executor decode;
     std::uint32_t vocabulary = 0;  ///< the student's; 0 before the probe
 
-    [[nodiscard]] TargetsWanted wanted() const noexcept { return {spec.top_k, vocabulary}; }
+    [[nodiscard]] TargetsWanted wanted() const noexcept { return {spec.top_k, vocabulary, spec.targets}; }
 };
 
 /// How large an answer may be.

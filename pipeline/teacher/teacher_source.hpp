@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "pipeline/core/fetch_failure.hpp"
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/core/teacher_head.hpp"
 
 namespace distilld {
 
@@ -83,14 +84,17 @@ class EncodedAnswer {
 
 /// What the probe learnt.
 struct TeacherInfo {
+    TeacherTargets::Kind kind = TeacherTargets::Kind::topk;
+    std::uint32_t width = 0;            ///< k, V or H, as TeacherTargets::width
     std::uint64_t vocabulary_size = 0;  ///< 0 = the teacher does not tell (top-k only)
-    std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = full logits
+    std::uint32_t top_k = 0;            ///< k that the teacher honours; 0 = it says something of all tokens
     bool deterministic = true;          ///< the same request twice gave the same bytes
     std::vector<std::size_t> absent;   ///< endpoints that were not up; each joins with the first fetch that finds it up
     std::vector<std::size_t> refused;  ///< endpoints that are up and did not pass; each joins with the first fetch that
                                        ///< finds it mended
     std::string description;           ///< one line for the log
-    std::string fingerprint;           ///< of what it says: teacher_fingerprint(); empty = not known
+    std::shared_ptr<const TeacherHead> head;  ///< with hidden states
+    std::string fingerprint;                  ///< of what it says: teacher_fingerprint(); empty = not known
 };
 
 /// Bytes that went over the wire: heads and bodies of requests, bodies of answers, whole or in part, used or not.
@@ -111,7 +115,8 @@ class TeacherSource {
 
     /// Asks each endpoint once with a few tokens, checks shape, honoured k, id range, normalisation and determinism.
     /// `vocabulary_size` is the student's. A teacher of logits must have as many; one of top-k rows may know more
-    /// tokens (many vocabularies are padded), as long as no answer names one of them. Endpoints that are not up are
+    /// tokens (many vocabularies are padded), as long as no answer names one of them. Of hidden
+    /// states, the head is fetched here, once, and checked. Endpoints that are not up are
     /// waited for only until one of the others has passed: they are named in TeacherInfo::absent, and those that did
     /// not pass in TeacherInfo::refused. It fails when none has passed.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;

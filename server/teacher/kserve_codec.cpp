@@ -1,33 +1,28 @@
 #include <algorithm>
-#include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 #include <charconv>
+#include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
-#include "base/json_text.hpp"
+#include "server/teacher/kserve_outputs.hpp"
 #include "server/teacher/teacher_codec.hpp"
 
 namespace distilld::teacher {
 
 namespace {
 
-namespace json = boost::json;
 using models::ScoreRequest;
-using models::ScoreResult;
 using models::ServedModel;
 
-constexpr std::string_view kTopkIds = "topk_ids";
-constexpr std::string_view kTopkLogprobs = "topk_logprobs";
-constexpr std::string_view kTokenLogprobs = "token_logprobs";
-constexpr std::string_view kTailLogprob = "tail_logprob";
-constexpr std::string_view kLogits = "logits";
 /// Characters of one number in a JSON answer, with its comma: an estimate for the limit.
 constexpr std::uint64_t kJsonNumberBytes = 14;
 
 bool known_output(std::string_view name) {
     return name == kTopkIds || name == kTopkLogprobs || name == kTokenLogprobs || name == kTailLogprob ||
-           name == kLogits;
+           name == kLogits || name == kHiddenStates;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -130,6 +125,25 @@ Result<std::optional<std::string>> text_parameter(const kserve::Parameters& para
     return invalid_input(std::string("parameters.") + name + " is not a string");
 }
 
+Result<void> read_hidden_type(const kserve::InferRequest& request, const ServedModel& model, ScoreRequest& score) {
+    const auto named = text_parameter(request.parameters, "hidden_dtype");
+    if (!named) {
+        return named.error();
+    }
+    score.hidden_type = model.hidden_type;
+    if (!*named) {
+        return {};
+    }
+    using Type = ScoreRequest::HiddenType;
+    for (const Type type : {Type::f16, Type::bf16, Type::f32}) {
+        if (**named == datatype_of(type)) {
+            score.hidden_type = type;
+            return {};
+        }
+    }
+    return invalid_input("parameters.hidden_dtype is '" + **named + "': FP16, BF16 or FP32 is expected");
+}
+
 Result<void> read_parameters(const kserve::InferRequest& request, const ServedModel& model, ScoreRequest& score) {
     std::optional<std::int64_t> top_k;
     if (const auto found = request.parameters.find("top_k"); found != request.parameters.end()) {
@@ -147,16 +161,22 @@ Result<void> read_parameters(const kserve::InferRequest& request, const ServedMo
     if (!mode) {
         return mode.error();
     }
-    if (!*mode) {
-        const bool asked = std::any_of(request.outputs.begin(), request.outputs.end(),
-                                       [](const auto& output) { return output.name == kLogits; });
-        score.mode = asked || top_k == 0 ? ScoreRequest::Mode::logits : ScoreRequest::Mode::topk;
-    } else if (**mode == "topk") {
-        score.mode = ScoreRequest::Mode::topk;
-    } else if (**mode == "logits") {
-        score.mode = ScoreRequest::Mode::logits;
+    if (*mode) {
+        const auto named = mode_named(**mode);
+        if (!named) {
+            return invalid_input("parameters.mode is '" + **mode + "': topk, logits or hidden is expected");
+        }
+        score.mode = *named;
     } else {
-        return invalid_input("parameters.mode is '" + **mode + "': topk or logits is expected");
+        score.mode = top_k == 0 ? ScoreRequest::Mode::logits : ScoreRequest::Mode::topk;
+        for (const auto& output : request.outputs) {
+            if (output.name == kLogits || output.name == kHiddenStates) {
+                score.mode = *mode_of(output.name);
+            }
+        }
+    }
+    if (score.mode == ScoreRequest::Mode::hidden && !model.head.is_there()) {
+        return invalid_input("parameters.mode is 'hidden', but this server does not give the model's head away");
     }
     if (score.mode == ScoreRequest::Mode::topk) {
         if (top_k == 0) {
@@ -175,7 +195,7 @@ Result<void> read_parameters(const kserve::InferRequest& request, const ServedMo
     }
     const bool wide = *dtype && **dtype == "FP32";
     score.logits_type = wide ? ScoreRequest::LogitsType::f32 : ScoreRequest::LogitsType::f16;
-    return {};
+    return read_hidden_type(request, model, score);
 }
 
 /// Outputs in the order of the answer, and whether token_logprobs must be computed.
@@ -185,11 +205,11 @@ Result<void> plan_outputs(const kserve::InferRequest& request, InferPlan& plan) 
     for (const auto& output : request.outputs) {
         if (!known_output(output.name)) {
             return invalid_input("the model has no output '" + output.name +
-                                 "': it has topk_ids, topk_logprobs, token_logprobs, tail_logprob and logits");
+                                 "': it has topk_ids, topk_logprobs, token_logprobs, tail_logprob, logits and "
+                                 "hidden_states");
         }
-        const bool produced = output.name == kTokenLogprobs || (output.name == kLogits) != topk;
-        if (!produced) {
-            return invalid_input("output " + output.name + " does not exist in mode " + (topk ? "topk" : "logits"));
+        if (mode_of(output.name).value_or(plan.score.mode) != plan.score.mode) {
+            return invalid_input("output " + output.name + " does not exist in mode " + name_of(plan.score.mode));
         }
         if (std::find(names.begin(), names.end(), output.name) != names.end()) {
             return invalid_input("output " + output.name + " is asked for twice");
@@ -200,7 +220,7 @@ Result<void> plan_outputs(const kserve::InferRequest& request, InferPlan& plan) 
         names = {std::string(kTopkIds), std::string(kTopkLogprobs), std::string(kTokenLogprobs),
                  std::string(kTailLogprob)};
     } else if (names.empty()) {
-        names = {std::string(kLogits)};
+        names = {std::string(plan.score.mode == ScoreRequest::Mode::hidden ? kHiddenStates : kLogits)};
     }
     for (std::string& name : names) {
         const bool binary = request.wants_binary(name);
@@ -211,24 +231,40 @@ Result<void> plan_outputs(const kserve::InferRequest& request, InferPlan& plan) 
     return {};
 }
 
+/// Numbers of a position in an output.
+std::uint64_t width_of(std::string_view output, const ScoreRequest& score, const ServedModel& model) {
+    if (output == kLogits) {
+        return model.vocabulary_size;
+    }
+    if (output == kHiddenStates) {
+        return model.hidden_size;
+    }
+    return output == kTopkIds || output == kTopkLogprobs ? score.top_k : 1;
+}
+
+/// Of what is computed for a position whether it is asked for or not.
+std::uint64_t computed_bytes(const ScoreRequest& score, const ServedModel& model) {
+    switch (score.mode) {
+        case ScoreRequest::Mode::topk:
+            return std::uint64_t{score.top_k} * 6 + 8;
+        case ScoreRequest::Mode::logits:
+            return std::uint64_t{model.vocabulary_size} *
+                   (score.logits_type == ScoreRequest::LogitsType::f32 ? sizeof(float) : sizeof(std::uint16_t));
+        case ScoreRequest::Mode::hidden:
+            return std::uint64_t{model.hidden_size} *
+                   (score.hidden_type == ScoreRequest::HiddenType::f32 ? sizeof(float) : sizeof(std::uint16_t));
+    }
+    return 0;
+}
+
 std::uint64_t answer_bytes(const InferPlan& plan, const ServedModel& model) {
     const ScoreRequest& score = plan.score;
     const std::uint64_t positions = std::uint64_t{score.rows} * score.columns;
-    const bool wide = score.logits_type == ScoreRequest::LogitsType::f32;
-    // What is computed whether asked for or not.
-    std::uint64_t total = score.mode == ScoreRequest::Mode::topk ? positions * (std::uint64_t{score.top_k} * 6 + 8)
-                                                                 : positions * model.vocabulary_size * (wide ? 4 : 2);
+    std::uint64_t total = positions * computed_bytes(score, model);
     for (const auto& output : plan.outputs) {
-        if (output.binary.value_or(false)) {
-            continue;
+        if (!output.binary.value_or(false)) {
+            total += positions * width_of(output.name, score, model) * kJsonNumberBytes;
         }
-        std::uint64_t width = 1;
-        if (output.name == kLogits) {
-            width = model.vocabulary_size;
-        } else if (output.name == kTopkIds || output.name == kTopkLogprobs) {
-            width = score.top_k;
-        }
-        total += positions * width * kJsonNumberBytes;
     }
     return total;
 }
@@ -277,64 +313,6 @@ Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::opti
                              std::to_string(limits.max_answer_bytes) + ": send fewer tokens, or ask for top-k");
     }
     return plan;
-}
-
-Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, ScoreResult result, const ServedModel& model,
-                                           std::string_view model_name) {
-    const std::int64_t rows = plan.score.rows;
-    const std::int64_t columns = plan.score.columns;
-    const std::int64_t k = plan.score.top_k;
-    const std::int64_t vocabulary = model.vocabulary_size;
-    kserve::InferResponse response;
-    response.model_name = std::string(model_name);
-    response.model_version = "1";
-    response.id = plan.id;
-    response.parameters = {{"vocab_size", vocabulary}, {"temperature", 1.0}, {"row_offset", std::int64_t{0}}};
-    for (const auto& output : plan.outputs) {
-        const bool binary = output.binary.value_or(false);
-        if (output.name == kTopkIds) {
-            response.outputs.push_back(
-                kserve::make_tensor(output.name, "UINT32", {rows, columns, k}, std::move(result.topk_ids), binary));
-        } else if (output.name == kTopkLogprobs) {
-            response.outputs.push_back(
-                kserve::make_tensor(output.name, "FP16", {rows, columns, k}, std::move(result.topk_logprobs), binary));
-        } else if (output.name == kTokenLogprobs) {
-            response.outputs.push_back(
-                kserve::make_tensor(output.name, "FP32", {rows, columns}, std::move(result.token_logprobs), binary));
-        } else if (output.name == kTailLogprob) {
-            response.outputs.push_back(
-                kserve::make_tensor(output.name, "FP32", {rows, columns}, std::move(result.tail_logprob), binary));
-        } else if (plan.score.logits_type == ScoreRequest::LogitsType::f32) {
-            response.outputs.push_back(kserve::make_tensor(output.name, "FP32", {rows, columns, vocabulary},
-                                                           std::move(result.logits_f32), binary));
-        } else {
-            response.outputs.push_back(kserve::make_tensor(output.name, "FP16", {rows, columns, vocabulary},
-                                                           std::move(result.logits_f16), binary));
-        }
-    }
-    return kserve::build_infer_response(response);
-}
-
-std::string build_metadata(const ServedModel& model, std::string_view model_name, const ScoreLimits& limits) {
-    kserve::ModelMetadata metadata;
-    metadata.name = std::string(model_name);
-    metadata.versions = {"1"};
-    metadata.platform = "distilld_llama";
-    metadata.inputs = {{"input_ids", "INT32", {-1, -1}}, {"seq_lens", "INT32", {-1}}};
-    metadata.outputs = {{std::string(kTopkIds), "UINT32", {-1, -1, -1}},
-                        {std::string(kTopkLogprobs), "FP16", {-1, -1, -1}},
-                        {std::string(kTokenLogprobs), "FP32", {-1, -1}},
-                        {std::string(kTailLogprob), "FP32", {-1, -1}},
-                        {std::string(kLogits), "FP16", {-1, -1, std::int64_t{model.vocabulary_size}}}};
-    json::object object = json::parse(kserve::build_model_metadata(metadata)).as_object();
-    object["parameters"] = json::object{{"vocab_size", model.vocabulary_size},
-                                        {"max_positions", model.max_positions},
-                                        {"max_tokens", limits.max_tokens},
-                                        {"max_top_k", model.vocabulary_size},
-                                        {"parameters", model.parameters},
-                                        {"dtype", model.dtype},
-                                        {"device", model.device}};
-    return to_text(object);
 }
 
 }  // namespace distilld::teacher

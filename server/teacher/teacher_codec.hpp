@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/http_message.hpp"
 #include "base/error.hpp"
 #include "models/serving/teacher_scorer.hpp"
 #include "pipeline/teacher/protocols/kserve/message.hpp"
@@ -34,15 +35,23 @@ struct InferPlan {
 };
 
 /// `POST /v2/models/{model}/infer`. Inputs: `input_ids` [B, T] and optional `seq_lens` [B], each INT32, UINT32 or
-/// INT64. Parameters: `mode` "topk" | "logits" (absent: logits when that output is asked for or top_k is 0, else topk),
-/// `top_k`, `logits_dtype` "FP16" | "FP32"; others are ignored. No `outputs`: topk_ids, topk_logprobs, token_logprobs
-/// and tail_logprob, or logits. Errors are invalid_input and name the tensor or parameter.
+/// INT64. Parameters: `mode` "topk" | "logits" | "hidden" (absent: that of the output asked for; logits when top_k is
+/// 0, else topk), `top_k`, `logits_dtype` "FP16" | "FP32", `hidden_dtype` "FP16" | "BF16" | "FP32" (absent: as the
+/// model says); others are ignored. No `outputs`: topk_ids, topk_logprobs, token_logprobs and tail_logprob, or logits,
+/// or hidden_states. Errors are invalid_input and name the tensor or parameter.
 Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::optional<std::string_view> header_length,
                               const models::ServedModel& model, const ScoreLimits& limits);
 
 /// The answer: binary outputs where asked for, else JSON. Parameters: vocab_size, temperature 1, row_offset 0.
 Result<kserve::EncodedMessage> build_infer(const InferPlan& plan, models::ScoreResult result,
                                            const models::ServedModel& model, std::string_view model_name);
+
+/// `GET /v2/models/{model}/head`, or the one piece of it that a Range header asks for: 206 with Content-Range, 416
+/// where there is no such piece, 304 to an If-None-Match of what it still is. ETag is the quoted SHA-256 of the whole
+/// file. A range of another form than `bytes=FIRST-LAST` or `bytes=FIRST-` is passed over, as RFC 9110 §14.2 has it.
+api::Response head_answer(const models::ServedHead& head, const api::Request& request);
+/// What that answer's body takes, before it is made.
+[[nodiscard]] std::uint64_t head_answer_bytes(const models::ServedHead& head, const api::Request& request);
 
 /// `GET /v2/models/{model}`, with vocab_size, max_positions and the like as parameters.
 std::string build_metadata(const models::ServedModel& model, std::string_view model_name, const ScoreLimits& limits);

@@ -22,7 +22,9 @@ namespace {
 namespace asio = boost::asio;
 namespace json = boost::json;
 
+constexpr const char* kNoMemoryLeft = "answers under way take all the memory that the server gives them";
 constexpr const char* kInferPattern = "/v2/models/{model}/infer";
+constexpr const char* kHeadPattern = "/v2/models/{model}/head";
 constexpr const char* kCompletionsPattern = "/v1/completions";
 
 api::Response json_answer(unsigned status, std::string body) {
@@ -108,6 +110,7 @@ std::vector<http::Route> TeacherService::routes() {
         return immediate([this, member](const api::Request& request) { return (this->*member)(request); });
     };
     http::Handler infer_handler = [this](api::Request request) { return infer(std::move(request)); };
+    http::Handler head_handler = [this](api::Request request) { return head(std::move(request)); };
     http::Handler completions_handler = [this](api::Request request) { return complete(std::move(request)); };
     return {
         {"GET", "/v2", plain(&TeacherService::server_metadata)},
@@ -118,6 +121,7 @@ std::vector<http::Route> TeacherService::routes() {
         for_anybody("/readyz", plain(&TeacherService::ready)),
         {"GET", "/v2/models/{model}", about_model(&TeacherService::model_metadata)},
         {"GET", "/v2/models/{model}/ready", about_model(&TeacherService::model_ready)},
+        {"GET", kHeadPattern, std::move(head_handler)},
         // A client that hung up (a hedge that lost, a timeout) wants no answer: its place in the queue is free.
         {"POST", kInferPattern, std::move(infer_handler), true},
         {"POST", kCompletionsPattern, std::move(completions_handler), true},
@@ -141,7 +145,7 @@ asio::awaitable<TeacherService::Scored> TeacherService::score(models::ScoreReque
     Scored scored;
     // A single request that fits the limits is always let in.
     if (*held_bytes_ != 0 && *held_bytes_ + answer_bytes > options_.max_held_bytes) {
-        scored.failure = error_answer(503, "answers under way take all the memory that the server gives them");
+        scored.failure = error_answer(503, kNoMemoryLeft);
         co_return scored;
     }
     scored.held = std::make_shared<Held>(held_bytes_, answer_bytes);
@@ -209,6 +213,30 @@ asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
     }
     response.body = std::move(message->body);
     response.until_sent = std::move(scored.held);
+    co_return response;
+}
+
+asio::awaitable<api::Response> TeacherService::head(api::Request request) {
+    const std::string name(request.path_parameter("model"));
+    if (name != options_.model_name) {
+        co_return unknown_model(name, options_.model_name);
+    }
+    if (scorer_ == nullptr) {
+        co_return not_loaded();
+    }
+    const models::ServedHead& served = scorer_->model().head;
+    if (!served.is_there()) {
+        co_return error_answer(404, "this server does not give the model's head away");
+    }
+    const std::uint64_t bytes = head_answer_bytes(served, request);
+    if (*held_bytes_ != 0 && *held_bytes_ + bytes > options_.max_held_bytes) {
+        co_return error_answer(503, kNoMemoryLeft);
+    }
+    auto held = std::make_shared<Held>(held_bytes_, bytes);
+    auto copy = [head = served, request = std::move(request)] { return head_answer(head, request); };
+    auto copying = run_on(encode_, std::move(copy));
+    api::Response response = co_await std::move(copying);
+    response.until_sent = std::move(held);
     co_return response;
 }
 

@@ -43,6 +43,7 @@ class TeacherService {
 
   private:
     boost::asio::awaitable<api::Response> infer(api::Request request);
+    boost::asio::awaitable<api::Response> head(api::Request request);
     boost::asio::awaitable<api::Response> complete(api::Request request);
     /// Waits for the queue; the result, or the answer that says why there is none.
     struct Scored {

@@ -72,7 +72,7 @@ Result<void> check_output(const fs::path& output, const JobSpec& spec, const std
         return invalid_input(in_the_way + " (no " + kExportOwnerFile + " says that distilld made it)" + way_out);
     }
     JobSpec adopted = spec;
-    adopt_batch_size(*identity, adopted);
+    adopt_decisions(*identity, adopted);
     if (const Result<void> same = check_run_identity(*identity, adopted, dataset_hash); !same) {
         return invalid_input(in_the_way + ": " + same.error().message + way_out);
     }

@@ -33,6 +33,10 @@ MicroBatch made_up_batch(std::uint32_t rows, const MemoryProbeOptions& options, 
         const bool topk = options.top_k > 0;
         targets.kind = topk ? TeacherTargets::Kind::topk : TeacherTargets::Kind::logits;
         targets.width = topk ? std::min(options.top_k, vocabulary) : vocabulary;
+        if (options.hidden_size > 0) {
+            targets.kind = TeacherTargets::Kind::hidden_states;
+            targets.width = options.hidden_size;
+        }
         const std::size_t entries = positions * targets.width;
         auto values = std::make_shared<std::vector<float>>(entries, topk ? -10.0F : 0.0F);
         targets.values = {ElementType::f32, std::as_bytes(std::span(*values))};

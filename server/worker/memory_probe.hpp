@@ -12,6 +12,8 @@ namespace distilld {
 struct MemoryProbeOptions {
     std::uint32_t sequence_length = 0;
     std::uint32_t top_k = 0;  ///< of the teacher's answers; ignored without a teacher
+    /// Width of the teacher's hidden states; above 0: it answers with these, and the student has the head for them.
+    std::uint32_t hidden_size = 0;
     bool with_teacher = false;
     std::uint64_t window_bytes = 0;  ///< set aside for prefetched answers
     std::uint32_t max_batch_size = 64;

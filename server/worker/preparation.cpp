@@ -14,7 +14,6 @@
 
 #include "base/files.hpp"
 #include "base/time.hpp"
-#include "base/unix_time.hpp"
 #include "models/network/device_name.hpp"
 #include "models/network/in_force.hpp"
 #include "models/training/causal_lm_student.hpp"
@@ -31,6 +30,8 @@
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/run_sinks.hpp"
 #include "server/worker/starting_point.hpp"
+#include "server/worker/teacher_targets.hpp"
+#include "server/worker/teacher_wait.hpp"
 
 namespace distilld {
 
@@ -61,28 +62,6 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     return probe ? Result<void>() : Result<void>(probe.error());
 }
 
-/// What the probe waits for, as events.
-class TeacherWait {
-  public:
-    explicit TeacherWait(EmitEvent emit) : emit_(std::move(emit)) {}
-
-    void on_waiting(const std::string& text) {
-        waits_ = true;
-        emit_(WaitingEvent{"teacher_unavailable", "no endpoint of the teacher is up yet; last: " + text,
-                           unix_seconds(began_)});
-    }
-    void over() {
-        if (std::exchange(waits_, false)) {
-            emit_(WaitingEvent{});
-        }
-    }
-
-  private:
-    EmitEvent emit_;
-    std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
-    bool waits_ = false;
-};
-
 class Preparation {
   public:
     Preparation(PreparedRun& run, GraphExecutors executors, RunControl& control, EmitEvent emit)
@@ -111,6 +90,13 @@ class Preparation {
         auto resuming = on(executors_.compute, [this, resume] { return begin_or_go_on(resume); });
         if (Result<void> found = co_await std::move(resuming); !found) {
             co_return found;
+        }
+        if (run_.spec.training.batch_size_auto && may_send_hidden_states(run_.spec)) {
+            // The head that goes with them takes memory, which the probe is to find taken.
+            auto connecting = connect_teacher();
+            if (Result<void> connected = co_await std::move(connecting); !connected) {
+                co_return connected;
+            }
         }
         if (run_.spec.training.batch_size_auto) {
             auto probing = on(executors_.compute, [this] { return choose_batch_size(); });
@@ -351,6 +337,8 @@ class Preparation {
         if (run_.spec.teacher) {
             options.top_k = run_.spec.teacher->top_k;
             options.window_bytes = run_.spec.teacher->window_bytes;
+            const TeacherInfo& teacher = run_.teacher_info;
+            options.hidden_size = teacher.kind == TeacherTargets::Kind::hidden_states ? teacher.width : 0;
         }
         const Result<std::unique_ptr<models::DeviceMemory>> memory =
             models::make_device_memory(run_.spec.student.device);
@@ -365,6 +353,18 @@ class Preparation {
         run_.spec.training.batch_size = advice->batch_size;
         run_.spec.training.batch_size_auto = false;
         return {};
+    }
+
+    /// The run keeps what its teacher sends, and the student the head for it.
+    asio::awaitable<Result<void>> take_targets() {
+        run_.spec.teacher->targets = choice_of(run_.teacher_info.kind);
+        const auto head = std::exchange(run_.teacher_info.head, nullptr);
+        if (head == nullptr) {
+            co_return Result<void>();
+        }
+        auto taking = on(executors_.compute, [this, head] { return run_.student->set_teacher_head(*head); });
+        Result<void> taken = co_await std::move(taking);
+        co_return taken;
     }
 
     asio::awaitable<Result<void>> connect_teacher() {
@@ -412,7 +412,9 @@ class Preparation {
                 "the teacher answered the same request with different bytes: weights will not be reproducible bit "
                 "for bit");
         }
-        co_return Result<void>();
+        auto taking = take_targets();
+        Result<void> taken = co_await std::move(taking);
+        co_return taken;
     }
 
     PreparedRun& run_;

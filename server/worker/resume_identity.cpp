@@ -44,6 +44,36 @@ std::string difference(const api::SpecField& field, const std::string& was, cons
     return std::string(field.pointer) + ": is " + is + ", but the checkpoint was made with " + was;
 }
 
+/// What the teacher of a run sent: as the checkpoint says, or, where it is older than that field, as top_k says.
+std::string targets_then(const json::value& identity) {
+    const auto* targets = find(identity, "/spec/teacher/targets");
+    if (targets != nullptr && *targets != json::value("auto")) {
+        return to_text(*targets);
+    }
+    const auto* top_k = find(identity, "/spec/teacher/top_k");
+    const bool all_tokens = top_k == nullptr || *top_k == json::value(0);
+    return all_tokens ? "\"logits\"" : "\"topk\"";
+}
+
+void adopt_batch_size(const json::value& identity, TrainingSpec& training) {
+    const auto* size = find(identity, "/spec/training/batch_size");
+    const auto number =
+        size != nullptr && size->is_number() ? JsonMembers::whole_number<std::uint32_t>(*size) : std::nullopt;
+    if (number && *number != 0) {
+        training.batch_size = *number;
+        training.batch_size_auto = false;
+    }
+}
+
+void adopt_targets(const json::value& identity, TeacherSpec& teacher) {
+    const std::string then = targets_then(identity);
+    for (const auto& choice : kTargetsChoiceNames) {
+        if (then == '"' + std::string(choice.text) + '"') {
+            teacher.targets = choice.value;
+        }
+    }
+}
+
 }  // namespace
 
 std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash, const api::SpecTable& table,
@@ -76,8 +106,11 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     const json::value now = api::to_json_object(spec, table);
     const json::value& spec_then = then->get_object().at("spec");
     for (const auto& field : table.fields) {
-        const auto was = value_in(spec_then, field);
         const auto is = value_in(now, field);
+        // What the teacher sent when it was asked what it offers, a spec may also name.
+        const bool names_targets = field.pointer == "/teacher/targets" && is != "\"auto\"" && is != "nothing" &&
+                                   find(spec_then, "/teacher") != nullptr;
+        const auto was = names_targets ? targets_then(*then) : value_in(spec_then, field);
         const bool not_told = field.pointer == "/student/dtype" && was == "\"auto\"";
         if (field.decides_weights == api::DecidesWeights::yes && was != is && !not_told) {
             return invalid_input(difference(field, was, is) + "; weights depend on it, so the run cannot be resumed");
@@ -144,19 +177,17 @@ Result<std::string> check_teacher(const std::string& identity, const JobSpec& sp
     return difference;
 }
 
-void adopt_batch_size(const std::string& identity, JobSpec& spec) {
-    if (!spec.training.batch_size_auto) {
-        return;
-    }
+void adopt_decisions(const std::string& identity, JobSpec& spec) {
     const auto then = read_identity(identity);
-    const auto* size = then ? find(*then, "/spec/training/batch_size") : nullptr;
-    const auto number =
-        size != nullptr && size->is_number() ? JsonMembers::whole_number<std::uint32_t>(*size) : std::nullopt;
-    if (!number || *number == 0) {
+    if (!then) {
         return;
     }
-    spec.training.batch_size = *number;
-    spec.training.batch_size_auto = false;
+    if (spec.training.batch_size_auto) {
+        adopt_batch_size(*then, spec.training);
+    }
+    if (spec.teacher && spec.teacher->targets == TargetsChoice::automatic) {
+        adopt_targets(*then, *spec.teacher);
+    }
 }
 
 }  // namespace distilld

@@ -48,7 +48,9 @@ struct Surroundings {
 [[nodiscard]] Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec,
                                                 const Surroundings& surroundings);
 
-/// Where `spec` leaves batch_size to the memory probe, the run that is resumed has decided: its number is taken over.
-void adopt_batch_size(const std::string& identity, JobSpec& spec);
+/// What `spec` leaves open the run that is resumed has decided: batch_size, where the memory probe would choose it, and
+/// what the teacher sends, where that would be asked what it offers. (A checkpoint older than that field was made with
+/// top-k rows or full logits, as top_k says.)
+void adopt_decisions(const std::string& identity, JobSpec& spec);
 
 }  // namespace distilld

@@ -17,10 +17,10 @@ Error refusal(const std::filesystem::path& folder, const std::string& why) {
     return invalid_input(folder.string() + ": " + why + kWayOut);
 }
 
-/// Whether the run that wrote `identity` is the one that `spec` describes; then `spec` has its batch size.
+/// Whether the run that wrote `identity` is the one that `spec` describes; then `spec` has what that decided.
 Result<void> same_run(const std::string& identity, JobSpec& spec, const std::string& dataset_hash, bool ordered) {
     JobSpec adopted = spec;
-    adopt_batch_size(identity, adopted);
+    adopt_decisions(identity, adopted);
     if (Result<void> same = check_run_identity(identity, adopted, dataset_hash); !same) {
         return same;
     }

@@ -1,6 +1,7 @@
 """`distilld-worker teacher` against Hugging Face transformers, over real sockets and in both protocols."""
 
 import concurrent.futures
+import hashlib
 import json
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from support.processes import wait_until
 from support.teacher_client import START_SECONDS, Teacher
@@ -159,6 +161,26 @@ def test_json_in_and_out(teacher):
     assert answer["outputs"][1]["data"] == arrays["topk_ids"].ravel().tolist()
 
 
+def test_hidden_states_and_head_are_those_of_transformers(teacher, folder):
+    model = LlamaForCausalLM.from_pretrained(folder).eval()
+    ids = random_ids(2, 9, seed=5)
+    with torch.no_grad():
+        expected = model.model(torch.as_tensor(ids)).last_hidden_state.numpy()
+    wide, _ = teacher.infer(ids, {"mode": "hidden", "hidden_dtype": "FP32"}, ["hidden_states"])
+    np.testing.assert_allclose(wide["hidden_states"], expected, rtol=1e-4, atol=1e-5)
+    half, _ = teacher.infer(ids, {"mode": "hidden"}, ["hidden_states"])
+    np.testing.assert_array_equal(half["hidden_states"], wide["hidden_states"].astype(np.float16))
+
+    status, headers, file = teacher.ask("GET", "/v2/models/teacher/head")
+    announced = json.loads(teacher.ask("GET", "/v2/models/teacher")[2])["parameters"]["head_sha256"]
+    assert status == 200
+    assert hashlib.sha256(file).hexdigest() == announced == headers["ETag"].strip('"')
+    head = safetensors.torch.load(file)["lm_head.weight"]
+    assert torch.equal(head, model.lm_head.weight)
+    piece = teacher.ask("GET", "/v2/models/teacher/head", headers={"Range": "bytes=100-299"})
+    assert piece[0] == 206 and piece[2] == file[100:300]
+
+
 def test_metadata_and_health(teacher):
     def get(path):
         status, _, raw = teacher.ask("GET", path)
@@ -176,8 +198,10 @@ def test_metadata_and_health(teacher):
         "token_logprobs": "FP32",
         "tail_logprob": "FP32",
         "logits": "FP16",
+        "hidden_states": "FP16",
     }
     assert metadata["parameters"]["vocab_size"] == VOCABULARY
+    assert metadata["parameters"]["hidden_size"] == 64
     assert metadata["parameters"]["max_positions"] == POSITIONS
     assert get("/v1/models")["data"][0]["id"] == "teacher"
 
@@ -209,7 +233,7 @@ def kserve_body(shape=(1, 2), data=(1, 2), parameters=None, outputs=None, name="
         (kserve_body(parameters={"top_k": VOCABULARY + 1}), "top_k"),
         (kserve_body(parameters={"top_k": 0, "mode": "topk"}), "top_k is 0"),
         (kserve_body(parameters={"top_k": "8"}), "top_k"),
-        (kserve_body(parameters={"mode": "hidden"}), "'hidden'"),
+        (kserve_body(parameters={"mode": "attention"}), "'attention'"),
         (kserve_body(parameters={"logits_dtype": "INT8"}), "logits_dtype"),
         (kserve_body(outputs=["hidden"]), "'hidden'"),
         (kserve_body(parameters={"top_k": 2}, outputs=["topk_ids", "topk_ids"]), "twice"),

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/core/targets_choice.hpp"
 #include "pipeline/teacher/request_parts.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "pipeline/teacher/transport/body_buffer.hpp"
@@ -23,6 +24,7 @@ namespace distilld {
 struct TargetsWanted {
     std::uint32_t top_k = 0;       ///< 0 = full logits
     std::uint32_t vocabulary = 0;  ///< the student's; 0 = not known yet
+    TargetsChoice targets = TargetsChoice::automatic;
 };
 
 /// How one endpoint is asked for a micro-batch and how its answers are read. Immutable, any thread, no I/O.
@@ -76,10 +78,18 @@ class ProbeDialogue {
     virtual boost::asio::awaitable<FetchResult<EndpointAnswer>> ask(std::shared_ptr<const TeacherCodec> codec) = 0;
 };
 
+/// Where an endpoint gives away the head that its hidden states are for.
+struct HeadOffer {
+    std::string target;  ///< path and query of a GET; the answer is a safetensors file with one tensor [V, H]
+    std::string sha256;  ///< of that file, 64 lower-case hex digits
+};
+
 /// What a protocol learnt of one endpoint.
 struct Negotiated {
     std::shared_ptr<const TeacherCodec> codec;  ///< asks for micro-batches from now on
     TeacherTargets answer;                      ///< to the probe's tokens
+    std::optional<HeadOffer> head{};            ///< with hidden states
+    std::optional<TeacherTargets> told{};       ///< with hidden states: the teacher's own rows of the probe's tokens
 };
 
 /// One protocol spoken with one endpoint. Immutable.

@@ -17,8 +17,8 @@ namespace {
 
 constexpr TeacherProtocolRow row(TeacherProtocol protocol, std::string_view default_path,
                                  MakeProtocolAdapter make_adapter, bool (*is_spoken_by)(const ServerSigns&) = nullptr,
-                                 std::string (*complete_path)(std::string) = nullptr) {
-    return {protocol, to_string(protocol), default_path, make_adapter, complete_path, is_spoken_by};
+                                 std::string (*complete_path)(std::string) = nullptr, bool has_hidden_states = false) {
+    return {protocol, to_string(protocol), default_path, make_adapter, complete_path, is_spoken_by, has_hidden_states};
 }
 
 bool has_v2_page(const ServerSigns& signs) {
@@ -44,9 +44,9 @@ Result<std::unique_ptr<TeacherProtocolAdapter>> make_automatic(const ProtocolSet
 
 /// The one table of the protocols that we speak.
 constexpr std::array kRows{
-    row(TeacherProtocol::automatic, "/", make_automatic),
+    row(TeacherProtocol::automatic, "/", make_automatic, nullptr, nullptr, true),
     row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, has_v2_page,
-        kserve::complete_path),
+        kserve::complete_path, true),
     row(TeacherProtocol::seed, "/v1/completions", make_seed_protocol_adapter, has_no_page),
     row(TeacherProtocol::vllm, "/v1/completions", vllm::make_completions_adapter, is_vllm, vllm::complete_path),
     row(TeacherProtocol::vllm_generate, "/inference/v1/generate", vllm::make_generate_adapter),

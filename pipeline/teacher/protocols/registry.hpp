@@ -21,6 +21,8 @@ struct TeacherProtocolRow {
     std::string (*complete_path)(std::string path) = nullptr;
     /// Whether a server with these signs speaks it, for protocol "auto"; null: it is spoken only where it is named.
     bool (*is_spoken_by)(const ServerSigns& signs) = nullptr;
+    /// Whether a teacher can be asked for hidden states at all.
+    bool has_hidden_states = false;
 };
 
 /// A row for each value of TeacherProtocol.

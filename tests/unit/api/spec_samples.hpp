@@ -17,6 +17,9 @@ namespace distilld::test {
 /// A good value of the field that is not its default, made from the schema of its kind; nothing where only one value is
 /// supported.
 inline std::optional<boost::json::value> other_value(const api::SpecField& field) {
+    if (field.pointer == "/teacher/targets") {
+        return "hidden";  // others have to fit top_k
+    }
     const auto schema = field.kind->schema();
     const auto initial = field.kind->initial();
     if (schema.contains("const")) {

@@ -7,6 +7,7 @@
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/model_config.hpp"
+#include "pipeline/teacher/protocols/kserve/output_choice.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld::kserve {
@@ -20,6 +21,8 @@ constexpr const char* kNoMetadata = "the model's metadata cannot be read: ";
 constexpr unsigned kTritonLoading = 400;
 /// Every server's answer to the question what a model is that it has not got (yet).
 constexpr unsigned kNoSuchModel = 404;
+/// Of a position, to see whether a head fits hidden states.
+constexpr std::uint32_t kTokensToCompare = 8;
 constexpr std::string_view kModels = "/v2/models/";
 constexpr std::string_view kInfer = "/infer";
 
@@ -58,6 +61,10 @@ class Adapter final : public TeacherProtocolAdapter {
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         Dialect own;
         own.metadata = own_teacher_metadata(model_);
+        // How wide hidden states are is not known before the endpoint has been asked.
+        if (wanted.targets == TargetsChoice::hidden) {
+            wanted.targets = TargetsChoice::automatic;
+        }
         return make_infer_codec(url_, wanted, std::move(own));
     }
 
@@ -87,7 +94,8 @@ class Adapter final : public TeacherProtocolAdapter {
         }
         dialect.binary_tensor_answers = first->responses.front().header(kHeaderLengthField) != nullptr;
         const TeacherTargets& rows = first->targets;
-        std::uint64_t row_numbers = wanted.vocabulary;
+        const bool hidden = rows.kind == TeacherTargets::Kind::hidden_states;
+        std::uint64_t row_numbers = hidden ? rows.width : wanted.vocabulary;
         if (rows.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
             dialect.honoured_k = rows.width;
             row_numbers = std::uint64_t{2} * rows.width;
@@ -95,11 +103,21 @@ class Adapter final : public TeacherProtocolAdapter {
         if (const double numbers = static_cast<double>(row_numbers) * rows.rows * rows.columns; numbers > 0) {
             dialect.json_number_bytes = static_cast<double>(rows.wire_bytes) / numbers;
         }
-        auto codec = make_infer_codec(url_, wanted, std::move(dialect));
+        auto codec = make_infer_codec(url_, wanted, dialect);
         if (!codec) {
             co_return failed_probe(refusal(FailureKind::bad_response, codec.error().message));
         }
         Negotiated negotiated;
+        if (hidden) {
+            negotiated.head =
+                HeadOffer{paths_.metadata + "/head" + url_.query, head_sha256(dialect.metadata.parameters)};
+            auto asking_too = own_rows(dialogue, wanted, std::move(dialect));
+            auto told = co_await std::move(asking_too);
+            if (!told) {
+                co_return failed_probe(told.error());
+            }
+            negotiated.told = std::move(*told);
+        }
         negotiated.codec = std::move(*codec);
         negotiated.answer = std::move(first->targets);
         co_return negotiated;
@@ -188,6 +206,25 @@ class Adapter final : public TeacherProtocolAdapter {
             failure.message += "; inputs of the model that were not sent: " + names_of(left_out);
         }
         co_return failure;
+    }
+
+    /// What the model itself says of the probe's tokens, against which its head can be held; nothing when it has no
+    /// output for that.
+    asio::awaitable<FetchResult<std::optional<TeacherTargets>>> own_rows(ProbeDialogue& dialogue, TargetsWanted wanted,
+                                                                         Dialect dialect) const {
+        wanted.top_k = kTokensToCompare;
+        wanted.targets = TargetsChoice::topk;
+        dialect.honoured_k = 0;
+        const auto codec = make_infer_codec(url_, wanted, std::move(dialect));
+        if (!codec) {
+            co_return std::optional<TeacherTargets>();
+        }
+        auto asking = dialogue.ask(*codec);
+        auto answer = co_await std::move(asking);
+        if (!answer) {
+            co_return answer.error();
+        }
+        co_return std::optional<TeacherTargets>(std::move(answer->targets));
     }
 
     EndpointUrl url_;

@@ -9,6 +9,7 @@
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_outputs.hpp"
+#include "pipeline/teacher/protocols/kserve/output_choice.hpp"
 
 namespace distilld::kserve {
 namespace {
@@ -16,13 +17,6 @@ namespace {
 /// Text of one number in JSON with what surrounds it, at most.
 constexpr std::uint64_t kJsonNumberBytes = 32;
 constexpr std::uint64_t kMessageBytes = 64U << 10U;
-
-/// A positive number among the parameters; 0 when there is none.
-std::uint64_t positive_parameter(const Parameters& parameters, const std::string& name) {
-    const auto found = parameters.find(name);
-    const auto* number = found == parameters.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
-    return number != nullptr && *number > 0 ? static_cast<std::uint64_t>(*number) : 0;
-}
 
 /// Bytes of the JSON part, when the answer has a binary part behind it.
 Result<std::optional<std::size_t>> json_length_of(const HttpResponse& response) {
@@ -51,11 +45,12 @@ std::size_t held_bytes_of(const InferResponse& message, const BodyBuffer& body) 
 
 class InferCodec final : public TeacherCodec {
   public:
-    InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, std::string logits_output)
+    InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, OutputChoice choice)
         : target_(std::move(target)),
           wanted_(wanted),
           dialect_(std::move(dialect)),
-          logits_output_(std::move(logits_output)),
+          choice_(std::move(choice)),
+          head_sha256_(head_sha256(dialect_.metadata.parameters)),
           limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"),
                   positive_parameter(dialect_.metadata.parameters, "max_tokens")} {
         if (limits_.max_rows == 0) {
@@ -79,8 +74,10 @@ class InferCodec final : public TeacherCodec {
         if (k) {
             message.parameters["mode"] = std::string("topk");
             message.parameters["top_k"] = std::int64_t{*k};
-        } else if (logits_output_ == "logits") {
+        } else if (choice_.output == "logits") {
             message.parameters["mode"] = std::string("logits");
+        } else if (asks_for_hidden_states()) {
+            message.parameters["mode"] = std::string("hidden");
         }
         for (const std::string& name : output_names()) {
             message.outputs.push_back(RequestedOutput{name, true});
@@ -114,7 +111,8 @@ class InferCodec final : public TeacherCodec {
         if (!message) {
             return message.error();
         }
-        auto targets = asks_for_topk() ? read_topk(*message, part) : read_logits(*message, logits_output_, part);
+        auto targets =
+            asks_for_topk() ? read_topk(*message, part) : read_floats(*message, choice_.output, choice_.kind, part);
         if (!targets) {
             return targets;
         }
@@ -122,9 +120,14 @@ class InferCodec final : public TeacherCodec {
             return teacher_error("the answer has " + std::to_string(targets->width) +
                                  " entries a position, the probe found " + std::to_string(dialect_.honoured_k));
         }
+        if (asks_for_hidden_states()) {
+            if (const auto other = other_head(*message, *targets)) {
+                return teacher_error(*other);
+            }
+        }
         targets->held_bytes = held_bytes_of(*message, *response.body);
         targets->vocabulary = positive_parameter(message->parameters, "vocab_size");
-        if (!asks_for_topk() && wanted_.top_k > 0) {
+        if (choice_.kind == TeacherTargets::Kind::logits && wanted_.top_k > 0) {
             if (wanted_.vocabulary != 0 && targets->width != wanted_.vocabulary) {
                 return teacher_error(*find_defect(*targets, wanted_.vocabulary));
             }
@@ -150,15 +153,16 @@ class InferCodec final : public TeacherCodec {
                                            element_bytes("tail_logprob"));
             return size;
         }
-        if (wanted_.vocabulary != 0) {
-            const std::uint64_t numbers = positions * wanted_.vocabulary;
+        const std::uint64_t width = asks_for_hidden_states() ? choice_.width : wanted_.vocabulary;
+        if (width != 0) {
+            const std::uint64_t numbers = positions * width;
             size.max_accepted_bytes = numbers * (binary ? 8 : kJsonNumberBytes) + kMessageBytes;
             size.max_wire_bytes = binary
-                                      ? numbers * sent_bytes(logits_output_) + kMessageBytes
+                                      ? numbers * sent_bytes(choice_.output) + kMessageBytes
                                       : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
-                                                         : wanted_.vocabulary * element_bytes(logits_output_));
+                                                         : width * element_bytes(choice_.output));
         return size;
     }
 
@@ -166,8 +170,10 @@ class InferCodec final : public TeacherCodec {
         std::string text = "KServe v2, ";
         if (asks_for_topk()) {
             text += "top " + std::to_string(dialect_.honoured_k != 0 ? dialect_.honoured_k : asked_k());
+        } else if (asks_for_hidden_states()) {
+            text += "hidden states of " + std::to_string(choice_.width) + " values";
         } else {
-            text += "'" + logits_output_ + "'";
+            text += "'" + choice_.output + "'";
             if (wanted_.top_k > 0) {
                 text += " reduced to the top " + std::to_string(wanted_.top_k);
             }
@@ -181,7 +187,25 @@ class InferCodec final : public TeacherCodec {
     }
 
   private:
-    [[nodiscard]] bool asks_for_topk() const noexcept { return logits_output_.empty(); }
+    [[nodiscard]] bool asks_for_topk() const noexcept { return choice_.kind == TeacherTargets::Kind::topk; }
+    [[nodiscard]] bool asks_for_hidden_states() const noexcept {
+        return choice_.kind == TeacherTargets::Kind::hidden_states;
+    }
+
+    /// What is wrong with hidden states that are not for the head that the metadata announced.
+    [[nodiscard]] std::optional<std::string> other_head(const InferResponse& message,
+                                                        const TeacherTargets& targets) const {
+        if (targets.width != choice_.width) {
+            return "the hidden states have " + std::to_string(targets.width) + " values, the metadata says " +
+                   std::to_string(choice_.width);
+        }
+        const std::string sha256 = head_sha256(message.parameters);
+        if (!sha256.empty() && sha256 != head_sha256_) {
+            return "the hidden states are for another head than the server had when it was probed: " + sha256 +
+                   ", not " + head_sha256_;
+        }
+        return std::nullopt;
+    }
 
     [[nodiscard]] std::uint32_t asked_k() const {
         return wanted_.vocabulary == 0 ? wanted_.top_k : std::min(wanted_.top_k, wanted_.vocabulary);
@@ -189,7 +213,7 @@ class InferCodec final : public TeacherCodec {
 
     [[nodiscard]] std::vector<std::string> output_names() const {
         if (!asks_for_topk()) {
-            return {logits_output_};
+            return {choice_.output};
         }
         std::vector<std::string> names{"topk_ids", "topk_logprobs"};
         if (dialect_.metadata.find_output("tail_logprob") != nullptr) {
@@ -213,29 +237,10 @@ class InferCodec final : public TeacherCodec {
     std::string target_;
     TargetsWanted wanted_;
     Dialect dialect_;
-    std::string logits_output_;  ///< empty = top-k outputs
+    OutputChoice choice_;
+    std::string head_sha256_;  ///< as announced
     RequestLimits limits_;
 };
-
-/// The output of full logits to ask for; empty = top-k outputs.
-Result<std::string> choose_logits_output(const ModelMetadata& metadata, std::uint32_t top_k) {
-    const bool has_topk =
-        metadata.find_output("topk_ids") != nullptr && metadata.find_output("topk_logprobs") != nullptr;
-    if (top_k > 0 && has_topk) {
-        return std::string();
-    }
-    for (const char* name : {"logits", "context_logits"}) {
-        if (metadata.find_output(name) != nullptr) {
-            return std::string(name);
-        }
-    }
-    if (has_topk) {
-        return teacher_error("/teacher/top_k: the model answers with top-k only: set it above 0");
-    }
-    return teacher_error(
-        "the model has none of the outputs topk_ids with topk_logprobs, logits, context_logits (its outputs: " +
-        names_of(metadata.outputs) + ")");
-}
 
 }  // namespace
 
@@ -255,12 +260,12 @@ Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& 
     if (auto checked = check_inputs(dialect.metadata, dialect.config.required_inputs); !checked) {
         return Error{checked.error().kind, url.name + ": " + checked.error().message};
     }
-    auto logits_output = choose_logits_output(dialect.metadata, wanted.top_k);
-    if (!logits_output) {
-        return Error{logits_output.error().kind, url.name + ": " + logits_output.error().message};
+    auto choice = choose_output(dialect.metadata, wanted);
+    if (!choice) {
+        return Error{choice.error().kind, url.name + ": " + choice.error().message};
     }
     return std::shared_ptr<const TeacherCodec>(
-        std::make_shared<InferCodec>(url.target(), wanted, std::move(dialect), std::move(*logits_output)));
+        std::make_shared<InferCodec>(url.target(), wanted, std::move(dialect), std::move(*choice)));
 }
 
 }  // namespace distilld::kserve

@@ -169,22 +169,22 @@ Result<TeacherTargets> read_topk(const InferResponse& message, const RequestPart
     return targets;
 }
 
-Result<TeacherTargets> read_logits(const InferResponse& message, std::string_view output_name,
-                                   const RequestPart& part) {
-    const auto logits = output(message, output_name);
-    if (!logits) {
-        return logits.error();
+Result<TeacherTargets> read_floats(const InferResponse& message, std::string_view output_name,
+                                   TeacherTargets::Kind kind, const RequestPart& part) {
+    const auto values = output(message, output_name);
+    if (!values) {
+        return values.error();
     }
-    const auto width = width_of(**logits, part);
+    const auto width = width_of(**values, part);
     if (!width) {
         return width.error();
     }
     auto holder = std::make_shared<Holder>();
-    const auto view = float_view(**logits, *holder);
+    const auto view = float_view(**values, *holder);
     if (!view) {
         return view.error();
     }
-    TeacherTargets targets = targets_of(TeacherTargets::Kind::logits, part, *width);
+    TeacherTargets targets = targets_of(kind, part, *width);
     targets.values = *view;
     targets.owner = std::move(holder);
     return targets;

@@ -14,14 +14,15 @@ constexpr std::int64_t kRows = 10;
 constexpr std::int64_t kHidden = 6;
 constexpr std::int64_t kVocabulary = 23;
 constexpr std::int64_t kTop = 4;
+constexpr std::int64_t kTeacherHidden = 9;
 
-enum class Teacher { none, topk, full };
+enum class Teacher { none, topk, full, hidden };
 
 const auto kDoubles = torch::TensorOptions().dtype(torch::kDouble);
 
 /// Random inputs in fp64, and the teacher's distribution at temperature 1.
 struct Problem {
-    Tensor hidden, head, labels, teacher_logits, top_ids, top_log_p, log_tail;
+    Tensor hidden, head, labels, teacher_hidden, teacher_head, teacher_logits, top_ids, top_log_p, log_tail;
 };
 
 Problem make_problem() {
@@ -30,7 +31,9 @@ Problem make_problem() {
     problem.hidden = torch::randn({kRows, kHidden}, generator, kDoubles);
     problem.head = torch::randn({kVocabulary, kHidden}, generator, kDoubles);
     problem.labels = torch::randint(0, kVocabulary, {kRows}, generator, torch::kLong);
-    problem.teacher_logits = 2 * torch::randn({kRows, kVocabulary}, generator, kDoubles);
+    problem.teacher_hidden = torch::randn({kRows, kTeacherHidden}, generator, kDoubles);
+    problem.teacher_head = 0.7 * torch::randn({kVocabulary, kTeacherHidden}, generator, kDoubles);
+    problem.teacher_logits = problem.teacher_hidden.mm(problem.teacher_head.t());
     const Tensor log_p = torch::log_softmax(problem.teacher_logits, 1);
     const auto [top, ids] = log_p.topk(kTop, 1);
     problem.top_ids = ids;
@@ -53,6 +56,9 @@ DistillTargets make_targets(const Problem& problem, Teacher teacher, double temp
     targets.labels = problem.labels;
     if (teacher == Teacher::full) {
         targets.teacher_logits = problem.teacher_logits;
+    } else if (teacher == Teacher::hidden) {
+        targets.teacher_hidden = problem.teacher_hidden;
+        targets.teacher_head = problem.teacher_head;
     } else if (teacher == Teacher::topk) {
         const Tensor p = tempered_buckets(problem, temperature);
         targets.topk_ids = problem.top_ids;
@@ -76,7 +82,7 @@ Reference reference(const Problem& problem, Teacher teacher, double kd_ratio, do
     const Tensor ce = -torch::log_softmax(logits, 1).gather(1, problem.labels.unsqueeze(1)).sum();
     Tensor kl = torch::zeros({}, kDoubles);
     const Tensor log_q = torch::log_softmax(logits / temperature, 1);
-    if (teacher == Teacher::full) {
+    if (teacher == Teacher::full || teacher == Teacher::hidden) {
         const Tensor log_p = torch::log_softmax(problem.teacher_logits / temperature, 1);
         kl = (log_p.exp() * (log_p - log_q)).sum();
     } else if (teacher == Teacher::topk) {
@@ -143,6 +149,8 @@ TEST_P(GradientCheck, IsAccurateInSinglePrecision) {
     narrow(targets.tail_probability);
     narrow(targets.negative_entropy);
     narrow(targets.teacher_logits);
+    narrow(targets.teacher_hidden);
+    narrow(targets.teacher_head);
     DistillLossOptions options;
     options.kd_ratio = kd_ratio;
     options.temperature = temperature;
@@ -159,7 +167,7 @@ TEST_P(GradientCheck, IsAccurateInSinglePrecision) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DistillLoss, GradientCheck,
-                         testing::Combine(testing::Values(Teacher::none, Teacher::topk, Teacher::full),
+                         testing::Combine(testing::Values(Teacher::none, Teacher::topk, Teacher::full, Teacher::hidden),
                                           testing::Values(1.0, 2.0), testing::Values(0.0, 0.5, 1.0)));
 
 TEST(DistillLoss, HeadGradientIsAddedToWhatIsThere) {
@@ -233,6 +241,32 @@ TEST(DistillLoss, Bf16MatricesKeepTheSumsInSinglePrecision) {
     EXPECT_EQ(gradients.head.scalar_type(), torch::kFloat);
     EXPECT_LT(relative(gradients.hidden, wanted.hidden_gradient), 0.03);
     EXPECT_LT(relative(gradients.head, wanted.head_gradient), 0.03);
+}
+
+TEST(DistillLoss, HiddenStatesGiveWhatTheTeachersLogitsGive) {
+    // As they come: states in fp32, fp16 or bf16, rounded once, and a head in fp32.
+    const Problem problem = make_problem();
+    for (const double temperature : {1.0, 2.0}) {
+        for (const auto type : {torch::kFloat, torch::kHalf, torch::kBFloat16}) {
+            DistillTargets hidden = make_targets(problem, Teacher::hidden, temperature);
+            hidden.teacher_hidden = problem.teacher_hidden.to(type);
+            hidden.teacher_head = problem.teacher_head.to(torch::kFloat);
+            DistillTargets logits = make_targets(problem, Teacher::full, temperature);
+            logits.teacher_logits =
+                hidden.teacher_hidden.to(torch::kDouble).mm(hidden.teacher_head.to(torch::kDouble).t());
+            DistillLossOptions options;
+            options.temperature = temperature;
+            options.chunk_rows = 4;
+            DistillLossGradients got;
+            DistillLossGradients wanted;
+            const auto x = problem.hidden.to(torch::kFloat);
+            const auto w = problem.head.to(torch::kFloat);
+            const double sum = distill_loss(x, w, hidden, options, &got).loss;
+            EXPECT_NEAR(distill_loss(x, w, logits, options, &wanted).loss, sum, 1e-5 * sum);
+            EXPECT_LT(relative(got.hidden, wanted.hidden.to(torch::kDouble)), 1e-5);
+            EXPECT_LT(relative(got.head, wanted.head.to(torch::kDouble)), 1e-5);
+        }
+    }
 }
 
 TEST(DistillLoss, ChunksHoldABoundedNumberOfLogits) {

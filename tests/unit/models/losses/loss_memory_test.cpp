@@ -32,14 +32,15 @@ class LiveBytes final : public c10::MemoryReportingInfoBase {
     std::int64_t peak_ = 0;
 };
 
-enum class Teacher { topk, full };
+enum class Teacher { topk, full, hidden };
 
 /// Bytes that one chunk's loss and gradients hold at their peak, inputs and results included only as far as they are
 /// made here.
 std::int64_t peak_of(Teacher teacher, torch::ScalarType type, double kd_ratio, double temperature) {
     constexpr std::int64_t kVocabulary = 32768;
     constexpr std::int64_t kHidden = 4;
-    const std::int64_t rows = loss_chunk_rows(kVocabulary);
+    // Hidden states: of two chunks, whose logits exist one after the other.
+    const std::int64_t rows = (teacher == Teacher::hidden ? 2 : 1) * loss_chunk_rows(kVocabulary);
     auto generator = torch::make_generator<torch::CPUGeneratorImpl>(7);
     const Tensor hidden = torch::randn({rows, kHidden}, generator, torch::kFloat).to(type);
     const Tensor head = torch::randn({kVocabulary, kHidden}, generator, torch::kFloat).to(type);
@@ -47,6 +48,9 @@ std::int64_t peak_of(Teacher teacher, torch::ScalarType type, double kd_ratio, d
     targets.labels = torch::randint(0, kVocabulary, {rows}, generator, torch::kLong);
     if (teacher == Teacher::full) {
         targets.teacher_logits = torch::zeros({rows, kVocabulary}, torch::kHalf);
+    } else if (teacher == Teacher::hidden) {
+        targets.teacher_hidden = torch::zeros({rows, kHidden}, torch::kHalf);
+        targets.teacher_head = torch::zeros({kVocabulary, kHidden}, type);
     } else {
         targets.topk_ids = torch::arange(8).repeat({rows, 1});
         targets.topk_probabilities = torch::full({rows, 8}, 0.1F);
@@ -76,6 +80,10 @@ TEST(DistillLoss, HoldsWhatItSays) {
         };
         check("top-k and labels, tempered", Teacher::topk, 0.5, 2.0);
         check("full logits and labels, tempered", Teacher::full, 0.5, 2.0);
+        const std::int64_t peak = peak_of(Teacher::hidden, type, 0.5, 2.0);
+        std::cout << c10::toString(type) << ", hidden states and labels, tempered: " << peak / kMebibyte << " MiB"
+                  << std::endl;
+        EXPECT_LE(peak, bound + logits + 4 * kMebibyte);
     }
 }
 

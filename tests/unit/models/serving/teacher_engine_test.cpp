@@ -9,10 +9,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 
+#include "base/sha256.hpp"
 #include "models/network/causal_lm.hpp"
+#include "models/serving/make_served_head.hpp"
 #include "models/weights/export.hpp"
+#include "models/weights/safetensors.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::models {
@@ -64,6 +68,8 @@ std::string bits(const ScoreResult& result) {
     add(result.token_logprobs);
     add(result.logits_f16);
     add(result.logits_f32);
+    add(result.hidden_half);
+    add(result.hidden_f32);
     return text;
 }
 
@@ -140,6 +146,65 @@ TEST_F(TeacherEngine, LogitsAreTheNetworksOwn) {
     }
 }
 
+/// The head in the file that a server sends of it.
+torch::Tensor read_head(const ServedHead& head) {
+    const test::TemporaryFolder folder;
+    const auto path = folder / "head.safetensors";
+    std::ofstream(path, std::ios::binary) << head.piece(0, head.file_bytes());
+    EXPECT_EQ(sha256_file(path).value(), head.sha256);
+    return SafetensorsFile::open(path).value().tensor("lm_head.weight").value();
+}
+
+TEST_F(TeacherEngine, HiddenStatesTimesTheHeadAreTheLogits) {
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+        const auto engine = load(dtype);
+        ScoreRequest request = request_of(3, 7, 1);
+        request.mode = ScoreRequest::Mode::logits;
+        request.logits_type = ScoreRequest::LogitsType::f32;
+        const auto logits = torch::tensor(engine->score(request).value().logits_f32).reshape({21, kVocabulary});
+        request.mode = ScoreRequest::Mode::hidden;
+        request.hidden_type = ScoreRequest::HiddenType::f32;
+        const auto wide = engine->score(request).value();
+        EXPECT_TRUE(wide.logits_f32.empty() && wide.hidden_half.empty());
+        EXPECT_EQ(wide.token_logprobs.size(), 21U);
+        const auto head = read_head(engine->model().head).to(torch::kFloat);
+        ASSERT_EQ(head.sizes(), (std::vector<std::int64_t>{kVocabulary, 64}));
+        const auto states = torch::tensor(wide.hidden_f32).reshape({21, 64});
+        // bf16 arithmetic rounds its logits to bf16; the states themselves are exact.
+        const double rounding = dtype == Dtype::bf16 ? 1e-2 : 1e-5;
+        EXPECT_TRUE(torch::allclose(states.mm(head.t()), logits, rounding, rounding));
+
+        // The default: bf16 loses nothing of bf16, fp16 of fp32 rounds once.
+        request.hidden_type = engine->model().hidden_type;
+        const bool bf16 = dtype == Dtype::bf16;
+        EXPECT_EQ(request.hidden_type, bf16 ? ScoreRequest::HiddenType::bf16 : ScoreRequest::HiddenType::f16);
+        const auto half = engine->score(request).value();
+        ASSERT_EQ(half.hidden_half.size(), wide.hidden_f32.size());
+        for (std::size_t i = 0; i < half.hidden_half.size(); ++i) {
+            ASSERT_EQ(half.hidden_half[i],
+                      bf16 ? c10::BFloat16(wide.hidden_f32[i]).x : c10::Half(wide.hidden_f32[i]).x);
+        }
+    }
+}
+
+TEST(MakeServedHead, SendsTheSmallestTypeThatLosesNothing) {
+    const auto values = torch::randn({5, 3}, torch::kFloat);
+    for (const auto& [weight, dtype] : {std::pair{values, "F32"}, std::pair{values.to(torch::kBFloat16), "BF16"},
+                                        std::pair{values.to(torch::kBFloat16).to(torch::kFloat), "BF16"},
+                                        std::pair{values.to(torch::kHalf).to(torch::kFloat), "F16"},
+                                        std::pair{torch::full({5, 3}, 1.1e30F), "F32"}}) {
+        const ServedHead head = make_served_head(weight);
+        EXPECT_EQ(head.dtype, dtype);
+        EXPECT_TRUE(torch::equal(read_head(head).to(weight.scalar_type()), weight));
+        std::string joined;
+        for (std::uint64_t first = 0; first < head.file_bytes(); first += 7) {
+            joined += head.piece(first, 7);
+        }
+        EXPECT_EQ(joined, head.piece(0, head.file_bytes()));
+        EXPECT_EQ(head.piece(head.file_bytes(), 7), "");
+    }
+}
+
 TEST_F(TeacherEngine, TopKIsTheHeadOfTheSortedLogSoftmax) {
     for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {  // bf16 logits tie often
         const auto engine = load(dtype);
@@ -193,6 +258,8 @@ TEST_F(TeacherEngine, AnswersDoNotDependOnWhatElseIsAsked) {
                 requests.push_back(request_of(rows, columns, static_cast<std::uint32_t>(requests.size() + 1)));
             }
             requests[5].mode = ScoreRequest::Mode::logits;
+            requests[6].mode = ScoreRequest::Mode::hidden;
+            requests[6].hidden_type = ScoreRequest::HiddenType::f16;
             std::vector<std::string> alone;
             for (const auto& request : requests) {
                 const auto result = load(dtype, threads)->score(request);  // a server that was never asked before

@@ -8,7 +8,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
+
+#include "models/training/teacher_head_tensor.hpp"
 
 namespace distilld::models {
 namespace {
@@ -126,6 +129,54 @@ TEST(Staging, TakesFullLogitsInTheirOwnType) {
     EXPECT_TRUE(torch::equal(every->targets.teacher_logits.to(torch::kFloat), all));
 }
 
+TEST(Staging, TakesHiddenStatesWithTheHead) {
+    Example example;
+    std::vector<c10::BFloat16> values;
+    for (int i = 0; i < 18; ++i) {
+        values.emplace_back(static_cast<float>(i));
+    }
+    const Unaligned<c10::BFloat16> hidden(values);
+    MicroBatch batch = example.topk();
+    batch.targets->kind = TeacherTargets::Kind::hidden_states;
+    batch.targets->width = 3;
+    batch.targets->values = {ElementType::bf16, hidden.view()};
+    example.options.teacher_head = torch::ones({10, 3});
+    const auto staged = stage_micro_batch(batch, example.options);
+    EXPECT_TRUE(staged->targets.has_teacher());
+    EXPECT_EQ(staged->targets.teacher_hidden.scalar_type(), torch::kBFloat16);
+    EXPECT_TRUE(staged->targets.teacher_head.is_same(example.options.teacher_head));
+    const torch::Tensor all = torch::arange(18, torch::kFloat).view({6, 3});
+    EXPECT_TRUE(torch::equal(staged->targets.teacher_hidden.to(torch::kFloat), all.index_select(0, staged->rows)));
+    example.options.teacher_head = torch::ones({10, 4});
+    EXPECT_THAT(message_of([&] { stage_micro_batch(batch, example.options); }),
+                HasSubstr("3 values, its head takes 4"));
+}
+
+TEST(TeacherHeadTensor, IsInTheTypeThatTheStudentMultipliesIn) {
+    std::vector<c10::BFloat16> values;
+    for (int i = 0; i < 12; ++i) {
+        values.emplace_back(0.25F * static_cast<float>(i));
+    }
+    const Unaligned<c10::BFloat16> bytes(values);
+    TeacherHead head;
+    head.rows = 4;
+    head.columns = 3;
+    head.values = {ElementType::bf16, bytes.view()};
+    const torch::Tensor wanted = 0.25 * torch::arange(12, torch::kFloat).view({4, 3});
+    for (const auto& [student, type] :
+         {std::pair{ComputeDtype::fp32, torch::kFloat}, std::pair{ComputeDtype::bf16, torch::kBFloat16},
+          std::pair{ComputeDtype::fp64, torch::kDouble}}) {
+        const torch::Tensor tensor = teacher_head_tensor(head, student, torch::kCPU);
+        EXPECT_EQ(tensor.scalar_type(), type);
+        EXPECT_TRUE(torch::equal(tensor.to(torch::kFloat), wanted));
+    }
+    // One in fp32 or fp16 would lose digits in bf16.
+    const Unaligned<float> wide(std::vector<float>(12, 1.001F));
+    head.values = {ElementType::f32, wide.view()};
+    const torch::Tensor kept = teacher_head_tensor(head, ComputeDtype::bf16, torch::kCPU);
+    EXPECT_TRUE(torch::equal(kept, torch::full({4, 3}, 1.001F)));
+}
+
 TEST(Staging, RowsThatTheTeacherDidNotGiveCarryNoLoss) {
     const Example example;
     MicroBatch batch = example.topk();
@@ -184,7 +235,7 @@ TEST(Staging, RefusesWhatDoesNotFitAndSaysWhat) {
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->kind = TeacherTargets::Kind::logits; }),
                 HasSubstr("over 2 tokens, the student has 10"));
     EXPECT_THAT(refused([](MicroBatch& batch) { batch.targets->kind = TeacherTargets::Kind::hidden_states; }),
-                HasSubstr("answered with hidden states"));
+                HasSubstr("no head for the teacher's hidden states"));
     const Unaligned<std::uint8_t> mask({1, 1, 1, 1, 1});
     EXPECT_THAT(refused([&](MicroBatch& batch) { batch.targets->loss_mask = {ElementType::u8, mask.view()}; }),
                 HasSubstr("loss masks have the wrong type or 5 bytes for 6 elements"));

@@ -76,6 +76,28 @@ TEST(RemoteTeacher, SendsTheHeadersOfTheProtocol) {
     EXPECT_EQ(request.headers.at("user-agent").substr(0, 9), "distilld/");
 }
 
+TEST(RemoteTeacher, FollowsNoRedirectSoThatTheKeyGoesNowhereElse) {
+    ::setenv("DISTILLD_KEY_TEST", "s3cret", 1);
+    ScriptedHttpServer elsewhere(own_topk_reply);
+    for (const unsigned status : {301U, 302U, 307U, 308U}) {
+        ScriptedHttpServer server([&](const SeenRequest& request) {
+            ScriptedReply reply;
+            reply.status = status;
+            reply.headers = {{"Location", elsewhere.url(request.target)}};
+            return reply;
+        });
+        Loop loop;
+        auto spec = kserve_spec(server.url(), 4);
+        spec.api_key_env = "DISTILLD_KEY_TEST";
+        const auto teacher = loop.teacher(spec).value();
+        const auto answer = loop.fetch(*teacher, 0, make_batch(1, 3), 20s);
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().kind, FailureKind::rejected);
+        EXPECT_FALSE(loop.run(teacher->probe(512)));
+    }
+    EXPECT_TRUE(elsewhere.requests().empty());
+}
+
 TEST(RemoteTeacher, RefusesABadSetUpBeforeSendingAnything) {
     Loop loop;
     const auto message = [&](const TeacherSpec& spec) {

@@ -2,6 +2,7 @@
 
 #include <future>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -46,6 +47,11 @@ class FakeScorer final : public models::TeacherScorer {
                     result.topk_logprobs.push_back(static_cast<std::uint16_t>(0xBC00U + place));  // from -1 down
                 }
                 result.tail_logprob.push_back(-2.5F);
+            } else if (request.mode == models::ScoreRequest::Mode::hidden) {
+                for (std::uint32_t entry = 0; entry < 3; ++entry) {
+                    result.hidden_f32.push_back(static_cast<float>(id) + 0.5F * static_cast<float>(entry));
+                    result.hidden_half.push_back(static_cast<std::uint16_t>(0x3C00U + entry));
+                }
             } else {
                 for (std::uint32_t entry = 0; entry < 10; ++entry) {
                     result.logits_f32.push_back(static_cast<float>(id) + 0.1F * static_cast<float>(entry));
@@ -55,6 +61,15 @@ class FakeScorer final : public models::TeacherScorer {
             result.token_logprobs.push_back(-0.125F);
         }
         return result;
+    }
+
+    /// From now on it gives its head away: a file of sixteen bytes.
+    void offer_head() {
+        model_.hidden_size = 3;
+        model_.head.dtype = "F32";
+        model_.head.prefix = "header--";
+        model_.head.values = std::as_bytes(std::span(kHeadValues));
+        model_.head.sha256 = "5a5a";
     }
 
     /// First ids of the requests that were scored, in order.
@@ -67,6 +82,8 @@ class FakeScorer final : public models::TeacherScorer {
     std::shared_future<void> gate;
 
   private:
+    static constexpr char kHeadValues[] = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'};
+
     models::ServedModel model_;
     mutable std::mutex mutex_;
     std::vector<std::int32_t> seen_;

@@ -108,6 +108,40 @@ TEST_F(TeacherCodec, NamesWhatIsWrong) {
     EXPECT_THAT(too_many.error().message, HasSubstr("13 tokens"));
 }
 
+TEST_F(TeacherCodec, AnswersHiddenStatesInTheTypeAskedFor) {
+    EXPECT_THAT(infer_error(R"(,"parameters":{"mode":"hidden"})"), HasSubstr("does not give the model's head away"));
+    EXPECT_EQ(build_metadata(scorer_.model(), "teacher", limits_).find("hidden"), std::string::npos);
+    scorer_.offer_head();
+    const std::string metadata = build_metadata(scorer_.model(), "teacher", limits_);
+    EXPECT_THAT(metadata, HasSubstr(R"({"name":"hidden_states","datatype":"FP16","shape":[-1,-1,3]})"));
+    EXPECT_THAT(metadata, HasSubstr(R"("hidden_size":3,"head_sha256":"5a5a","head_dtype":"F32")"));
+
+    using Type = ScoreRequest::HiddenType;
+    const auto plan = infer_with(R"(,"outputs":[{"name":"hidden_states"}])");
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->score.mode, ScoreRequest::Mode::hidden);
+    EXPECT_EQ(plan->score.hidden_type, Type::f16) << "as the model says";
+    EXPECT_FALSE(plan->score.token_logprobs);
+    for (const auto& [name, type, bytes] : {std::tuple{"FP16", Type::f16, 12U}, std::tuple{"BF16", Type::bf16, 12U},
+                                            std::tuple{"FP32", Type::f32, 24U}}) {
+        const auto typed = infer_with(R"(,"parameters":{"mode":"hidden","binary_data_output":true,"hidden_dtype":")" +
+                                      std::string(name) + "\"}");
+        ASSERT_TRUE(typed) << typed.error().message;
+        EXPECT_EQ(typed->score.hidden_type, type);
+        EXPECT_THAT(names(*typed), ElementsAre("hidden_states*"));
+        EXPECT_EQ(typed->answer_bytes, bytes);
+        auto result = scorer_.score(typed->score).value();
+        const auto message = build_infer(*typed, std::move(result), scorer_.model(), "teacher").value();
+        EXPECT_EQ(message.body.size() - *message.json_header_length, bytes);
+        EXPECT_THAT(message.body, HasSubstr(R"("head_sha256":"5a5a")"));
+        EXPECT_THAT(message.body, HasSubstr(R"("datatype":")" + std::string(name) + "\""));
+    }
+    EXPECT_THAT(infer_error(R"(,"parameters":{"mode":"hidden","hidden_dtype":"FP8"})"),
+                HasSubstr("parameters.hidden_dtype is 'FP8': FP16, BF16 or FP32"));
+    EXPECT_THAT(infer_error(R"(,"parameters":{"mode":"hidden"},"outputs":[{"name":"logits"}])"),
+                HasSubstr("output logits does not exist in mode hidden"));
+}
+
 TEST_F(TeacherCodec, RefusesAnswersBeyondTheLimitBeforeComputing) {
     limits_.max_answer_bytes = 100;
     EXPECT_THAT(infer_error(R"(,"parameters":{"mode":"logits"})"), HasSubstr("limit is 100"));

@@ -52,13 +52,14 @@ class TeacherServiceTest : public testing::Test {
     }
 
     std::shared_ptr<Call> start(const std::string& method, const std::string& pattern, std::string body = {},
-                                std::string model = "teacher") {
+                                std::string model = "teacher", api::Headers headers = {}) {
         auto call = std::make_shared<Call>();
         for (const auto& route : routes_) {
             if (route.method == method && route.pattern == pattern) {
                 api::Request request;
                 request.method = method;
                 request.body = std::move(body);
+                request.headers = std::move(headers);
                 request.path_parameters = {{"model", std::move(model)}};
                 auto done = [this, call](const std::exception_ptr& failure, api::Response response) {
                     call->failure = failure;
@@ -161,6 +162,44 @@ TEST_F(TeacherServiceTest, AnswersBothProtocols) {
     run_until(bad);
     EXPECT_EQ(bad->response->status, 400U);
     EXPECT_THAT(bad->response->body, HasSubstr(R"({"error":")"));
+}
+
+TEST_F(TeacherServiceTest, GivesTheHeadAwayWholeOrInPieces) {
+    make();
+    const auto ask = [this](api::Headers headers, const std::string& model = "teacher") {
+        const auto call = start("GET", "/v2/models/{model}/head", {}, model, std::move(headers));
+        run_until(call);
+        return std::move(*call->response);
+    };
+    EXPECT_EQ(ask({}).status, 503U) << "the model is being loaded";
+    service_->set_model(scorer_);
+    EXPECT_EQ(ask({}).status, 404U) << "there is none";
+    scorer_.offer_head();
+    EXPECT_EQ(ask({}, "other").status, 404U);
+    const api::Response whole = ask({});
+    EXPECT_EQ(whole.status, 200U);
+    EXPECT_EQ(whole.body, "header--abcdefgh");
+    EXPECT_THAT(whole.headers, testing::Contains(testing::Pair("ETag", "\"5a5a\"")));
+    EXPECT_EQ(ask({{"If-None-Match", "\"5a5a\""}}).status, 304U);
+    EXPECT_EQ(ask({{"If-None-Match", "\"0000\""}}).status, 200U);
+    struct Case {
+        const char* range;
+        const char* body;
+        const char* content_range;
+    };
+    for (const Case& one : {Case{"bytes=0-3", "head", "bytes 0-3/16"}, Case{"bytes=6-9", "--ab", "bytes 6-9/16"},
+                            Case{"bytes=12-99", "efgh", "bytes 12-15/16"},
+                            Case{"bytes=8-18446744073709551615", "abcdefgh", "bytes 8-15/16"},
+                            Case{"bytes=14-", "gh", "bytes 14-15/16"}}) {
+        const api::Response piece = ask({{"Range", one.range}});
+        EXPECT_EQ(piece.status, 206U) << one.range;
+        EXPECT_EQ(piece.body, one.body) << one.range;
+        EXPECT_THAT(piece.headers, testing::Contains(testing::Pair("Content-Range", one.content_range)));
+    }
+    EXPECT_EQ(ask({{"Range", "bytes=16-20"}}).status, 416U);
+    for (const char* passed_over : {"bytes=-4", "bytes=3-2", "lines=0-3", "bytes=0-1,4-5"}) {
+        EXPECT_EQ(ask({{"Range", passed_over}}).status, 200U) << passed_over;
+    }
 }
 
 TEST_F(TeacherServiceTest, AModelThatThrowsIsOneFailedRequest) {

@@ -39,6 +39,7 @@ class FakeStudent final : public Student {
         const MicroBatch& batch = dynamic_cast<Staged&>(staged).batch;
         rows.push_back(batch.tokens->rows);
         with_targets = batch.targets.has_value();
+        targets = batch.targets;
         const std::uint64_t needed = base_ + each_ * batch.tokens->rows;
         memory_.peak = std::max(memory_.peak, rows.size() == 1 ? 2 * needed : needed);
         return {};
@@ -55,6 +56,7 @@ class FakeStudent final : public Student {
 
     std::vector<std::uint32_t> rows;
     bool with_targets = false;
+    std::optional<TeacherTargets> targets;
     int discarded = 0;
 
   private:
@@ -97,6 +99,22 @@ TEST(MemoryProbe, SetsTheWindowAside) {
     EXPECT_TRUE(student.with_targets);
     options.window_bytes = 5'000'000;
     EXPECT_EQ(advise_batch_size(student, memory, options).value().batch_size, 1U) << "one at least";
+}
+
+TEST(MemoryProbe, AsksForWhatTheTeacherWillSend) {
+    FakeMemory memory;
+    memory.available = 1'000'000;
+    FakeStudent student(memory, 500'000, 50'000);
+    MemoryProbeOptions options = options_of(16);
+    options.with_teacher = true;
+    ASSERT_TRUE(advise_batch_size(student, memory, options));
+    EXPECT_EQ(student.targets->kind, TeacherTargets::Kind::logits);
+    EXPECT_EQ(student.targets->width, 100U);
+    options.hidden_size = 24;
+    ASSERT_TRUE(advise_batch_size(student, memory, options));
+    EXPECT_EQ(student.targets->kind, TeacherTargets::Kind::hidden_states);
+    EXPECT_EQ(student.targets->width, 24U);
+    EXPECT_EQ(student.targets->values.bytes.size(), 4U * 16U * 24U * sizeof(float));
 }
 
 TEST(MemoryProbe, StopsWhereMoreRowsBringNothing) {

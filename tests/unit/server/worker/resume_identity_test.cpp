@@ -126,13 +126,13 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
             deciding.push_back(field.pointer);
         }
     }
-    EXPECT_THAT(
-        deciding,
-        ElementsAre("/student/dtype", "/teacher/protocol", "/teacher/top_k", "/dataset/sequence_length",
-                    "/dataset/packing", "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
-                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/weight_decay",
-                    "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon",
-                    "/training/temperature", "/training/kd_ratio", "/training/beta", "/training/seed"));
+    EXPECT_THAT(deciding,
+                ElementsAre("/student/dtype", "/teacher/protocol", "/teacher/top_k", "/teacher/targets",
+                            "/dataset/sequence_length", "/dataset/packing", "/training/batch_size",
+                            "/training/micro_batches", "/training/learning_rate", "/training/lr_scheduler_type",
+                            "/training/warmup_steps", "/training/weight_decay", "/training/max_grad_norm",
+                            "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon",
+                            "/training/temperature", "/training/kd_ratio", "/training/beta", "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {
@@ -224,9 +224,33 @@ TEST(ResumeIdentity, TheProbedBatchSizeIsTakenOver) {
     const std::string identity = make_run_identity(spec, "hash");
     spec.training.batch_size = 1;
     spec.training.batch_size_auto = true;
-    adopt_batch_size(identity, spec);
+    adopt_decisions(identity, spec);
     EXPECT_EQ(spec.training.batch_size, 16U);
     EXPECT_FALSE(spec.training.batch_size_auto);
+}
+
+TEST(ResumeIdentity, ARunKeepsWhatItsTeacherSends) {
+    JobSpec spec = spec_of_a_run();
+    const auto adopted = [](const std::string& identity, JobSpec now) {
+        adopt_decisions(identity, now);
+        EXPECT_TRUE(check_run_identity(identity, now, "hash"));
+        return now.teacher->targets;
+    };
+    const auto old = make_run_identity(spec, "hash");  // as if it did not know the field
+    EXPECT_EQ(adopted(old, spec), TargetsChoice::logits);
+    spec.teacher->top_k = 4;
+    EXPECT_EQ(adopted(make_run_identity(spec, "hash"), spec), TargetsChoice::topk);
+    spec.teacher->top_k = 0;
+    JobSpec hidden = spec;
+    hidden.teacher->targets = TargetsChoice::hidden;
+    EXPECT_EQ(adopted(make_run_identity(hidden, "hash"), spec), TargetsChoice::hidden);
+    // Who names it must name the same.
+    adopt_decisions(old, hidden);
+    EXPECT_EQ(hidden.teacher->targets, TargetsChoice::hidden);
+    EXPECT_THAT(check_run_identity(old, hidden, "hash").error().message,
+                StartsWith("/teacher/targets: is \"hidden\", but the checkpoint was made with \"logits\";"));
+    spec.teacher->targets = TargetsChoice::logits;
+    EXPECT_TRUE(check_run_identity(old, spec, "hash"));
 }
 
 }  // namespace

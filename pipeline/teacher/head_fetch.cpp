@@ -1,0 +1,182 @@
+#include "pipeline/teacher/head_fetch.hpp"
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/teacher/endpoint_probe.hpp"
+#include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "pipeline/teacher/teacher_head.hpp"
+#include "pipeline/teacher/transport/http_failure.hpp"
+
+namespace distilld {
+namespace asio = boost::asio;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr unsigned kPartialContent = 206;
+constexpr const char* kContentRange = "Content-Range";
+constexpr const char* kEtag = "ETag";
+
+struct ContentRange {
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+    std::uint64_t size = 0;
+};
+
+bool read_number(std::string_view& text, std::uint64_t& value) {
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+    text.remove_prefix(static_cast<std::size_t>(parsed.ptr - text.data()));
+    return parsed.ec == std::errc();
+}
+
+bool read_text(std::string_view& text, std::string_view expected) {
+    if (!text.starts_with(expected)) {
+        return false;
+    }
+    text.remove_prefix(expected.size());
+    return true;
+}
+
+/// "bytes FIRST-LAST/SIZE".
+std::optional<ContentRange> parse_content_range(std::string_view text) {
+    ContentRange range;
+    const bool whole = read_text(text, "bytes ") && read_number(text, range.first) && read_text(text, "-") &&
+                       read_number(text, range.last) && read_text(text, "/") && read_number(text, range.size);
+    return whole && text.empty() && range.first <= range.last && range.last < range.size ? std::optional(range)
+                                                                                         : std::nullopt;
+}
+
+/// A file that comes in pieces.
+class Assembly {
+  public:
+    Assembly(std::string page, HeadOffer offer, const HeadFetchOptions& options)
+        : page_(std::move(page)), offer_(std::move(offer)), options_(options) {}
+
+    [[nodiscard]] bool is_whole() const noexcept { return size_ && file_->size() == *size_; }
+    [[nodiscard]] const std::shared_ptr<BodyBuffer>& file() const noexcept { return file_; }
+
+    [[nodiscard]] HttpRequest next_request() const {
+        HttpRequest request = make_get(offer_.target);
+        const std::uint64_t first = file_->size();
+        request.headers.push_back(
+            {"Range", "bytes=" + std::to_string(first) + "-" + std::to_string(first + options_.piece_bytes - 1)});
+        request.answer_headers = {kContentRange, kEtag};
+        request.response_limit = options_.max_bytes;
+        return request;
+    }
+
+    FetchResult<void> add(const HttpResponse& response) {
+        if (!is_success(response)) {
+            return failure_of_status(page_, response);
+        }
+        if (const std::string* etag = response.header(kEtag);
+            etag != nullptr && etag->find(offer_.sha256) == std::string::npos) {
+            return bad("the head has changed: its ETag is " + *etag + ", announced was " + offer_.sha256);
+        }
+        if (response.status != kPartialContent) {
+            // A server that knows no ranges sends all there is.
+            file_ = response.body ? response.body : std::make_shared<BodyBuffer>();
+            size_ = file_->size();
+            return {};
+        }
+        const std::string* text = response.header(kContentRange);
+        const auto range = text == nullptr ? std::nullopt : parse_content_range(*text);
+        const std::size_t bytes = response.body ? response.body->size() : 0;
+        if (!range || range->first != file_->size() || range->last - range->first + 1 != bytes ||
+            (size_ && range->size != *size_)) {
+            return bad("a piece of the head is not the one that was asked for (Content-Range: " +
+                       (text == nullptr ? "none" : *text) + ")");
+        }
+        if (range->size > options_.max_bytes) {
+            return bad("the head would take " + std::to_string(range->size) + " bytes");
+        }
+        size_ = range->size;
+        const std::size_t begin = file_->size();
+        file_->reserve(*size_);
+        file_->resize(begin + bytes);
+        std::memcpy(file_->data() + begin, response.body->data(), bytes);
+        return {};
+    }
+
+  private:
+    [[nodiscard]] FetchError bad(const std::string& what) const {
+        return {FailureKind::bad_response, page_ + ": " + what, std::nullopt};
+    }
+
+    std::string page_;
+    HeadOffer offer_;
+    HeadFetchOptions options_;
+    std::shared_ptr<BodyBuffer> file_ = std::make_shared<BodyBuffer>();
+    std::optional<std::uint64_t> size_;
+};
+
+Result<ProvenHead> prove(const std::shared_ptr<BodyBuffer>& file, const std::string& sha256,
+                         const TeacherTargets& hidden, const std::optional<TeacherTargets>& told,
+                         std::uint32_t vocabulary) {
+    auto head = read_head_file(file->bytes(), sha256, file);
+    if (!head) {
+        return head.error();
+    }
+    if (vocabulary != 0 && head->rows != vocabulary) {
+        return teacher_error("the teacher's head is over " + std::to_string(head->rows) +
+                             " tokens, the student's vocabulary has " + std::to_string(vocabulary) + " ids");
+    }
+    const auto logits = project_few(hidden, *head);
+    if (!logits) {
+        return logits.error();
+    }
+    ProvenHead proven;
+    proven.fingerprint = teacher_fingerprint(*logits);
+    if (told && !same_teacher(proven.fingerprint, teacher_fingerprint(*told))) {
+        return teacher_error(
+            "the head makes other log-probabilities of the teacher's hidden states than the teacher tells: these are "
+            "not the states that its head takes, after the last norm, or this is not its head");
+    }
+    proven.head = std::make_shared<const TeacherHead>(std::move(*head));
+    return proven;
+}
+
+}  // namespace
+
+asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, HeadOffer offer, TeacherTargets hidden,
+                                                    std::optional<TeacherTargets> told, std::uint32_t vocabulary,
+                                                    HeadFetchOptions options) {
+    const std::string page = endpoint.page(offer.target);
+    Assembly assembly(page, offer, options);
+    for (std::uint32_t attempts = 0; !assembly.is_whole();) {
+        auto sending = endpoint.send(assembly.next_request(), options.request_deadline);
+        const auto response = co_await std::move(sending);
+        const FetchResult<void> added = response ? assembly.add(*response) : FetchResult<void>(response.error());
+        if (added) {
+            attempts = 0;
+            continue;
+        }
+        const auto now = Clock::now();
+        if (!not_up(added.error().kind) || now >= options.give_up) {
+            co_return added.error();
+        }
+        asio::steady_timer timer(co_await asio::this_coro::executor);
+        const auto pause = probe_pause(++attempts, added.error().retry_after, std::chrono::seconds(60));
+        timer.expires_at(std::min(options.give_up, now + std::chrono::duration_cast<Clock::duration>(pause)));
+        co_await timer.async_wait(asio::use_awaitable);
+    }
+    auto work = [file = assembly.file(), sha256 = offer.sha256, hidden = std::move(hidden), told = std::move(told),
+                 vocabulary] { return prove(file, sha256, hidden, told, vocabulary); };
+    auto proving = run_on(endpoint.settings().decode, std::move(work));
+    auto proven = co_await std::move(proving);
+    if (!proven) {
+        co_return FetchError{FailureKind::bad_response, page + ": " + proven.error().message, std::nullopt};
+    }
+    co_return std::move(*proven);
+}
+
+}  // namespace distilld

@@ -1,0 +1,104 @@
+#include "pipeline/teacher/protocols/kserve/output_choice.hpp"
+
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
+
+namespace distilld::kserve {
+namespace {
+
+constexpr std::string_view kHiddenStates = "hidden_states";
+
+const TensorSpec* find_logits(const ModelMetadata& metadata) {
+    for (const char* name : {"logits", "context_logits"}) {
+        if (const TensorSpec* spec = metadata.find_output(name)) {
+            return spec;
+        }
+    }
+    return nullptr;
+}
+
+bool has_topk(const ModelMetadata& metadata) {
+    return metadata.find_output("topk_ids") != nullptr && metadata.find_output("topk_logprobs") != nullptr;
+}
+
+/// Width of the hidden states; 0 when they are not on offer.
+std::uint32_t hidden_width(const ModelMetadata& metadata) {
+    const std::uint64_t width = positive_parameter(metadata.parameters, "hidden_size");
+    const bool on_offer = metadata.find_output(kHiddenStates) != nullptr && !head_sha256(metadata.parameters).empty();
+    return on_offer && width <= std::numeric_limits<std::int32_t>::max() ? static_cast<std::uint32_t>(width) : 0;
+}
+
+std::uint64_t row_bytes(const TensorSpec& spec, std::uint64_t width) {
+    return width * datatype_size(spec.datatype).value_or(8);
+}
+
+/// Whether a position takes less than as full logits.
+bool is_smaller(const ModelMetadata& metadata, const TensorSpec& logits, std::uint32_t width,
+                std::uint32_t vocabulary) {
+    const std::uint64_t tokens = vocabulary != 0 ? vocabulary : positive_parameter(metadata.parameters, "vocab_size");
+    return row_bytes(*metadata.find_output(kHiddenStates), width) < row_bytes(logits, tokens);
+}
+
+/// Tokens that the head is over, where that is known not to be as the student's vocabulary; else 0.
+std::uint64_t other_vocabulary(const ModelMetadata& metadata, std::uint32_t vocabulary) {
+    const std::uint64_t tokens = positive_parameter(metadata.parameters, "vocab_size");
+    return vocabulary != 0 && tokens != vocabulary ? tokens : 0;
+}
+
+Error no_hidden_states(const ModelMetadata& metadata) {
+    std::string why = "its parameters lack hidden_size or head_sha256";
+    if (metadata.find_output(kHiddenStates) == nullptr) {
+        why = "it has no output 'hidden_states' (its outputs: " + names_of(metadata.outputs) + ")";
+    }
+    return teacher_error("/teacher/targets: is hidden, but the model does not offer hidden states: " + why);
+}
+
+}  // namespace
+
+std::uint64_t positive_parameter(const Parameters& parameters, const std::string& name) {
+    const auto found = parameters.find(name);
+    const auto* number = found == parameters.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+    return number != nullptr && *number > 0 ? static_cast<std::uint64_t>(*number) : 0;
+}
+
+std::string head_sha256(const Parameters& parameters) {
+    const auto found = parameters.find("head_sha256");
+    const auto* text = found == parameters.end() ? nullptr : std::get_if<std::string>(&found->second);
+    return text == nullptr ? std::string() : *text;
+}
+
+Result<OutputChoice> choose_output(const ModelMetadata& metadata, TargetsWanted wanted) {
+    OutputChoice hidden{TeacherTargets::Kind::hidden_states, std::string(kHiddenStates), hidden_width(metadata)};
+    const std::uint64_t others = other_vocabulary(metadata, wanted.vocabulary);
+    if (wanted.targets == TargetsChoice::hidden && hidden.width != 0 && others != 0) {
+        return teacher_error("the teacher's head is over " + std::to_string(others) +
+                             " tokens, the student's vocabulary has " + std::to_string(wanted.vocabulary) + " ids");
+    }
+    if (wanted.targets == TargetsChoice::hidden) {
+        return hidden.width != 0 ? Result<OutputChoice>(hidden) : no_hidden_states(metadata);
+    }
+    if (wanted.top_k > 0 && has_topk(metadata)) {
+        return OutputChoice{};
+    }
+    const TensorSpec* logits = find_logits(metadata);
+    const bool may_choose = wanted.top_k == 0 && wanted.targets == TargetsChoice::automatic && others == 0;
+    if (may_choose && hidden.width != 0 &&
+        (logits == nullptr || is_smaller(metadata, *logits, hidden.width, wanted.vocabulary))) {
+        return hidden;
+    }
+    if (logits != nullptr) {
+        return OutputChoice{TeacherTargets::Kind::logits, logits->name, 0};
+    }
+    if (has_topk(metadata)) {
+        return teacher_error("/teacher/top_k: the model answers with top-k only: set it above 0");
+    }
+    return teacher_error(
+        "the model has none of the outputs topk_ids with topk_logprobs, logits, context_logits (its outputs: " +
+        names_of(metadata.outputs) + ")");
+}
+
+}  // namespace distilld::kserve

@@ -1,0 +1,37 @@
+#include "pipeline/teacher/teacher_peers.hpp"
+
+namespace distilld {
+
+std::optional<std::string> other_rows(const EndpointProbe& first, const EndpointProbe& other) {
+    if (first.targets.kind != other.targets.kind || first.targets.width != other.targets.width) {
+        return "answers rows of " + std::to_string(other.targets.width) + " values, not of " +
+               std::to_string(first.targets.width) + " as ";
+    }
+    if (first.head && other.head && first.head->sha256 != other.head->sha256) {
+        return "has another head (SHA-256 " + other.head->sha256 + ", not " + first.head->sha256 + ") than ";
+    }
+    return std::nullopt;
+}
+
+std::string describe_teacher(const TeacherEndpoint& front, std::size_t endpoints, const TeacherInfo& info,
+                             bool replicas_agree) {
+    std::string text = front.name();
+    if (endpoints > 1) {
+        text += " and " + std::to_string(endpoints - 1) + " more";
+    }
+    if (!info.absent.empty()) {
+        text += " (" + std::to_string(info.absent.size()) + " not up yet)";
+    }
+    if (!info.refused.empty()) {
+        text += " (" + std::to_string(info.refused.size()) + " left out)";
+    }
+    text += ": " + front.codec()->description();
+    if (info.top_k == 0 && info.vocabulary_size != 0) {
+        text += ", vocabulary " + std::to_string(info.vocabulary_size);
+    }
+    text += info.deterministic ? "" : ", answers differ from one request to the next";
+    text += replicas_agree ? "" : ", endpoints answer differently";
+    return text;
+}
+
+}  // namespace distilld

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "pipeline/teacher/endpoint_probe.hpp"
+#include "pipeline/teacher/teacher_endpoint.hpp"
+#include "pipeline/teacher/teacher_source.hpp"
+
+/// What the probes of several endpoints show of the teacher that they are together.
+namespace distilld {
+
+/// Why `other` cannot stand beside the endpoint that was probed first; whoever asks appends that one's name.
+[[nodiscard]] std::optional<std::string> other_rows(const EndpointProbe& first, const EndpointProbe& other);
+
+/// One line for the log.
+[[nodiscard]] std::string describe_teacher(const TeacherEndpoint& front, std::size_t endpoints, const TeacherInfo& info,
+                                           bool replicas_agree);
+
+}  // namespace distilld

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/micro_batch.hpp"
+
+namespace distilld {
+
+/// What a job would ask for by name to get rows of this kind.
+[[nodiscard]] constexpr TargetsChoice choice_of(TeacherTargets::Kind kind) noexcept {
+    switch (kind) {
+        case TeacherTargets::Kind::topk:
+            return TargetsChoice::topk;
+        case TeacherTargets::Kind::logits:
+            return TargetsChoice::logits;
+        case TeacherTargets::Kind::hidden_states:
+            return TargetsChoice::hidden;
+    }
+    return TargetsChoice::automatic;
+}
+
+/// Whether the teacher's answers may turn out to be hidden states.
+[[nodiscard]] inline bool may_send_hidden_states(const JobSpec& spec) {
+    if (!spec.teacher) {
+        return false;
+    }
+    const TargetsChoice targets = spec.teacher->targets;
+    return targets == TargetsChoice::hidden || (targets == TargetsChoice::automatic && spec.teacher->top_k == 0);
+}
+
+}  // namespace distilld
