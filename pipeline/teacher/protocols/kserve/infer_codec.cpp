@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_outputs.hpp"
 #include "pipeline/teacher/target_rows.hpp"
@@ -51,11 +52,13 @@ std::size_t held_bytes_of(const InferResponse& message, const BodyBuffer& body) 
 
 class InferCodec final : public TeacherCodec {
   public:
-    InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, std::string logits_output)
+    InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, std::string logits_output,
+               std::shared_ptr<BufferPool> buffers)
         : target_(std::move(target)),
           wanted_(wanted),
           dialect_(std::move(dialect)),
           logits_output_(std::move(logits_output)),
+          buffers_(std::move(buffers)),
           limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"),
                   positive_parameter(dialect_.metadata.parameters, "max_tokens")} {
         if (limits_.max_rows == 0) {
@@ -109,8 +112,8 @@ class InferCodec final : public TeacherCodec {
         MessageLimits limits;
         limits.max_json_bytes = response.body->size();
         limits.max_tensor_bytes = std::max<std::uint64_t>(std::uint64_t{response.body->size()} * 4, 1024);
-        const auto message =
-            parse_infer_response(response.body->bytes(), *json_length, limits, response.body, BodyBuffer::kPadding);
+        const auto message = parse_infer_response(response.body->bytes(), *json_length, limits, response.body,
+                                                  BodyBuffer::kPadding, {parsers_.get(), buffers_.get()});
         if (!message) {
             return message.error();
         }
@@ -148,6 +151,8 @@ class InferCodec final : public TeacherCodec {
                                       : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
             size.held_bytes = positions * (k * (element_bytes("topk_ids") + element_bytes("topk_logprobs")) +
                                            element_bytes("tail_logprob"));
+            // Binary tensors are targets as they come.
+            size.decode_bytes = binary ? 0 : json_decode_bytes(size.held_bytes, 2 * numbers);
             return size;
         }
         if (wanted_.vocabulary != 0) {
@@ -159,6 +164,12 @@ class InferCodec final : public TeacherCodec {
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
                                                          : wanted_.vocabulary * element_bytes(logits_output_));
+        if (!binary) {
+            size.decode_bytes =
+                json_decode_bytes(positions * wanted_.vocabulary * sizeof(float), 2 * positions * wanted_.vocabulary);
+        } else if (wanted_.top_k > 0) {
+            size.decode_bytes = size.held_bytes;
+        }
         return size;
     }
 
@@ -214,6 +225,8 @@ class InferCodec final : public TeacherCodec {
     TargetsWanted wanted_;
     Dialect dialect_;
     std::string logits_output_;  ///< empty = top-k outputs
+    std::shared_ptr<BufferPool> buffers_;
+    std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
     RequestLimits limits_;
 };
 
@@ -251,7 +264,7 @@ ModelMetadata own_teacher_metadata(const std::string& model) {
 }
 
 Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
-                                                             Dialect dialect) {
+                                                             Dialect dialect, std::shared_ptr<BufferPool> buffers) {
     if (auto checked = check_inputs(dialect.metadata, dialect.config.required_inputs); !checked) {
         return Error{checked.error().kind, url.name + ": " + checked.error().message};
     }
@@ -259,8 +272,8 @@ Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& 
     if (!logits_output) {
         return Error{logits_output.error().kind, url.name + ": " + logits_output.error().message};
     }
-    return std::shared_ptr<const TeacherCodec>(
-        std::make_shared<InferCodec>(url.target(), wanted, std::move(dialect), std::move(*logits_output)));
+    return std::shared_ptr<const TeacherCodec>(std::make_shared<InferCodec>(
+        url.target(), wanted, std::move(dialect), std::move(*logits_output), std::move(buffers)));
 }
 
 }  // namespace distilld::kserve

@@ -26,8 +26,10 @@ struct Dialect {
 /// Asks for top-k outputs (topk_ids, topk_logprobs, tail_logprob) when the model has them and they are wanted, else for
 /// full logits (`logits` or TensorRT-LLM's `context_logits`), which are reduced here when top-k is wanted. A
 /// micro-batch takes several requests when the metadata's parameters or the configuration state less: `max_batch_size`
-/// sequences, or `max_tokens` positions. The error names the inputs or outputs that cannot be served.
+/// sequences, or `max_tokens` positions. `buffers` (may be null) are for tensors that come as JSON. The error names the
+/// inputs or outputs that cannot be served.
 [[nodiscard]] Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
-                                                                           Dialect dialect);
+                                                                           Dialect dialect,
+                                                                           std::shared_ptr<BufferPool> buffers = {});
 
 }  // namespace distilld::kserve
