@@ -2,8 +2,8 @@
 """Our decoding of JSON answers beside what a Python client makes of the same bytes: prints one JSON object.
 
 Python's way is orjson.loads and the conversion to the arrays that a student takes: numpy arrays of float32 and int32,
-for prompt_logprobs the k best of each position. `distilld-bench decode` writes the answers, and takes turns with Python,
-so that a drift of the machine falls on both; figures are medians of the rounds, of the CPU's time.
+for prompt_logprobs the k best of each position. `distilld-bench decode` writes the answers and takes turns with Python,
+so that a drift of the machine falls on both; figures are medians of the rounds, by CPU time.
 
     bench/compare_orjson.py [--bench build/release/bin/distilld-bench] [--rounds 5] [--top-k 64]
 """
