@@ -1,9 +1,11 @@
 // distilld-bench: scenario benchmarks; each prints one JSON object.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "base/json_text.hpp"
 #include "bench/scenario.hpp"
@@ -52,11 +54,28 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1024));
     pipeline_command->add_option("--repeat", pipeline.repeat, "pairs of runs with the real student")
         ->check(CLI::Range(1, 1000));
+    pipeline.decode_threads = std::max(1U, std::thread::hardware_concurrency() / 2);
+    pipeline_command->add_option("--decode-threads", pipeline.decode_threads, "threads that decode answers")
+        ->check(CLI::Range(1, 1024));
     pipeline_command->add_option("--trace", pipeline.trace_file, "Chrome trace to write");
 
     StoreOptions store;
     CLI::App* store_command = app.add_subcommand("store", "the store's formats: size, loss, reading against copying");
     add_store_options(*store_command, store);
+
+    DecodeOptions decode;
+    CLI::App* decode_command = app.add_subcommand("decode", "answers into targets, beside a bare walk or copy of them");
+    decode_command->add_option("--batch-size", decode.batch_size, "sequences of an answer")->check(CLI::Range(1, 4096));
+    decode_command->add_option("--sequence-length", decode.sequence_length, "positions of a sequence")
+        ->check(CLI::Range(1, 65536));
+    decode_command->add_option("--top-k", decode.top_k, "entries of a position")->check(CLI::Range(1, 4096));
+    decode_command->add_option("--vocabulary", decode.vocabulary, "ids, and logits of a position")
+        ->check(CLI::Range(4096, 1 << 20));
+    decode_command->add_option("--logit-positions", decode.logit_positions, "positions of an answer of full logits")
+        ->check(CLI::Range(1, 4096));
+    decode_command->add_option("--repeat", decode.repeat, "pairs of measurements")->check(CLI::Range(1, 1000));
+    decode_command->add_option("--write-bodies", decode.bodies_folder, "folder to write the answers to")
+        ->type_name("DIR");
 
     try {
         app.parse(argc, argv);
@@ -69,6 +88,8 @@ int main(int argc, char** argv) {
             report = run_simulate(simulate);
         } else if (app.got_subcommand(store_command)) {
             report = run_store(store);
+        } else if (app.got_subcommand(decode_command)) {
+            report = run_decode(decode);
         } else if (pipeline.scenario.fault != EndpointFault::none) {
             report = run_pipeline_with_fault(pipeline);
         } else if (pipeline.student.empty()) {

@@ -87,6 +87,8 @@ GraphOptions graph_options(const PipelineOptions& options, const TeacherSource& 
     scheduler.window.size = options.scenario.window;
     scheduler.window.max_bytes = 1ULL << 30U;
     scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
+    scheduler.window.decoders = options.decode_threads;
+    scheduler.window.decode_bytes = expected.decode_bytes;
     scheduler.hedge.enabled = options.scenario.hedge;
     scheduler.retry.base = std::chrono::milliseconds(10);
     return graph;
@@ -171,7 +173,7 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     asio::io_context io(1);
     asio::thread_pool staging(1);
     asio::thread_pool disk(1);
-    asio::thread_pool decode(1);
+    asio::thread_pool decode(options.decode_threads);
     const bool live = answers == Answers::live;
     std::unique_ptr<TeacherSource> remote =
         make_remote_teacher(io.get_executor(), decode.get_executor(), teacher_spec(options, teacher)).value();
@@ -181,8 +183,9 @@ PipelineRun run_graph(const PipelineOptions& options, Student& student, asio::an
     }
 
     PipelineRun run;
-    const GraphExecutors executors{io.get_executor(), compute, staging.get_executor(), disk.get_executor(),
-                                   decode.get_executor()};
+    const GraphExecutors executors{io.get_executor(),      compute,
+                                   staging.get_executor(), disk.get_executor(),
+                                   decode.get_executor(),  options.decode_threads};
     auto dataset = std::make_shared<NumberedDataset>(options.sequence_length);
     GraphRun graph{&options, &student, remote.get(), dataset, executors, live, parallel, steps, trace.get(), 0, {}};
     std::exception_ptr failed;

@@ -74,6 +74,7 @@ struct PipelineOptions {
     std::string student;        ///< a real student: model folder, or Llama config as JSON; empty = a timed one
     std::uint32_t threads = 1;  ///< of the real student
     std::uint32_t repeat = 3;   ///< alternating pairs of runs with a real student
+    std::uint32_t decode_threads = 1;
     std::string trace_file;
 };
 /// A timed student: efficiency against the oracle, and the speed-up over the same graph in sequential mode.
@@ -83,5 +84,17 @@ boost::json::object run_pipeline(const PipelineOptions& options);
 boost::json::object run_pipeline_with_fault(const PipelineOptions& options);
 /// A real student: runs with the answers at hand and runs with the live teacher alternate; medians are compared.
 boost::json::object run_pipeline_with_student(const PipelineOptions& options);
+
+struct DecodeOptions {
+    std::uint32_t batch_size = 8;
+    std::uint32_t sequence_length = 512;
+    std::uint32_t top_k = 64;
+    std::uint32_t vocabulary = 32000;
+    std::uint32_t logit_positions = 16;  ///< of an answer of full logits
+    std::uint32_t repeat = 9;
+    std::string bodies_folder;  ///< where the answers are written to; empty = nowhere
+};
+/// Decodes answers of several forms, in turn with a bare walk over (JSON) or a copy of (binary) the same bytes.
+boost::json::object run_decode(const DecodeOptions& options);
 
 }  // namespace distilld::bench

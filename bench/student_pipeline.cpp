@@ -7,6 +7,7 @@
 #include <boost/json/object.hpp>
 #include <vector>
 
+#include "bench/median.hpp"
 #include "bench/pipeline_run.hpp"
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
@@ -36,12 +37,6 @@ std::unique_ptr<Student> make_student(const PipelineOptions& options) {
         throw UsageError("--student: " + made.error().message);
     }
     return std::move(*made);
-}
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t half = values.size() / 2;
-    return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
 boost::json::array to_array(const std::vector<double>& values) {

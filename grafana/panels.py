@@ -102,12 +102,14 @@ PIPELINE = (
     plot(
         "Decode stage",
         "s",
-        "Seconds a second that the decoding of teacher answers works, waits for answers, and waits for room.",
+        "Seconds a second during which an answer at least is being decoded, the stage waits for answers, or waits for "
+        "room; and how many are decoded at a time, at most.",
         ('sum(rate(distilld_stage_busy_seconds_total{INSTANCE, stage="decode"}[RATE]))', "at work"),
         (
             'sum by (reason) (rate(distilld_stage_wait_seconds_total{INSTANCE, stage="decode"}[RATE]))',
             "waits: {{reason}}",
         ),
+        ("sum(distilld_job_decode_threads{INSTANCE})", "threads"),
     ),
 )
 

@@ -188,6 +188,7 @@ test_packages=(
     kubernetes-validate kubeflow-trainer-api compose-spec         # schemas of the manifests
     cloudcoil-models-prometheus-operator
     matplotlib                                                    # panels as pictures
+    orjson                                                        # what decoding is compared with
 )
 
 install_test_python() {

@@ -107,6 +107,7 @@ void describe(Visitor& v, T& e) {
     v("window", e.window);
     v("in_flight", e.in_flight);
     v("buffered", e.buffered);
+    v("decode_threads", e.decode_threads);
     v("latency_p50_seconds", e.latency_p50_seconds);
     v("latency_p95_seconds", e.latency_p95_seconds);
     v("endpoints", e.endpoints);

@@ -95,7 +95,8 @@ struct TrainingSpec {
     double beta = 0.0;                       ///< TRL's: 0 = forward KL. Others are refused for now
     std::uint64_t max_nonfinite_steps = 10;  ///< in a row; the job fails with the last of them
     std::uint64_t seed = 42;
-    std::uint32_t threads = 0;  ///< 0 = all cores
+    std::uint32_t threads = 0;         ///< 0 = all cores
+    std::uint32_t decode_threads = 0;  ///< 0 = half the cores, at least one
     std::uint64_t logging_steps = 1;
     std::uint64_t eval_steps = 0;  ///< 0 = at the end only
 };

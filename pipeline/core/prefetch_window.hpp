@@ -12,9 +12,11 @@ struct AnswerBytes {
 };
 
 struct WindowOptions {
-    std::uint32_t size = 0;       ///< W: micro-batches issued and not yet released; 0 = as many as it takes
-    std::uint64_t max_bytes = 0;  ///< of all of W; 0 = no bound. One micro-batch is always let through
-    AnswerBytes expected;         ///< until the first has been seen
+    std::uint32_t size = 0;          ///< W: micro-batches issued and not yet released; 0 = as many as it takes
+    std::uint64_t max_bytes = 0;     ///< of all of W; 0 = no bound. One micro-batch is always let through
+    AnswerBytes expected;            ///< until the first has been seen
+    std::uint32_t decoders = 0;      ///< answers that are decoded at a time
+    std::uint64_t decode_bytes = 0;  ///< of each of them, beside what an answer counts for: see PrefetchWindow
 };
 
 /// How far the requests may run ahead of the student (W), in micro-batches and in bytes.
@@ -24,7 +26,8 @@ struct WindowOptions {
 /// does not shrink: an answer that was late once is late again.
 ///
 /// A request under way counts for the most that an answer has taken, on the wire or in memory, whichever is more, so
-/// that its bytes are counted before they are asked for; an answer counts for what it holds.
+/// that its bytes are counted before they are asked for; an answer counts for what it holds. While it is decoded it
+/// takes both, and what the decoder needs besides: as many as are decoded at a time count for that much more.
 class PrefetchWindow {
   public:
     explicit PrefetchWindow(WindowOptions options) : options_(options), most_(options.expected) {}
@@ -42,8 +45,10 @@ class PrefetchWindow {
 
     /// Whether one more request fits beside `under_way` others.
     [[nodiscard]] bool has_bytes_for_another(std::uint64_t under_way) const noexcept {
+        const std::uint64_t asked = under_way + 1;
+        const std::uint64_t decoding = std::min<std::uint64_t>(asked, options_.decoders) * options_.decode_bytes;
         return options_.max_bytes == 0 ||
-               held_bytes_ + (under_way + 1) * std::max(most_.held, most_.wire) <= options_.max_bytes;
+               held_bytes_ + asked * std::max(most_.held, most_.wire) + decoding <= options_.max_bytes;
     }
     void on_answer(AnswerBytes bytes) noexcept {
         held_bytes_ += bytes.held;

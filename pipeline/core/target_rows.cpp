@@ -40,6 +40,89 @@ void for_each_float(const ArrayView& array, Visit visit) {
     }
 }
 
+// Whether all is well, first of all: loops of one type without a branch, which the compiler makes vectors of. Only
+// where it is not are the rows looked at one by one, for what is wrong and for whether the teacher gave them at all.
+
+/// Whether `right(bits)` holds for each of `count` elements of type T from element `first` on.
+template <class T, class Right>
+bool all_right(std::span<const std::byte> bytes, std::size_t first, std::size_t count, Right right) {
+    bool wrong = false;
+    for (std::size_t i = first; i < first + count; ++i) {
+        wrong |= !right(load<T>(bytes, i));
+    }
+    return !wrong;
+}
+
+/// The largest 16-bit float of this form that is no larger than `bound`, which is positive.
+template <class ToBits, class ToFloat>
+std::uint16_t floor_bits(float bound, ToBits to_bits, ToFloat to_float) {
+    const std::uint16_t bits = to_bits(bound);
+    return static_cast<std::uint16_t>(to_float(bits) > bound ? bits - 1 : bits);
+}
+
+constexpr std::uint16_t kSign16 = 0x8000;
+constexpr std::uint16_t kInfiniteHalf = 0x7C00;
+constexpr std::uint16_t kInfiniteBfloat16 = 0x7F80;
+
+/// No NaN, and nothing above kMaxLogProbability.
+bool all_log_probabilities(const ArrayView& array) {
+    const std::size_t count = array.bytes.size() / element_size(array.type);
+    if (array.type == ElementType::f32) {
+        return all_right<float>(array.bytes, 0, count, [](float value) { return value <= kMaxLogProbability; });
+    }
+    const bool half = array.type == ElementType::f16;
+    const std::uint16_t max = half ? floor_bits(kMaxLogProbability, float_to_half, half_to_float)
+                                   : floor_bits(kMaxLogProbability, float_to_bfloat16, bfloat16_to_float);
+    // Negative ones from minus zero to minus infinity lie behind the sign.
+    const auto infinite = static_cast<std::uint16_t>(half ? kInfiniteHalf : kInfiniteBfloat16);
+    return all_right<std::uint16_t>(array.bytes, 0, count, [max, infinite](std::uint16_t bits) {
+        return bits <= max || static_cast<std::uint16_t>(bits - kSign16) <= infinite;
+    });
+}
+
+/// What a row of logits must not hold, and what it must.
+template <class T, class Unusable, class Finite>
+bool all_rows_of_logits(const TeacherTargets& targets, Unusable unusable, Finite finite) {
+    const std::size_t rows = std::size_t{targets.rows} * targets.columns;
+    for (std::size_t row = 0; row < rows; ++row) {
+        const std::size_t first = row * targets.width;
+        bool any_finite = false;
+        bool any_unusable = false;
+        for (std::size_t i = first; i < first + targets.width; ++i) {
+            const T value = load<T>(targets.values.bytes, i);
+            any_finite |= finite(value);
+            any_unusable |= unusable(value);
+        }
+        if (any_unusable || !any_finite) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool all_logits(const TeacherTargets& targets) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    if (targets.values.type == ElementType::f32) {
+        return all_rows_of_logits<float>(
+            targets, [](float value) { return !(value < kInfinity); }, [](float value) { return value > -kInfinity; });
+    }
+    const std::uint16_t infinite = targets.values.type == ElementType::f16 ? kInfiniteHalf : kInfiniteBfloat16;
+    return all_rows_of_logits<std::uint16_t>(
+        targets, [infinite](std::uint16_t bits) { return bits == infinite || (bits & ~kSign16 & 0xFFFF) > infinite; },
+        [infinite](std::uint16_t bits) { return (bits & infinite) != infinite; });
+}
+
+bool all_finite(const ArrayView& array) {
+    const std::size_t count = array.bytes.size() / element_size(array.type);
+    if (array.type == ElementType::f32) {
+        return all_right<float>(array.bytes, 0, count,
+                                [](float value) { return std::fabs(value) <= std::numeric_limits<float>::max(); });
+    }
+    const std::uint16_t infinite = array.type == ElementType::f16 ? kInfiniteHalf : kInfiniteBfloat16;
+    return all_right<std::uint16_t>(array.bytes, 0, count,
+                                    [infinite](std::uint16_t bits) { return (bits & infinite) != infinite; });
+}
+
 std::string position_text(std::size_t row, std::uint32_t columns) {
     return "sequence " + std::to_string(row / columns) + ", position " + std::to_string(row % columns);
 }
@@ -48,6 +131,9 @@ std::optional<std::string> id_defect(const TeacherTargets& targets, std::uint32_
     const std::size_t count = targets.ids.bytes.size() / sizeof(std::uint32_t);
     // A negative i32 is a large u32.
     const std::uint32_t bound = vocabulary == 0 ? 0x80000000U : vocabulary;
+    if (all_right<std::uint32_t>(targets.ids.bytes, 0, count, [bound](std::uint32_t id) { return id < bound; })) {
+        return std::nullopt;
+    }
     for (std::size_t i = 0; i < count; ++i) {
         const auto id = load<std::uint32_t>(targets.ids.bytes, i);
         if (id >= bound && row_is_given(targets, i / targets.width)) {
@@ -61,6 +147,9 @@ std::optional<std::string> id_defect(const TeacherTargets& targets, std::uint32_
 /// `width` elements a row.
 std::optional<std::string> log_probability_defect(const TeacherTargets& targets, const ArrayView& array,
                                                   std::size_t width, const char* what) {
+    if (all_log_probabilities(array)) {
+        return std::nullopt;
+    }
     std::optional<std::string> defect;
     for_each_float(array, [&](std::size_t index, float value) {
         // The comparison is false for a NaN as well. -inf is a probability of zero.
@@ -78,6 +167,9 @@ std::optional<std::string> logit_defect(const TeacherTargets& targets, std::uint
     if (vocabulary != 0 && targets.width != vocabulary) {
         return "the teacher's rows have " + std::to_string(targets.width) + " logits, the student's vocabulary has " +
                std::to_string(vocabulary) + " ids";
+    }
+    if (all_logits(targets)) {
+        return std::nullopt;
     }
     std::optional<std::string> defect;
     bool finite = false;
@@ -100,6 +192,9 @@ std::optional<std::string> logit_defect(const TeacherTargets& targets, std::uint
 }
 
 std::optional<std::string> hidden_state_defect(const TeacherTargets& targets) {
+    if (all_finite(targets.values)) {
+        return std::nullopt;
+    }
     std::optional<std::string> defect;
     for_each_float(targets.values, [&](std::size_t index, float value) {
         if (std::isfinite(value) || !row_is_given(targets, index / targets.width)) {

@@ -52,7 +52,8 @@ struct FetchCounters {
     std::uint32_t concurrency = 0;     ///< limit now
     std::uint32_t window = 0;          ///< micro-batches asked for and not yet trained on, at most
     std::uint32_t in_flight = 0;
-    std::uint32_t buffered = 0;  ///< answered, not yet consumed
+    std::uint32_t buffered = 0;        ///< answered, not yet consumed
+    std::uint32_t decode_threads = 0;  ///< answers that are decoded at a time, at most
     double latency_p50_seconds = 0;
     double latency_p95_seconds = 0;
     std::vector<EndpointCounters> endpoints;

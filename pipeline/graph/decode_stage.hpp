@@ -34,12 +34,14 @@ class DecodeStage {
     /// `number` must be kept.
     [[nodiscard]] std::optional<TeacherTargets> take(std::uint64_t number);
 
+    [[nodiscard]] std::uint32_t max_at_once() const noexcept { return max_at_once_; }
     /// Answers that wait for their turn.
     [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
     /// Targets that wait to be handed on.
     [[nodiscard]] std::size_t kept() const noexcept { return kept_.size(); }
 
-    /// busy: an answer is being decoded; wait_output: none, and decoded ones wait to be handed on; wait_input: none.
+    /// busy: an answer is being decoded, or several; wait_output: none, and decoded ones wait to be handed on;
+    /// wait_input: none.
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
 
   private:

@@ -18,14 +18,15 @@
 namespace distilld {
 
 /// Where the stages run. `io` is single-threaded and owns the graph's coroutines; `compute` (one thread) owns the
-/// student; `staging` (one thread) plans and makes tensors; `disk` (one thread) writes checkpoints; `decode` (one
-/// thread; empty: `staging`) reads answers.
+/// student; `staging` (one thread) plans and makes tensors; `disk` (one thread) writes checkpoints; `decode` (of
+/// `decode_threads` threads; empty: `staging`) reads answers.
 struct GraphExecutors {
     boost::asio::any_io_executor io;
     boost::asio::any_io_executor compute;
     boost::asio::any_io_executor staging;
     boost::asio::any_io_executor disk;
     boost::asio::any_io_executor decode{};
+    std::uint32_t decode_threads = 1;
 };
 
 struct GraphOptions {

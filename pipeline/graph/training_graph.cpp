@@ -24,8 +24,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::uint32_t kDecodeThreads = 1;
-
 TeacherStageOptions teacher_options(const GraphOptions& options, const GraphHooks& hooks) {
     TeacherStageOptions teacher = options.teacher;
     teacher.on_event = hooks.on_event;
@@ -54,7 +52,8 @@ class StagedTrainingGraph final : public TrainingGraph {
         : io_(executors.io),
           has_teacher_(source != nullptr),
           plan_(executors.staging, std::move(batches), trace),
-          decode_(io_, executors.decode ? executors.decode : executors.staging, kDecodeThreads, trace),
+          decode_(io_, executors.decode ? executors.decode : executors.staging,
+                  executors.decode ? executors.decode_threads : 1, trace),
           teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options, hooks), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace, options.now),
@@ -140,6 +139,7 @@ class StagedTrainingGraph final : public TrainingGraph {
             times.stages.push_back(teacher_->times());
             times.teacher_busy_seconds = times.stages.back().busy_seconds;
             times.fetch = teacher_->counters();
+            times.fetch.decode_threads = decode_.max_at_once();
             times.request_durations = teacher_->durations();
             times.stages.push_back(decode_.times());
         }

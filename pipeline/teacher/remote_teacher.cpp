@@ -129,6 +129,7 @@ class RemoteTeacher final : public TeacherSource {
             }
             const AnswerSize other = member.at->codec()->answer_size(rows, columns);
             size.held_bytes = std::max(size.held_bytes, other.held_bytes);
+            size.decode_bytes = std::max(size.decode_bytes, other.decode_bytes);
             size.max_accepted_bytes = std::max(size.max_accepted_bytes, other.max_accepted_bytes);
             size.max_wire_bytes = size.max_wire_bytes && other.max_wire_bytes
                                       ? std::optional(std::max(*size.max_wire_bytes, *other.max_wire_bytes))

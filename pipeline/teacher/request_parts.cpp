@@ -197,8 +197,8 @@ Result<TeacherTargets> join_targets(const TokenBatch& tokens, std::vector<Answer
     if (parts.empty()) {
         return teacher_error("no request was made for the micro-batch");
     }
-    const std::size_t positions = std::size_t{tokens.rows} * tokens.columns;
-    std::vector<bool> covered(positions);
+    const bool whole = parts.size() == 1 && parts.front().part == whole_batch(tokens);
+    std::vector<bool> covered(whole ? 0 : std::size_t{tokens.rows} * tokens.columns);
     bool masked = false;
     for (const AnsweredPart& answered : parts) {
         if (!inside(answered.part, tokens)) {
@@ -211,12 +211,12 @@ Result<TeacherTargets> join_targets(const TokenBatch& tokens, std::vector<Answer
         if (!alike(answered.targets, parts.front().targets)) {
             return teacher_error(text_of(answered.part) + " is of another kind, width or type than the first");
         }
-        if (!cover(covered, tokens, answered.part)) {
+        if (!whole && !cover(covered, tokens, answered.part)) {
             return teacher_error(text_of(answered.part) + " overlaps another");
         }
         masked = masked || !answered.targets.loss_mask.bytes.empty();
     }
-    if (parts.size() == 1 && parts.front().part == whole_batch(tokens)) {
+    if (whole) {
         return std::move(parts.front().targets);
     }
     masked = masked || std::find(covered.begin(), covered.end(), false) != covered.end();

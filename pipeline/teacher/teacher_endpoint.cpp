@@ -6,6 +6,7 @@
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/target_rows.hpp"
+#include "pipeline/teacher/answer_decoding.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
@@ -28,42 +29,6 @@ std::string in_seconds(std::chrono::nanoseconds span) {
 
 FetchError late(const std::string& endpoint, std::chrono::nanoseconds deadline) {
     return {FailureKind::timeout, endpoint + ": no answer within " + in_seconds(deadline), std::nullopt};
-}
-
-std::uint64_t body_bytes(const std::vector<HttpResponse>& responses) {
-    std::uint64_t bytes = 0;
-    for (const HttpResponse& response : responses) {
-        bytes += response.body ? response.body->size() : 0;
-    }
-    return bytes;
-}
-
-/// `responses` to `parts`, in the same order. A body is let go of as soon as it is decoded, unless targets point into
-/// it.
-Result<EndpointAnswer> decode_answer(const TeacherCodec& codec, const TokenBatch& tokens, std::uint32_t vocabulary,
-                                     const std::vector<RequestPart>& parts, std::vector<HttpResponse> responses) {
-    const std::uint64_t wire_bytes = body_bytes(responses);
-    std::vector<AnsweredPart> answered;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        auto targets = codec.decode(responses[i], tokens, parts[i]);
-        if (!targets) {
-            return targets.error();
-        }
-        responses[i].body.reset();
-        answered.push_back({parts[i], std::move(*targets)});
-    }
-    auto joined = join_targets(tokens, std::move(answered));
-    if (!joined) {
-        return joined.error();
-    }
-    joined->wire_bytes = wire_bytes;
-    if (const auto defect = find_defect(*joined, vocabulary)) {
-        return teacher_error(*defect);
-    }
-    if (const auto missing = find_missing_row(*joined, tokens)) {
-        return teacher_error(*missing);
-    }
-    return EndpointAnswer{std::move(*joined), std::move(responses)};
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
 #include "base/sha256.hpp"
-#include "pipeline/teacher/target_rows.hpp"
+#include "pipeline/core/target_rows.hpp"
 
 namespace distilld {
 namespace {

@@ -43,6 +43,7 @@ struct AnswerSize {
     /// memory to be set aside: a body that is larger is still taken, see max_accepted_bytes.
     std::optional<std::uint64_t> max_wire_bytes;
     std::uint64_t held_bytes = 0;          ///< memory that the decoded targets are expected to hold
+    std::uint64_t decode_bytes = 0;        ///< memory that decoding takes beside the larger of those two
     std::uint64_t max_accepted_bytes = 0;  ///< a body above it cannot be an answer; 0 = above max_wire_bytes
 };
 

@@ -61,7 +61,7 @@ std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
     return batches;
 }
 
-TeacherStageOptions teacher_options(const PreparedRun& run) {
+TeacherStageOptions teacher_options(const PreparedRun& run, std::uint32_t decode_threads) {
     TeacherStageOptions options;
     if (run.teacher == nullptr) {
         return options;  // plain training, or no step left to do
@@ -76,6 +76,8 @@ TeacherStageOptions teacher_options(const PreparedRun& run) {
     scheduler.window.size = teacher.window;
     scheduler.window.max_bytes = teacher.window_bytes;
     scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
+    scheduler.window.decoders = decode_threads;
+    scheduler.window.decode_bytes = expected.decode_bytes;
     scheduler.retry.max_retries = teacher.max_retries;
     scheduler.retry.patience = from_seconds(teacher.patience_secs);
     scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
@@ -98,7 +100,7 @@ ProgressEvent last_figures(const ProgressEvent& last) {
     return figures;
 }
 
-GraphOptions graph_options(const PreparedRun& run) {
+GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads) {
     GraphOptions options;
     options.training = run.spec.training;
     options.first_step = run.resumed.step;
@@ -108,7 +110,7 @@ GraphOptions graph_options(const PreparedRun& run) {
     options.spec_json = identity_of(run);
     options.resumed = last_figures(run.resumed.last);
     options.resumed_from = run.resumed_from;
-    options.teacher = teacher_options(run);
+    options.teacher = teacher_options(run, decode_threads);
     return options;
 }
 
@@ -154,8 +156,9 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
     auto batches = std::make_shared<BatchSource>(
         run.dataset, BatchPlan(run.dataset->row_count(), training.batch_size, training.seed), training.micro_batches);
     GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
+    GraphOptions options = graph_options(run, executors.decode_threads);
     return make_training_graph(std::move(executors), *run.student, run.teacher.get(), std::move(batches),
-                               eval_batches(run), graph_options(run), std::move(hooks), trace);
+                               eval_batches(run), std::move(options), std::move(hooks), trace);
 }
 
 /// The orders reach the graph while this lives.

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -22,6 +23,7 @@
 #include "server/worker/compute_threads.hpp"
 #include "server/worker/orders.hpp"
 #include "server/worker/preparation.hpp"
+#include "server/worker/worker_threads.hpp"
 
 namespace distilld {
 
@@ -116,11 +118,13 @@ class TrainWorker {
             }
             run_.spec = *spec;
             run_.job_id = start->job_id;
-            run_.spec.training.threads = set_compute_threads(run_.spec.training.threads);
+            TrainingSpec& training = run_.spec.training;
+            training.threads = set_compute_threads(training.threads);
+            threads_.start_decoding(decode_threads_for(training.decode_threads, std::thread::hardware_concurrency()));
             // Orders are followed beside the work.
             static_cast<void>(followers.spawn(obey()));
-            auto training = prepare_and_train(*start);
-            co_return co_await std::move(training);
+            auto preparing = prepare_and_train(*start);
+            co_return co_await std::move(preparing);
         } catch (const ErrorException& error) {
             co_return failed(error.error());
         } catch (const std::exception& error) {

@@ -76,6 +76,23 @@ TEST(PrefetchWindow, TheExpectationFollowsWhatCame) {
     }
 }
 
+TEST(PrefetchWindow, WhatDecodingTakesBesideIsCountedForAsManyAsAreDecodedAtATime) {
+    WindowOptions options;
+    options.max_bytes = 1000;
+    options.expected = {20, 100};
+    options.decoders = 2;
+    options.decode_bytes = 50;
+    PrefetchWindow window(options);
+    EXPECT_TRUE(window.has_bytes_for_another(8));   // nine on the wire, two of them being decoded
+    EXPECT_FALSE(window.has_bytes_for_another(9));  // ten would take a thousand, and a hundred more
+    window.on_answer({20, 100});
+    EXPECT_TRUE(window.has_bytes_for_another(7));
+    EXPECT_FALSE(window.has_bytes_for_another(8));
+    options.decoders = 8;
+    EXPECT_TRUE(PrefetchWindow(options).has_bytes_for_another(5)) << "no more are decoded than there are";
+    EXPECT_FALSE(PrefetchWindow(options).has_bytes_for_another(6));
+}
+
 TEST(PrefetchWindow, AHedgeNeedsRoomLikeAnyRequest) {
     SchedulerOptions options = options_of(4, 1000);
     options.hedge.enabled = true;

@@ -2,8 +2,12 @@
 
 #include <simdjson.h>
 
+#include <cstddef>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,12 +21,17 @@ namespace distilld {
     throw ErrorException(teacher_error(std::move(message)));
 }
 
-/// The array, or a failure that names it. `value`: a simdjson value, or the result that may hold one.
-template <class Value>
-[[nodiscard]] simdjson::ondemand::array json_array(Value value, const std::string& where) {
+/// The array, or a failure that names it. `value`: a simdjson value, or the result that may hold one. `where`: its
+/// name, or what makes it, where it would be made for each of many.
+template <class Value, class Where>
+[[nodiscard]] simdjson::ondemand::array json_array(Value value, const Where& where) {
     simdjson::ondemand::array array;
     if (value.get_array().get(array) != simdjson::SUCCESS) {
-        fail_answer(where + " is not an array");
+        if constexpr (std::is_invocable_v<Where>) {
+            fail_answer(where() + " is not an array");
+        } else {
+            fail_answer(where + std::string(" is not an array"));
+        }
     }
     return array;
 }
@@ -50,15 +59,58 @@ template <class Element, class Number>
     return text;
 }
 
+/// Parsers that are not in use, with the memory of their indices, so that an answer does not ask the system for as much
+/// again. Any thread.
+class JsonParsers {
+  public:
+    [[nodiscard]] std::unique_ptr<simdjson::ondemand::parser> take() {
+        const std::lock_guard lock(mutex_);
+        if (idle_.empty()) {
+            return std::make_unique<simdjson::ondemand::parser>();
+        }
+        auto parser = std::move(idle_.back());
+        idle_.pop_back();
+        return parser;
+    }
+    /// One that has read a very large answer is let go of: its index may be as large as the answer.
+    void give_back(std::unique_ptr<simdjson::ondemand::parser> parser) {
+        const std::lock_guard lock(mutex_);
+        if (parser->capacity() <= kMaxKept) {
+            idle_.push_back(std::move(parser));
+        }
+    }
+
+  private:
+    static constexpr std::size_t kMaxKept = std::size_t{32} << 20U;  // bytes of an answer
+
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<simdjson::ondemand::parser>> idle_;  // as many as have been in use at once
+};
+
+/// A parser until the end of a block.
+class LentParser {
+  public:
+    explicit LentParser(JsonParsers& from) : from_(from), parser_(from.take()) {}
+    ~LentParser() { from_.give_back(std::move(parser_)); }
+    LentParser(const LentParser&) = delete;
+    LentParser& operator=(const LentParser&) = delete;
+
+    simdjson::ondemand::parser* operator->() const noexcept { return parser_.get(); }
+
+  private:
+    JsonParsers& from_;
+    std::unique_ptr<simdjson::ondemand::parser> parser_;
+};
+
 /// Calls `read(document)` on a body; its fail_answer() and simdjson's exceptions become errors.
 template <class Read>
-[[nodiscard]] auto read_json_answer(const BodyBuffer& body, Read read)
+[[nodiscard]] auto read_json_answer(const BodyBuffer& body, JsonParsers& parsers, Read read)
     -> Result<decltype(read(std::declval<simdjson::ondemand::document&>()))> {
     try {
         const simdjson::padded_string_view json(reinterpret_cast<const char*>(body.data()), body.size(),
                                                 body.size() + BodyBuffer::kPadding);
-        simdjson::ondemand::parser parser;
-        simdjson::ondemand::document document = parser.iterate(json);
+        const LentParser parser(parsers);
+        simdjson::ondemand::document document = parser->iterate(json);
         return read(document);
     } catch (const ErrorException& error) {
         return error.error();

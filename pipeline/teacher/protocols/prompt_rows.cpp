@@ -70,16 +70,18 @@ std::uint64_t prompt_row_bytes(std::uint64_t positions, const TargetsWanted& wan
 }
 
 PromptRows::PromptRows(const TokenBatch& tokens, const RequestPart& part, const TargetsWanted& wanted,
-                       std::uint32_t entries)
+                       std::uint32_t entries, BufferPool& buffers)
     : part_(part), full_(wanted.top_k == 0), width_(entries), storage_(std::make_shared<Storage>()) {
     for (std::uint32_t row = 0; row < part.rows; ++row) {
         prompts_.push_back(prompt_of(tokens, part.first_row + row));
     }
     const std::size_t positions = std::size_t{part.rows} * part.columns;
-    storage_->values.resize(positions * width_);
+    storage_->values = buffers.acquire(positions * width_ * sizeof(float));
+    storage_->values->resize(positions * width_ * sizeof(float));
     storage_->mask.resize(positions);
     if (!full_) {
-        storage_->ids.resize(positions * width_);
+        storage_->ids = buffers.acquire(positions * width_ * sizeof(std::int32_t));
+        storage_->ids->resize(positions * width_ * sizeof(std::int32_t));
     }
 }
 
@@ -98,6 +100,15 @@ std::string PromptRows::where() const {
     return "sequence " + std::to_string(row_) + ", token " + std::to_string(token_);
 }
 
+void PromptRows::put(std::uint32_t row, std::size_t token, std::span<const std::int32_t> ids,
+                     std::span<const float> log_probabilities) {
+    begin(row, token);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        add(static_cast<std::uint32_t>(ids[i]), log_probabilities[i]);
+    }
+    end();
+}
+
 void PromptRows::end() {
     if (entries_.size() < width_) {
         fail(where() + " has " + std::to_string(entries_.size()) + " log-probabilities, " + std::to_string(width_) +
@@ -107,11 +118,11 @@ void PromptRows::end() {
     if (storage_->mask[position] != 0) {
         fail(where() + " was answered twice");
     }
-    float* values = storage_->values.data() + position * width_;
+    auto* values = row_of<float>(*storage_->values, position);
     if (full_) {
         keep_all(values);
     } else {
-        keep_top(storage_->ids.data() + position * width_, values);
+        keep_top(row_of<std::int32_t>(*storage_->ids, position), values);
     }
     storage_->mask[position] = 1;
     ++given_;
@@ -137,10 +148,36 @@ void PromptRows::keep_top(std::int32_t* ids, float* values) {
     const auto more_probable = [](const auto& a, const auto& b) {
         return a.first != b.first ? a.first > b.first : a.second < b.second;
     };
-    std::sort(entries_.begin(), entries_.end(), more_probable);
+    // Servers send them sorted, or nearly: the prompt's own token comes first with some, whatever its place.
+    const std::size_t max_moves = 4 * entries_.size();
+    std::size_t moves = 0;
+    for (std::size_t i = 1; i < entries_.size() && moves <= max_moves; ++i) {
+        const auto entry = entries_[i];
+        std::size_t at = i;
+        for (; at > 0 && more_probable(entry, entries_[at - 1]); --at) {
+            entries_[at] = entries_[at - 1];
+        }
+        entries_[at] = entry;
+        moves += i - at;
+    }
+    if (moves > max_moves) {
+        std::sort(entries_.begin(), entries_.end(), more_probable);
+    }
     for (std::uint32_t i = 0; i < width_; ++i) {
         values[i] = entries_[i].first;
         ids[i] = static_cast<std::int32_t>(entries_[i].second);
+    }
+}
+
+/// What stands where no row was given means nothing, and is the same in every run.
+void PromptRows::clear_missing() {
+    for (std::size_t position = 0; position < storage_->mask.size(); ++position) {
+        if (storage_->mask[position] == 0) {
+            std::fill_n(row_of<float>(*storage_->values, position), width_, 0.0F);
+            if (!full_) {
+                std::fill_n(row_of<std::int32_t>(*storage_->ids, position), width_, 0);
+            }
+        }
     }
 }
 
@@ -150,13 +187,16 @@ TeacherTargets PromptRows::finish() {
     targets.rows = part_.rows;
     targets.columns = part_.columns;
     targets.width = width_;
-    targets.ids = {ElementType::i32, std::as_bytes(std::span(storage_->ids))};
-    targets.values = {ElementType::f32, std::as_bytes(std::span(storage_->values))};
+    targets.values = {ElementType::f32, storage_->values->bytes()};
+    targets.held_bytes = storage_->values->size() + storage_->mask.size();
+    if (!full_) {
+        targets.ids = {ElementType::i32, storage_->ids->bytes()};
+        targets.held_bytes += storage_->ids->size();
+    }
     if (given_ != storage_->mask.size()) {
+        clear_missing();
         targets.loss_mask = {ElementType::u8, std::as_bytes(std::span(storage_->mask))};
     }
-    targets.held_bytes =
-        storage_->ids.size() * sizeof(std::int32_t) + storage_->values.size() * sizeof(float) + storage_->mask.size();
     targets.owner = storage_;
     return targets;
 }

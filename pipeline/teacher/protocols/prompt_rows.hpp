@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +39,9 @@ void append_prompts(std::string& json, const TokenBatch& tokens, const RequestPa
 class PromptRows {
   public:
     /// `entries`: of each row, at least; those of entries_wanted().
-    PromptRows(const TokenBatch& tokens, const RequestPart& part, const TargetsWanted& wanted, std::uint32_t entries);
+    /// Rows are gathered in `buffers`.
+    PromptRows(const TokenBatch& tokens, const RequestPart& part, const TargetsWanted& wanted, std::uint32_t entries,
+               BufferPool& buffers);
 
     /// The prompt of sequence `row` of the part.
     [[nodiscard]] const std::vector<std::int32_t>& prompt(std::uint32_t row) const { return prompts_[row]; }
@@ -46,6 +49,9 @@ class PromptRows {
     /// Entry `token` (1 to the prompt's size − 1) of sequence `row` begins.
     void begin(std::uint32_t row, std::size_t token);
     void add(std::uint32_t id, float log_probability) { entries_.emplace_back(log_probability, id); }
+    /// An entry of `ids` and `log_probabilities`, of the same size: begin(), add() and end() at once.
+    void put(std::uint32_t row, std::size_t token, std::span<const std::int32_t> ids,
+             std::span<const float> log_probabilities);
     /// The prompt's token that the entry being gathered speaks of, and whether it names it.
     [[nodiscard]] std::int32_t prompt_token() const { return prompts_[row_][token_]; }
     [[nodiscard]] bool names_own_token() const noexcept;
@@ -59,11 +65,17 @@ class PromptRows {
 
   private:
     struct Storage {
-        std::vector<std::int32_t> ids;
-        std::vector<float> values;
+        std::shared_ptr<BodyBuffer> ids;     ///< [rows, columns, width] i32
+        std::shared_ptr<BodyBuffer> values;  ///< [rows, columns, width] f32
         std::vector<std::uint8_t> mask;
     };
 
+    /// Elements of the row of one position, in a buffer that malloc has aligned.
+    template <class Element>
+    [[nodiscard]] Element* row_of(BodyBuffer& buffer, std::size_t position) const {
+        return reinterpret_cast<Element*>(buffer.data()) + position * width_;
+    }
+    void clear_missing();
     void keep_all(float* values);
     void keep_top(std::int32_t* ids, float* values);
 

@@ -42,8 +42,8 @@ Result<TeacherTargets> PromptScoringCodec::decode(const HttpResponse& response, 
     if (!entries) {
         return entries.error();
     }
-    return read_json_answer(*response.body, [&](simdjson::ondemand::document& document) {
-        PromptRows rows(tokens, part, options_.wanted, *entries);
+    return read_json_answer(*response.body, *parsers_, [&](simdjson::ondemand::document& document) {
+        PromptRows rows(tokens, part, options_.wanted, *entries, *options_.buffers);
         read_rows(document, part, rows);
         return rows.finish();
     });
@@ -59,6 +59,12 @@ AnswerSize PromptScoringCodec::answer_size(std::uint32_t rows, std::uint32_t col
         size.max_wire_bytes = json_wire_bytes(count, options_.entry_bytes, size.max_accepted_bytes);
     }
     size.held_bytes = prompt_row_bytes(positions, options_.wanted);
+    if (const auto entries = entries_wanted(options_.wanted)) {
+        // "335":{"logprob":-1.5,"rank":1,"decoded_token":"x"},
+        constexpr std::uint64_t kMarksOfEntry = 16;
+        size.decode_bytes =
+            json_decode_bytes(size.held_bytes, kMarksOfEntry * positions * (std::uint64_t{*entries} + 1));
+    }
     return size;
 }
 

@@ -20,6 +20,7 @@ class PromptScoringCodec : public TeacherCodec {
         double entry_bytes = 0;             ///< the same as the probe's answer had it; 0 = not known yet
         std::uint64_t max_tokens = 0;       ///< of a prompt and of what is generated; 0 = not known
         std::uint64_t generated = 0;        ///< tokens that the server generates beside
+        std::shared_ptr<BufferPool> buffers = std::make_shared<BufferPool>();  ///< of the rows
     };
 
     explicit PromptScoringCodec(Options options) : options_(std::move(options)) {}
@@ -43,6 +44,7 @@ class PromptScoringCodec : public TeacherCodec {
 
   private:
     Options options_;
+    std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
 };
 
 /// What an entry took in an answer, for PromptScoringCodec::Options::entry_bytes.

@@ -126,6 +126,12 @@ using MakeProtocolAdapter = Result<std::unique_ptr<TeacherProtocolAdapter>> (*)(
     return bytes_each > 0 && expected < static_cast<double>(bound) ? static_cast<std::uint64_t>(expected) : bound;
 }
 
+/// Memory that decoding a JSON answer takes beside its text, or beside what is made of it where that is more: the other
+/// of the two, and simdjson's index of four bytes for each value and each mark of punctuation, `marks` in all.
+[[nodiscard]] constexpr std::uint64_t json_decode_bytes(std::uint64_t held_bytes, std::uint64_t marks) noexcept {
+    return held_bytes + 4 * marks;
+}
+
 /// A failure to answer the probe's tokens.
 [[nodiscard]] inline FetchError failed_probe(FetchError failure) {
     failure.message = "the teacher fails the probe: " + failure.message;

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
+#include "pipeline/teacher/protocols/number_text.hpp"
 
 namespace distilld {
 namespace {
@@ -29,36 +31,28 @@ class RowSink {
     RowSink(const RequestPart& part, const TargetsWanted& wanted, BufferPool& buffers, std::size_t body_bytes)
         : part_(part), wanted_(wanted), buffers_(buffers), body_bytes_(body_bytes) {}
 
-    /// Room for the next row; the width of the first row sets that of all.
-    void begin_row() { filled_ = 0; }
-
-    void put(float value, std::size_t row, std::size_t column) {
-        if (width_ != 0 && filled_ == width_) {
-            ragged(row, column);
+    /// Reads the next row, an array of numbers; the width of the first row sets that of all.
+    void read_row(std::string_view numbers, std::size_t row, std::size_t column) {
+        if (width_ == 0) {
+            // The first row tells the width; the body bounds it.
+            const auto commas = static_cast<std::size_t>(std::count(numbers.begin(), numbers.end(), ','));
+            row_.resize(commas + 1);
+        }
+        const std::span<float> into = width_ == 0 || reducer_ ? std::span(row_) : next_row();
+        const ArrayRead read = read_float_array(numbers, into);
+        if (read.end == ArrayEnd::no_number) {
+            fail_answer(position_text(row, column) + " holds something that is not a number");
         }
         if (width_ == 0) {
-            row_.push_back(value);  // the first row tells the width; the body bounds it
-        } else {
-            row_[filled_] = value;
-        }
-        ++filled_;
-    }
-
-    void end_row(std::size_t row, std::size_t column) {
-        if (filled_ == 0) {
-            fail_answer(position_text(row, column) + " is empty");
-        }
-        if (width_ == 0) {
-            start(filled_);
-        } else if (filled_ != width_) {
-            ragged(row, column);
-        }
-        if (reducer_) {
-            if (!reducer_->add_row(row_)) {
-                fail_answer(position_text(row, column) + " holds nothing finite");
+            if (read.count == 0) {
+                fail_answer(position_text(row, column) + " is empty");
             }
-        } else {
-            std::memcpy(floats_->data() + next_ * width_ * sizeof(float), row_.data(), width_ * sizeof(float));
+            start(read.count);
+        } else if (read.end == ArrayEnd::too_many || read.count != width_) {
+            fail_answer(position_text(row, column) + (read.count == 0 ? " is empty" : ragged()));
+        }
+        if (reducer_ && !reducer_->add_row(row_)) {
+            fail_answer(position_text(row, column) + " holds nothing finite");
         }
         ++next_;
     }
@@ -79,6 +73,7 @@ class RowSink {
     }
 
   private:
+    /// What row_ holds is the first row.
     void start(std::size_t width) {
         const std::size_t positions = std::size_t{part_.rows} * part_.columns;
         // Each number takes two bytes of text at least: what the body cannot hold is not allocated.
@@ -91,17 +86,21 @@ class RowSink {
                         std::to_string(wanted_.vocabulary) + " ids");
         }
         width_ = width;
+        row_.resize(width);
         if (wanted_.top_k > 0) {
             reducer_.emplace(part_.rows, part_.columns, static_cast<std::uint32_t>(width), wanted_.top_k);
         } else {
-            floats_ = buffers_.acquire();
+            floats_ = buffers_.acquire(positions * width * sizeof(float));
             floats_->resize(positions * width * sizeof(float));
+            std::copy(row_.begin(), row_.end(), next_row().begin());
         }
     }
 
-    [[noreturn]] void ragged(std::size_t row, std::size_t column) const {
-        fail_answer(position_text(row, column) + " does not have " + std::to_string(width_) +
-                    " logits like the first row");
+    /// Of floats_; its start is aligned, as malloc does it.
+    std::span<float> next_row() { return {reinterpret_cast<float*>(floats_->data()) + next_ * width_, width_}; }
+
+    [[nodiscard]] std::string ragged() const {
+        return " does not have " + std::to_string(width_) + " logits like the first row";
     }
 
     const RequestPart& part_;
@@ -109,24 +108,11 @@ class RowSink {
     BufferPool& buffers_;
     std::size_t body_bytes_;
     std::size_t width_ = 0;
-    std::size_t filled_ = 0;
     std::size_t next_ = 0;
     std::vector<float> row_;
     std::optional<TopKReducer> reducer_;
     std::shared_ptr<BodyBuffer> floats_;
 };
-
-void read_row(od::array numbers, std::size_t row, std::size_t column, RowSink& sink) {
-    sink.begin_row();
-    for (auto item : numbers) {
-        double number = 0;
-        if (item.get_double().get(number) != simdjson::SUCCESS) {
-            fail_answer(position_text(row, column) + " holds something that is not a number");
-        }
-        sink.put(static_cast<float>(number), row, column);
-    }
-    sink.end_row(row, column);
-}
 
 TeacherTargets read_logits(od::document& document, const RequestPart& part, RowSink& sink) {
     od::object object;
@@ -148,7 +134,9 @@ TeacherTargets read_logits(od::document& document, const RequestPart& part, RowS
             if (column == part.columns) {
                 fail_answer(where + " has more than the " + std::to_string(part.columns) + " positions asked for");
             }
-            read_row(json_array(position.value(), where + "[" + std::to_string(column) + "]"), row, column, sink);
+            od::array numbers =
+                json_array(position.value(), [&] { return where + "[" + std::to_string(column) + "]"; });
+            sink.read_row(numbers.raw_json().value(), row, column);
             ++column;
         }
         if (column != part.columns) {
@@ -196,7 +184,7 @@ class SeedCodec final : public TeacherCodec {
 
     Result<TeacherTargets> decode(const HttpResponse& response, const TokenBatch&,
                                   const RequestPart& part) const override {
-        return read_json_answer(*response.body, [&](od::document& document) {
+        return read_json_answer(*response.body, *parsers_, [&](od::document& document) {
             RowSink sink(part, wanted_, *buffers_, response.body->size());
             return read_logits(document, part, sink);
         });
@@ -212,6 +200,8 @@ class SeedCodec final : public TeacherCodec {
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
                                                          : std::uint64_t{wanted_.vocabulary} * sizeof(float));
+        // A number and its comma.
+        size.decode_bytes = json_decode_bytes(size.held_bytes, 2 * positions * wanted_.vocabulary);
         return size;
     }
 
@@ -224,6 +214,7 @@ class SeedCodec final : public TeacherCodec {
     TargetsWanted wanted_;
     std::shared_ptr<BufferPool> buffers_;
     double number_bytes_;
+    std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
 };
 
 /// There is nothing to learn of such a teacher: it answers or it does not.

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,27 +36,29 @@ struct Triple {
     std::uint32_t id = 0;
 };
 
-Triple read_triple(simdjson::simdjson_result<od::value> value, const std::string& where) {
+/// `where()` names it.
+template <class Where>
+Triple read_triple(simdjson::simdjson_result<od::value> value, const Where& where) {
     Triple triple;
     std::size_t place = 0;
     for (auto item : json_array(value, where)) {
         if (place == 0 && !item.is_null()) {
             double number = 0;
             if (item.get_double().get(number) != simdjson::SUCCESS) {
-                fail_answer(where + " holds a log-probability that is not a number");
+                fail_answer(where() + " holds a log-probability that is not a number");
             }
             triple.log_probability = number;
         } else if (place == 1) {
             std::uint64_t id = 0;
             if (item.get_uint64().get(id) != simdjson::SUCCESS || id > std::numeric_limits<std::uint32_t>::max()) {
-                fail_answer(where + " holds an id that is none");
+                fail_answer(where() + " holds an id that is none");
             }
             triple.id = static_cast<std::uint32_t>(id);
         }
         ++place;
     }
     if (place < 2) {
-        fail_answer(where + " is not [log-probability, id, text]");
+        fail_answer(where() + " is not [log-probability, id, text]");
     }
     return triple;
 }
@@ -115,7 +118,7 @@ class SequenceReader {
         const auto& prompt = rows_.prompt(row_);
         std::size_t token = 0;
         for (auto entry : json_array(value, name)) {
-            const Triple triple = read_triple(entry, name);
+            const Triple triple = read_triple(entry, [&name] { return name; });
             if (token >= prompt.size() || triple.id != static_cast<std::uint32_t>(prompt[token])) {
                 fail_answer(name + " is not of the prompt that was sent: entry " + std::to_string(token) +
                             " names token " + std::to_string(triple.id));
@@ -146,8 +149,9 @@ class SequenceReader {
                 }
             } else {
                 rows_.begin(row_, token);
-                for (auto item : json_array(entry, rows_.where())) {
-                    const Triple triple = read_triple(item, rows_.where());
+                const auto where = [this] { return rows_.where(); };
+                for (auto item : json_array(entry, where)) {
+                    const Triple triple = read_triple(item, where);
                     if (!triple.log_probability) {
                         fail_answer(rows_.where() + " has null for a log-probability");
                     }
@@ -180,12 +184,8 @@ class SequenceReader {
                         std::to_string(tokens) + " tokens but the first were asked for");
         }
         for (std::size_t token = 1; token < tokens; ++token) {
-            rows_.begin(row_, token);
-            for (std::size_t i = 0; i < k; ++i) {
-                const std::size_t at = (token - 1) * k + i;
-                rows_.add(static_cast<std::uint32_t>((*flat_.ids)[at]), (*flat_.values)[at]);
-            }
-            rows_.end();
+            const std::size_t at = (token - 1) * k;
+            rows_.put(row_, token, std::span(*flat_.ids).subspan(at, k), std::span(*flat_.values).subspan(at, k));
         }
     }
 
@@ -249,7 +249,7 @@ class SglangCodec final : public PromptScoringCodec {
 class SglangAdapter final : public TeacherProtocolAdapter {
   public:
     SglangAdapter(const ProtocolSettings& settings, std::string models_target)
-        : target_(settings.url.target()), models_target_(std::move(models_target)) {}
+        : target_(settings.url.target()), buffers_(settings.buffers), models_target_(std::move(models_target)) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         return std::make_shared<SglangCodec>(options(wanted));
@@ -284,10 +284,12 @@ class SglangAdapter final : public TeacherProtocolAdapter {
         options.target = target_;
         options.wanted = wanted;
         options.max_entry_bytes = kEntryBytes;
+        options.buffers = buffers_;
         return options;
     }
 
     std::string target_;
+    std::shared_ptr<BufferPool> buffers_;
     std::string models_target_;
 };
 

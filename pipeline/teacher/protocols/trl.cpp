@@ -137,7 +137,8 @@ class TrlCodec final : public PromptScoringCodec {
 /// It tells nothing of its model or of its limits.
 class TrlAdapter final : public TeacherProtocolAdapter {
   public:
-    explicit TrlAdapter(const ProtocolSettings& settings) : target_(settings.url.target()) {}
+    explicit TrlAdapter(const ProtocolSettings& settings)
+        : target_(settings.url.target()), buffers_(settings.buffers) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         return make_codec(wanted);
@@ -161,10 +162,12 @@ class TrlAdapter final : public TeacherProtocolAdapter {
         options.target = target_;
         options.wanted = wanted;
         options.max_entry_bytes = kEntryBytes;
+        options.buffers = buffers_;
         return std::make_shared<TrlCodec>(std::move(options));
     }
 
     std::string target_;
+    std::shared_ptr<BufferPool> buffers_;
 };
 
 }  // namespace

@@ -11,8 +11,9 @@
 
 namespace distilld {
 
-/// Bytes of a response. Grows without zero-filling, and kPadding further bytes may always be read behind the end, as
-/// simdjson asks.
+/// Bytes of a response, or of what is made of one. Grows without zero-filling, and kPadding further bytes may always be
+/// read behind the end, as simdjson asks. Aligned as malloc aligns. A large one has pages of its own: malloc would put
+/// bodies and what is made of them side by side, and could not give back the ones between the others.
 class BodyBuffer {
   public:
     static constexpr std::size_t kPadding = 64;
@@ -20,6 +21,7 @@ class BodyBuffer {
     BodyBuffer() = default;
     BodyBuffer(const BodyBuffer&) = delete;
     BodyBuffer& operator=(const BodyBuffer&) = delete;
+    ~BodyBuffer() { release(); }
 
     /// Makes room for `capacity` bytes; keeps the content. Throws bad_alloc.
     void reserve(std::size_t capacity);
@@ -34,21 +36,21 @@ class BodyBuffer {
     }
     void clear() noexcept { size_ = 0; }
 
-    [[nodiscard]] std::byte* data() noexcept { return data_.get(); }
-    [[nodiscard]] const std::byte* data() const noexcept { return data_.get(); }
+    [[nodiscard]] std::byte* data() noexcept { return data_; }
+    [[nodiscard]] const std::byte* data() const noexcept { return data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
 
-  private:
+    /// Room that no content needs and that is not given back.
     static constexpr std::size_t kSlack = std::size_t{64} << 10U;  // not worth a system call
 
+  private:
     void allocate(std::size_t capacity);
+    void release() noexcept;
 
-    struct Free {
-        void operator()(std::byte* data) const noexcept { std::free(data); }
-    };
-    std::unique_ptr<std::byte, Free> data_;
+    std::byte* data_ = nullptr;
+    std::size_t mapped_ = 0;  // bytes of its own pages; 0 = it is malloc's
     std::size_t size_ = 0;
     std::size_t capacity_ = 0;
 };
@@ -57,11 +59,12 @@ class BodyBuffer {
 /// already has. Any thread. A buffer may outlive the pool.
 class BufferPool {
   public:
-    /// Keeps at most `max_idle_bytes` in buffers that nobody uses.
+    /// Keeps at most `max_idle_bytes` in buffers that nobody uses: those that were used last.
     explicit BufferPool(std::size_t max_idle_bytes = std::size_t{256} << 20U);
 
-    /// An empty buffer.
-    [[nodiscard]] std::shared_ptr<BodyBuffer> acquire();
+    /// An empty buffer, for about `size` bytes where that is known (0 = it is not): one that is idle with room for them
+    /// and little more, if there is one.
+    [[nodiscard]] std::shared_ptr<BodyBuffer> acquire(std::size_t size = 0);
 
     [[nodiscard]] std::size_t idle_count() const;
 
@@ -71,7 +74,7 @@ class BufferPool {
         mutable std::mutex mutex;
         std::size_t max_idle_bytes;
         std::size_t idle_bytes = 0;
-        std::vector<std::unique_ptr<BodyBuffer>> idle;
+        std::vector<std::unique_ptr<BodyBuffer>> idle;  // the one used last is the last
         void give_back(std::unique_ptr<BodyBuffer> buffer) noexcept;
     };
     std::shared_ptr<Shared> shared_;

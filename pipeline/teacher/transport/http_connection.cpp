@@ -153,11 +153,11 @@ asio::awaitable<HttpExchange> exchange_on(Stream& stream, beast::flat_buffer& bu
     }
     HttpResponse& response = exchange.response;
     read_headers(parser.get().base(), request, response);
-    response.body = buffers.acquire();
-    response.body->reserve(1);  // an empty body has its padding too
     const bool success = is_success(response);
     const std::uint64_t limit = success ? request.response_limit : kErrorBodyLimit;
     const auto length = parser.content_length();
+    response.body = buffers.acquire(length ? static_cast<std::size_t>(std::min<std::uint64_t>(*length, limit)) : 0);
+    response.body->reserve(1);  // an empty body has its padding too
     if (parser.is_done()) {
         exchange.reusable = parser.get().keep_alive() && buffer.size() == 0;
     } else if (length && !parser.chunked()) {

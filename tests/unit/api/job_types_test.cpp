@@ -153,7 +153,7 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("busy_seconds":1,"wait_input_seconds":2,"wait_output_seconds":3}],"fetch":{"requests":9,"completed":0,)"
         R"("retries":0,"hedges":0,"hedge_wins":0,"failures":{"timeout":2},"breaker_openings":0,)"
         R"("bytes_received":0,"open_endpoints":0,"concurrency":0,"window":0,)"
-        R"("in_flight":4,"buffered":0,"latency_p50_seconds":0,)"
+        R"("in_flight":4,"buffered":0,"decode_threads":0,"latency_p50_seconds":0,)"
         R"("latency_p95_seconds":0,"endpoints":[{"endpoint":"http://a/","in_flight":1,"limit":2,"open":true,)"
         R"("outcomes":{"success":3},"retries":0,"hedges":0,"hedge_wins":0,"breaker_openings":0,"tokens":0,)"
         R"("bytes_sent":0,"bytes_received":0}]},"nonfinite_steps":0})")

@@ -19,6 +19,7 @@ PROTOCOL_ROOMS = (
     PROTOCOL_TABLE,
     PROTOCOLS + "registry.cpp",
     "server/teacher/",
+    "bench/decode_bodies.cpp",
     "bench/loopback_teacher.cpp",
     "tests/",
 )

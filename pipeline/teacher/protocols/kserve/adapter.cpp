@@ -56,7 +56,7 @@ Result<Paths> paths_beside(const EndpointUrl& url) {
 class Adapter final : public TeacherProtocolAdapter {
   public:
     Adapter(const ProtocolSettings& settings, Paths paths)
-        : url_(settings.url), model_(settings.model), paths_(std::move(paths)) {}
+        : url_(settings.url), model_(settings.model), buffers_(settings.buffers), paths_(std::move(paths)) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         Dialect own;
@@ -65,7 +65,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (wanted.targets == TargetsChoice::hidden) {
             wanted.targets = TargetsChoice::automatic;
         }
-        return make_infer_codec(url_, wanted, std::move(own));
+        return make_infer_codec(url_, wanted, std::move(own), buffers_);
     }
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
@@ -103,7 +103,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (const double numbers = static_cast<double>(row_numbers) * rows.rows * rows.columns; numbers > 0) {
             dialect.json_number_bytes = static_cast<double>(rows.wire_bytes) / numbers;
         }
-        auto codec = make_infer_codec(url_, wanted, dialect);
+        auto codec = make_infer_codec(url_, wanted, dialect, buffers_);
         if (!codec) {
             co_return failed_probe(refusal(FailureKind::bad_response, codec.error().message));
         }
@@ -177,7 +177,7 @@ class Adapter final : public TeacherProtocolAdapter {
     /// With binary tensors, or with JSON tensors where the server refuses those; `dialect` says which.
     asio::awaitable<FetchResult<EndpointAnswer>> first_answer(ProbeDialogue& dialogue, TargetsWanted wanted,
                                                               Dialect& dialect) const {
-        const auto codec = make_infer_codec(url_, wanted, dialect);
+        const auto codec = make_infer_codec(url_, wanted, dialect, buffers_);
         if (!codec) {
             co_return refusal(FailureKind::rejected, codec.error().message);
         }
@@ -188,7 +188,7 @@ class Adapter final : public TeacherProtocolAdapter {
         }
         // MLServer refuses binary requests with 500 and no reason.
         dialect.binary_tensor_requests = false;
-        const auto plain = make_infer_codec(url_, wanted, dialect);
+        const auto plain = make_infer_codec(url_, wanted, dialect, buffers_);
         if (!plain) {
             co_return answer;
         }
@@ -215,7 +215,7 @@ class Adapter final : public TeacherProtocolAdapter {
         wanted.top_k = kTokensToCompare;
         wanted.targets = TargetsChoice::topk;
         dialect.honoured_k = 0;
-        const auto codec = make_infer_codec(url_, wanted, std::move(dialect));
+        const auto codec = make_infer_codec(url_, wanted, std::move(dialect), buffers_);
         if (!codec) {
             co_return std::optional<TeacherTargets>();
         }
@@ -229,6 +229,7 @@ class Adapter final : public TeacherProtocolAdapter {
 
     EndpointUrl url_;
     std::string model_;
+    std::shared_ptr<BufferPool> buffers_;
     Paths paths_;
 };
 

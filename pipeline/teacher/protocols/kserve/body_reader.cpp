@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "pipeline/teacher/transport/body_buffer.hpp"
+
 namespace distilld::kserve {
 
 namespace od = simdjson::ondemand;
@@ -49,6 +51,14 @@ std::optional<od::value> optional_field(od::object& object, std::string_view nam
     return value;
 }
 
+std::string string_of(od::value value, std::string_view name, std::string_view where) {
+    std::string_view text;
+    if (value.get_string().get(text) != simdjson::SUCCESS) {
+        fail(std::string(where) + ": '" + std::string(name) + "' is not a string");
+    }
+    return std::string(text);
+}
+
 std::string string_field(od::object& object, std::string_view name, std::string_view where, bool required) {
     auto field = optional_field(object, name);
     if (!field) {
@@ -57,21 +67,13 @@ std::string string_field(od::object& object, std::string_view name, std::string_
         }
         return {};
     }
-    std::string_view text;
-    if (field->get_string().get(text) != simdjson::SUCCESS) {
-        fail(std::string(where) + ": '" + std::string(name) + "' is not a string");
-    }
-    return std::string(text);
+    return string_of(*field, name, where);
 }
 
-Parameters parameters_of(od::object& object, std::string_view where) {
+Parameters parameters_in(od::value value, std::string_view where) {
     Parameters parameters;
-    auto field = optional_field(object, "parameters");
-    if (!field) {
-        return parameters;
-    }
     od::object fields;
-    if (field->get_object().get(fields) != simdjson::SUCCESS) {
+    if (value.get_object().get(fields) != simdjson::SUCCESS) {
         fail(std::string(where) + ": 'parameters' is not an object");
     }
     for (auto entry : fields) {
@@ -83,10 +85,15 @@ Parameters parameters_of(od::object& object, std::string_view where) {
     return parameters;
 }
 
-std::vector<std::int64_t> shape_of(od::object& object, const std::string& where, std::size_t max_rank, bool wildcards) {
-    auto field = optional_field(object, "shape");
+Parameters parameters_of(od::object& object, std::string_view where) {
+    const auto field = optional_field(object, "parameters");
+    return field ? parameters_in(*field, where) : Parameters();
+}
+
+std::vector<std::int64_t> shape_in(std::optional<od::value> value, const std::string& where, std::size_t max_rank,
+                                   bool wildcards) {
     od::array dimensions;
-    if (!field || field->get_array().get(dimensions) != simdjson::SUCCESS) {
+    if (!value || value->get_array().get(dimensions) != simdjson::SUCCESS) {
         fail(where + " has no 'shape' array");
     }
     std::vector<std::int64_t> shape;
@@ -103,9 +110,18 @@ std::vector<std::int64_t> shape_of(od::object& object, const std::string& where,
     return shape;
 }
 
+std::vector<std::int64_t> shape_of(od::object& object, const std::string& where, std::size_t max_rank, bool wildcards) {
+    return shape_in(optional_field(object, "shape"), where, max_rank, wildcards);
+}
+
 BodyReader::BodyReader(std::span<const std::byte> binary, bool has_binary, std::shared_ptr<const void> owner,
-                       const MessageLimits& limits, std::size_t json_bytes)
-    : binary_(binary), has_binary_(has_binary), owner_(std::move(owner)), limits_(limits), json_bytes_(json_bytes) {}
+                       const MessageLimits& limits, std::size_t json_bytes, BufferPool* buffers)
+    : binary_(binary),
+      has_binary_(has_binary),
+      owner_(std::move(owner)),
+      limits_(limits),
+      json_bytes_(json_bytes),
+      buffers_(buffers) {}
 
 void BodyReader::take_binary(InferTensor& tensor, const Parameter& stated_size, std::uint64_t bytes) {
     const std::string where = tensor_label(tensor.name);
@@ -126,29 +142,61 @@ void BodyReader::take_binary(InferTensor& tensor, const Parameter& stated_size, 
     taken_ += static_cast<std::size_t>(bytes);
 }
 
-void BodyReader::read_json(InferTensor& tensor, od::value data, std::uint64_t count, std::uint64_t bytes) const {
-    const std::string where = tensor_label(tensor.name);
-    od::array array;
-    if (data.get_array().get(array) != simdjson::SUCCESS) {
-        fail(where + ": 'data' is not an array");
-    }
+void BodyReader::read_json(InferTensor& tensor, std::string_view data, std::uint64_t count, std::uint64_t bytes) const {
     // A JSON number and its comma take two bytes at least, so the text bounds the memory.
     if (count > json_bytes_ / 2 + 1) {
-        fail(where + ": 'data' cannot hold the " + std::to_string(count) + " values of its shape");
+        fail(tensor_label(tensor.name) + ": 'data' cannot hold the " + std::to_string(count) + " values of its shape");
     }
-    auto storage = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytes));
-    read_data(array, tensor, count, *datatype_size(tensor.datatype), storage->data());
-    tensor.bytes = *storage;
+    const auto size = static_cast<std::size_t>(bytes);
+    auto storage = buffers_ != nullptr ? buffers_->acquire(size) : std::make_shared<BodyBuffer>();
+    storage->resize(size);
+    read_data(data, tensor, count, storage->data());
+    tensor.bytes = storage->bytes();
     tensor.owner = std::move(storage);
     tensor.binary = false;
 }
 
 InferTensor BodyReader::tensor(od::object object, std::string_view role) {
     InferTensor result;
-    result.name = string_field(object, "name", role, true);
-    const std::string where = tensor_label(result.name);
-    result.datatype = string_field(object, "datatype", where, true);
-    result.shape = shape_of(object, where, limits_.max_rank, false);
+    bool named = false;
+    bool typed = false;
+    bool shaped = false;
+    std::optional<std::string_view> data;
+    Parameters parameters;
+    std::string where(role);
+    for (auto field : object) {
+        const std::string_view key = field.unescaped_key();
+        od::value value = field.value();
+        if (value.is_null()) {
+            continue;
+        }
+        if (key == "name") {
+            result.name = string_of(value, key, where);
+            where = tensor_label(result.name);
+            named = true;
+        } else if (key == "datatype") {
+            result.datatype = string_of(value, key, where);
+            typed = true;
+        } else if (key == "shape") {
+            result.shape = shape_in(value, where, limits_.max_rank, false);
+            shaped = true;
+        } else if (key == "parameters") {
+            parameters = parameters_in(value, where);
+        } else if (key == "data") {
+            // Read below, when datatype and shape are known: they may come behind it.
+            od::array array;
+            if (value.get_array().get(array) != simdjson::SUCCESS) {
+                fail(where + ": 'data' is not an array");
+            }
+            data = array.raw_json().value();
+        }
+    }
+    if (!named || !typed) {
+        fail(where + " has no '" + (named ? "datatype" : "name") + "'");
+    }
+    if (!shaped) {
+        fail(where + " has no 'shape' array");
+    }
     const auto width = datatype_size(result.datatype);
     if (!width) {
         fail(where + ": datatype '" + result.datatype + "' is not supported");
@@ -159,9 +207,7 @@ InferTensor BodyReader::tensor(od::object object, std::string_view role) {
         fail(where + " is larger than the limit of " + std::to_string(limits_.max_tensor_bytes) + " bytes");
     }
     const std::uint64_t bytes = *count * *width;
-    const Parameters parameters = parameters_of(object, where);
     const auto size = parameters.find("binary_data_size");
-    auto data = optional_field(object, "data");
     if (size != parameters.end() && data) {
         fail(where + " has both 'data' and 'binary_data_size'");
     }
@@ -177,7 +223,11 @@ InferTensor BodyReader::tensor(od::object object, std::string_view role) {
 }
 
 std::vector<InferTensor> BodyReader::tensors(od::object& object, std::string_view field, std::string_view role) {
-    auto value = optional_field(object, field);
+    return tensors(optional_field(object, field), field, role);
+}
+
+std::vector<InferTensor> BodyReader::tensors(std::optional<od::value> value, std::string_view field,
+                                             std::string_view role) {
     od::array array;
     if (!value || value->get_array().get(array) != simdjson::SUCCESS) {
         fail("there is no '" + std::string(field) + "' array");

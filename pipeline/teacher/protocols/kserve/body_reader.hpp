@@ -26,33 +26,41 @@ namespace distilld::kserve {
 [[nodiscard]] std::optional<simdjson::ondemand::value> optional_field(simdjson::ondemand::object& object,
                                                                       std::string_view name);
 
+/// A text; `name` and `where` are what messages call it.
+[[nodiscard]] std::string string_of(simdjson::ondemand::value value, std::string_view name, std::string_view where);
+
 /// Empty when the field is not there and not `required`.
 [[nodiscard]] std::string string_field(simdjson::ondemand::object& object, std::string_view name,
                                        std::string_view where, bool required);
 
 /// The `parameters` of an object, without those that are neither text, number nor truth value.
 [[nodiscard]] Parameters parameters_of(simdjson::ondemand::object& object, std::string_view where);
+[[nodiscard]] Parameters parameters_in(simdjson::ondemand::value value, std::string_view where);
 
 /// `wildcards`: -1 is a size too.
+[[nodiscard]] std::vector<std::int64_t> shape_in(std::optional<simdjson::ondemand::value> value,
+                                                 const std::string& where, std::size_t max_rank, bool wildcards);
 [[nodiscard]] std::vector<std::int64_t> shape_of(simdjson::ondemand::object& object, const std::string& where,
                                                  std::size_t max_rank, bool wildcards);
 
-/// Reads the numbers of a `data` array, flat or nested in the form of the shape, into `out`: `count` elements of
-/// `width` bytes in the tensor's datatype.
-void read_data(simdjson::ondemand::array array, const InferTensor& tensor, std::uint64_t count, std::size_t width,
-               std::byte* out);
+/// Reads the numbers of a `data` array, flat or nested in the form of the shape, into `out`: `count` elements of the
+/// tensor's datatype. `array` is its JSON, from bracket to bracket; kNumberTextPadding bytes can be read behind it.
+void read_data(std::string_view array, const InferTensor& tensor, std::uint64_t count, std::byte* out);
 
 /// Reads tensors: those in JSON, and those in the binary part, of which it knows how much is taken.
 class BodyReader {
   public:
     /// `binary` is what follows the JSON part of `json_bytes` bytes; `has_binary` says whether the message announced
-    /// one. `owner` keeps it alive. `limits` must outlive the reader.
+    /// one. `owner` keeps it alive. `limits` and `buffers` (may be null) must outlive the reader.
     BodyReader(std::span<const std::byte> binary, bool has_binary, std::shared_ptr<const void> owner,
-               const MessageLimits& limits, std::size_t json_bytes);
+               const MessageLimits& limits, std::size_t json_bytes, BufferPool* buffers);
 
     /// The array `field` of tensors. `role` is what messages call one of them.
     [[nodiscard]] std::vector<InferTensor> tensors(simdjson::ondemand::object& object, std::string_view field,
                                                    std::string_view role);
+    /// The same of an array that was found; null is none.
+    [[nodiscard]] std::vector<InferTensor> tensors(std::optional<simdjson::ondemand::value> value,
+                                                   std::string_view field, std::string_view role);
 
     /// Fails when binary data is left over.
     void check_all_taken() const;
@@ -60,13 +68,14 @@ class BodyReader {
   private:
     InferTensor tensor(simdjson::ondemand::object object, std::string_view role);
     void take_binary(InferTensor& tensor, const Parameter& stated_size, std::uint64_t bytes);
-    void read_json(InferTensor& tensor, simdjson::ondemand::value data, std::uint64_t count, std::uint64_t bytes) const;
+    void read_json(InferTensor& tensor, std::string_view data, std::uint64_t count, std::uint64_t bytes) const;
 
     std::span<const std::byte> binary_;
     bool has_binary_;
     std::shared_ptr<const void> owner_;
     const MessageLimits& limits_;
     std::size_t json_bytes_;
+    BufferPool* buffers_;
     std::size_t taken_ = 0;
     std::uint64_t tensor_bytes_ = 0;
 };

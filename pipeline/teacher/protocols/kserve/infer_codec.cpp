@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipeline/core/target_rows.hpp"
+#include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_outputs.hpp"
 #include "pipeline/teacher/protocols/kserve/output_choice.hpp"
@@ -45,12 +46,14 @@ std::size_t held_bytes_of(const InferResponse& message, const BodyBuffer& body) 
 
 class InferCodec final : public TeacherCodec {
   public:
-    InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, OutputChoice choice)
+    InferCodec(std::string target, TargetsWanted wanted, Dialect dialect, OutputChoice choice,
+               std::shared_ptr<BufferPool> buffers)
         : target_(std::move(target)),
           wanted_(wanted),
           dialect_(std::move(dialect)),
           choice_(std::move(choice)),
           head_sha256_(head_sha256(dialect_.metadata.parameters)),
+          buffers_(std::move(buffers)),
           limits_{positive_parameter(dialect_.metadata.parameters, "max_batch_size"),
                   positive_parameter(dialect_.metadata.parameters, "max_tokens")} {
         if (limits_.max_rows == 0) {
@@ -106,8 +109,8 @@ class InferCodec final : public TeacherCodec {
         MessageLimits limits;
         limits.max_json_bytes = response.body->size();
         limits.max_tensor_bytes = std::max<std::uint64_t>(std::uint64_t{response.body->size()} * 4, 1024);
-        const auto message =
-            parse_infer_response(response.body->bytes(), *json_length, limits, response.body, BodyBuffer::kPadding);
+        const auto message = parse_infer_response(response.body->bytes(), *json_length, limits, response.body,
+                                                  BodyBuffer::kPadding, {parsers_.get(), buffers_.get()});
         if (!message) {
             return message.error();
         }
@@ -151,6 +154,8 @@ class InferCodec final : public TeacherCodec {
                                       : json_wire_bytes(numbers, dialect_.json_number_bytes, size.max_accepted_bytes);
             size.held_bytes = positions * (k * (element_bytes("topk_ids") + element_bytes("topk_logprobs")) +
                                            element_bytes("tail_logprob"));
+            // Binary tensors are targets as they come.
+            size.decode_bytes = binary ? 0 : json_decode_bytes(size.held_bytes, 2 * numbers);
             return size;
         }
         const std::uint64_t width = asks_for_hidden_states() ? choice_.width : wanted_.vocabulary;
@@ -163,6 +168,11 @@ class InferCodec final : public TeacherCodec {
         }
         size.held_bytes = positions * (wanted_.top_k > 0 ? reduced_row_bytes(wanted_.top_k, wanted_.vocabulary)
                                                          : width * element_bytes(choice_.output));
+        if (!binary) {
+            size.decode_bytes = json_decode_bytes(positions * width * sizeof(float), 2 * positions * width);
+        } else if (wanted_.top_k > 0) {
+            size.decode_bytes = size.held_bytes;
+        }
         return size;
     }
 
@@ -239,6 +249,8 @@ class InferCodec final : public TeacherCodec {
     Dialect dialect_;
     OutputChoice choice_;
     std::string head_sha256_;  ///< as announced
+    std::shared_ptr<BufferPool> buffers_;
+    std::shared_ptr<JsonParsers> parsers_ = std::make_shared<JsonParsers>();
     RequestLimits limits_;
 };
 
@@ -256,7 +268,7 @@ ModelMetadata own_teacher_metadata(const std::string& model) {
 }
 
 Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
-                                                             Dialect dialect) {
+                                                             Dialect dialect, std::shared_ptr<BufferPool> buffers) {
     if (auto checked = check_inputs(dialect.metadata, dialect.config.required_inputs); !checked) {
         return Error{checked.error().kind, url.name + ": " + checked.error().message};
     }
@@ -265,7 +277,7 @@ Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& 
         return Error{choice.error().kind, url.name + ": " + choice.error().message};
     }
     return std::shared_ptr<const TeacherCodec>(
-        std::make_shared<InferCodec>(url.target(), wanted, std::move(dialect), std::move(*choice)));
+        std::make_shared<InferCodec>(url.target(), wanted, std::move(dialect), std::move(*choice), std::move(buffers)));
 }
 
 }  // namespace distilld::kserve

@@ -25,8 +25,10 @@ struct Dialect {
 
 /// Asks for the outputs that choose_output() finds. A
 /// micro-batch takes several requests when the metadata's parameters or the configuration state less: `max_batch_size`
-/// sequences, or `max_tokens` positions. The error names the inputs or outputs that cannot be served.
+/// sequences, or `max_tokens` positions. `buffers` (may be null) are for tensors that come as JSON. The error names the
+/// inputs or outputs that cannot be served.
 [[nodiscard]] Result<std::shared_ptr<const TeacherCodec>> make_infer_codec(const EndpointUrl& url, TargetsWanted wanted,
-                                                                           Dialect dialect);
+                                                                           Dialect dialect,
+                                                                           std::shared_ptr<BufferPool> buffers = {});
 
 }  // namespace distilld::kserve

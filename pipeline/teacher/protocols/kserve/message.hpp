@@ -16,6 +16,11 @@
 
 #include "base/error.hpp"
 
+namespace distilld {
+class BufferPool;
+class JsonParsers;
+}  // namespace distilld
+
 /// Messages of the KServe v2 / Open Inference Protocol over HTTP, with the binary tensor data extension
 /// (triton-inference-server/server docs/protocol/extension_binary_data.md). Both directions, no I/O.
 ///
@@ -126,6 +131,12 @@ struct MessageLimits {
     std::size_t max_rank = 8;
 };
 
+/// What a reader of many answers lends to each; null: it takes memory of its own.
+struct ParserMemory {
+    JsonParsers* parsers = nullptr;
+    BufferPool* buffers = nullptr;  ///< of tensors that come as JSON
+};
+
 /// Tensors with `binary` go into the binary part, others become a flat JSON `data` array. JSON has no infinities: they
 /// are written as the largest finite value of the datatype; a NaN, a size that does not fit the shape or an unknown
 /// datatype is an error that names the tensor.
@@ -134,8 +145,9 @@ struct MessageLimits {
 
 /// The body as sent. `header_length` is the HTTP header's value when there was one. Binary tensors become views into
 /// `body`, which `owner` keeps alive (no copy); JSON `data`, flat or nested, is converted into storage of its own.
-/// `padding` is the number of readable bytes behind the body: from 64 on, JSON is parsed in place. Each error names
-/// the tensor. Errors are ErrorKind::invalid_input for a request, ErrorKind::teacher for a response.
+/// `padding` is the number of readable bytes behind the body: from 64 on, JSON is parsed in place. Members of objects
+/// may come in any order; they are read in the order in which they come. Each error names the tensor. Errors are
+/// ErrorKind::invalid_input for a request, ErrorKind::teacher for a response.
 [[nodiscard]] Result<InferRequest> parse_infer_request(std::span<const std::byte> body,
                                                        std::optional<std::size_t> header_length,
                                                        const MessageLimits& limits, std::shared_ptr<const void> owner,
@@ -143,7 +155,7 @@ struct MessageLimits {
 [[nodiscard]] Result<InferResponse> parse_infer_response(std::span<const std::byte> body,
                                                          std::optional<std::size_t> header_length,
                                                          const MessageLimits& limits, std::shared_ptr<const void> owner,
-                                                         std::size_t padding = 0);
+                                                         std::size_t padding = 0, ParserMemory memory = {});
 
 /// The same over a string that the result keeps alive.
 [[nodiscard]] Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body,

@@ -1,3 +1,4 @@
+#include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/kserve/body_reader.hpp"
 
 namespace distilld::kserve {
@@ -22,7 +23,8 @@ std::optional<bool> take_flag(Parameters& parameters, const std::string& name, s
 /// Runs `read(object, reader)` over the body; failures become an Error of `kind`.
 template <class T, class Read>
 Result<T> parse(std::span<const std::byte> body, std::optional<std::size_t> header_length, const MessageLimits& limits,
-                std::shared_ptr<const void> owner, std::size_t padding, ErrorKind kind, Read read) {
+                std::shared_ptr<const void> owner, std::size_t padding, ParserMemory memory, ErrorKind kind,
+                Read read) {
     try {
         if (header_length && *header_length > body.size()) {
             fail(std::string(kHeaderLengthField) + " is " + std::to_string(*header_length) + ", the body has " +
@@ -42,13 +44,15 @@ Result<T> parse(std::span<const std::byte> body, std::optional<std::size_t> head
             copy = simdjson::padded_string(text, json_length);
             json = copy;
         }
-        od::parser parser;
-        od::document document = parser.iterate(json);
+        JsonParsers own;
+        const LentParser parser(memory.parsers != nullptr ? *memory.parsers : own);
+        od::document document = parser->iterate(json);
         od::object object;
         if (document.get_object().get(object) != simdjson::SUCCESS) {
             fail("the body is not a JSON object");
         }
-        BodyReader reader(body.subspan(json_length), header_length.has_value(), std::move(owner), limits, json_length);
+        BodyReader reader(body.subspan(json_length), header_length.has_value(), std::move(owner), limits, json_length,
+                          memory.buffers);
         T result = read(object, reader);
         reader.check_all_taken();
         return result;
@@ -111,22 +115,43 @@ Result<InferRequest> parse_infer_request(std::span<const std::byte> body, std::o
         }
         return request;
     };
-    return parse<InferRequest>(body, header_length, limits, std::move(owner), padding, ErrorKind::invalid_input, read);
+    return parse<InferRequest>(body, header_length, limits, std::move(owner), padding, {}, ErrorKind::invalid_input,
+                               read);
 }
 
 Result<InferResponse> parse_infer_response(std::span<const std::byte> body, std::optional<std::size_t> header_length,
                                            const MessageLimits& limits, std::shared_ptr<const void> owner,
-                                           std::size_t padding) {
+                                           std::size_t padding, ParserMemory memory) {
     const auto read = [&](od::object& object, BodyReader& reader) {
+        constexpr std::string_view kWhere = "the response";
         InferResponse response;
-        response.model_name = string_field(object, "model_name", "the response", false);
-        response.model_version = string_field(object, "model_version", "the response", false);
-        response.id = string_field(object, "id", "the response", false);
-        response.parameters = parameters_of(object, "the response");
-        response.outputs = reader.tensors(object, "outputs", "an output");
+        bool answered = false;
+        for (auto field : object) {
+            const std::string_view key = field.unescaped_key();
+            od::value value = field.value();
+            if (value.is_null()) {
+                continue;
+            }
+            if (key == "model_name") {
+                response.model_name = string_of(value, key, kWhere);
+            } else if (key == "model_version") {
+                response.model_version = string_of(value, key, kWhere);
+            } else if (key == "id") {
+                response.id = string_of(value, key, kWhere);
+            } else if (key == "parameters") {
+                response.parameters = parameters_in(value, kWhere);
+            } else if (key == "outputs" && !answered) {
+                response.outputs = reader.tensors(value, key, "an output");
+                answered = true;
+            }
+        }
+        if (!answered) {
+            fail("there is no 'outputs' array");
+        }
         return response;
     };
-    return parse<InferResponse>(body, header_length, limits, std::move(owner), padding, ErrorKind::teacher, read);
+    return parse<InferResponse>(body, header_length, limits, std::move(owner), padding, memory, ErrorKind::teacher,
+                                read);
 }
 
 Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body,
@@ -160,8 +185,8 @@ Result<ModelMetadata> parse_model_metadata(std::string_view json) {
         }
         return metadata;
     };
-    return parse<ModelMetadata>(std::as_bytes(std::span(json)), std::nullopt, limits, nullptr, 0, ErrorKind::teacher,
-                                read);
+    return parse<ModelMetadata>(std::as_bytes(std::span(json)), std::nullopt, limits, nullptr, 0, {},
+                                ErrorKind::teacher, read);
 }
 
 }  // namespace distilld::kserve

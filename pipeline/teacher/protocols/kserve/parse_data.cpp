@@ -2,153 +2,178 @@
 
 #include "base/half_float.hpp"
 #include "pipeline/teacher/protocols/kserve/body_reader.hpp"
+#include "pipeline/teacher/protocols/number_text.hpp"
 
 namespace distilld::kserve {
 namespace {
 
-namespace od = simdjson::ondemand;
+/// Null where `at` begins no integer of type T.
+template <class T>
+const char* read_integer(const char* at, T& value) noexcept {
+    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+    const bool negative = *at == '-';
+    std::uint64_t magnitude = 0;
+    at = read_magnitude(at + (negative ? 1 : 0), magnitude);
+    const bool signless = std::numeric_limits<T>::min() == 0;
+    const std::uint64_t bound = negative ? (signless ? 0 : kMax + 1) : kMax;
+    if (at == nullptr || magnitude > bound) {
+        return nullptr;
+    }
+    value = static_cast<T>(negative ? std::uint64_t{0} - magnitude : magnitude);
+    return at;
+}
+
+/// true and false, and 1 and 0, which some servers write for them.
+const char* read_bool(const char* at, const char* end, std::uint8_t& value) noexcept {
+    const std::string_view text(at, static_cast<std::size_t>(end - at));
+    for (const std::string_view word : {"true", "false"}) {
+        if (text.starts_with(word)) {
+            value = word == "true" ? 1 : 0;
+            return at + word.size();
+        }
+    }
+    at = read_integer(at, value);
+    return value > 1 ? nullptr : at;
+}
 
 /// Puts the numbers of a `data` array into storage of the tensor's datatype.
 class DataReader {
   public:
-    DataReader(const InferTensor& tensor, std::uint64_t count, std::size_t width, std::byte* out)
-        : tensor_(tensor), count_(count), width_(width), out_(out) {}
+    DataReader(std::string_view array, const InferTensor& tensor, std::uint64_t count, std::byte* out)
+        : tensor_(tensor), count_(count), out_(out), at_(array.data()), end_(array.data() + array.size()) {}
 
-    void read(od::array array) {
-        level(array, 0);
+    /// `read_element(at, end, element)` is null where there is no Element.
+    template <class Element, class ReadElement>
+    void read(ReadElement read_element) {
+        level<Element>(0, read_element);
         if (filled_ != count_) {
-            fail(tensor_label(tensor_.name) + ": 'data' holds " + std::to_string(filled_) +
-                 " values, the shape needs " + std::to_string(count_));
+            fail_data("holds " + std::to_string(filled_) + " values, the shape needs " + std::to_string(count_));
         }
     }
 
   private:
-    void level(od::array array, std::size_t depth) {
+    /// Begins at a bracket and ends behind its counterpart.
+    template <class Element, class ReadElement>
+    void level(std::size_t depth, ReadElement read_element) {
         std::uint64_t items = 0;
         bool arrays = false;
         bool scalars = false;
-        for (auto item : array) {
-            od::value value = item.value();
+        at_ = skip_blanks(at_ + 1);
+        while (*at_ != ']' || items > 0) {
             ++items;
-            if (value.type().value() == od::json_type::array) {
+            if (*at_ == '[') {
                 arrays = true;
                 if (depth + 1 >= tensor_.shape.size()) {
-                    fail(tensor_label(tensor_.name) + ": 'data' is nested deeper than its shape");
+                    fail_data("is nested deeper than its shape");
                 }
-                level(value.get_array().value(), depth + 1);
+                level<Element>(depth + 1, read_element);
             } else {
                 scalars = true;
-                put(value);
+                put<Element>(read_element);
             }
+            at_ = skip_blanks(at_);
+            if (*at_ != ',') {
+                break;
+            }
+            at_ = skip_blanks(at_ + 1);
         }
+        if (*at_ != ']' || at_ >= end_) {
+            fail_data("is no array in JSON");
+        }
+        ++at_;
+        check_level(depth, items, arrays, scalars);
+    }
+
+    void check_level(std::size_t depth, std::uint64_t items, bool arrays, bool scalars) const {
         if (arrays && scalars) {
-            fail(tensor_label(tensor_.name) + ": 'data' mixes numbers and arrays");
+            fail_data("mixes numbers and arrays");
         }
         // A flat list is allowed at the top only; anything else has the very form of the shape.
         const bool flat = depth == 0 && !arrays;
         if (!flat) {
             const bool innermost = depth + 1 == tensor_.shape.size();
             if ((scalars && !innermost) || items != static_cast<std::uint64_t>(tensor_.shape[depth])) {
-                fail(tensor_label(tensor_.name) + ": 'data' does not have the form of its shape");
+                fail_data("does not have the form of its shape");
             }
         }
     }
 
-    void put(od::value& value) {
+    template <class Element, class ReadElement>
+    void put(ReadElement read_element) {
         if (filled_ == count_) {
-            fail(tensor_label(tensor_.name) + ": 'data' holds more values than the shape needs (" +
-                 std::to_string(count_) + ")");
+            fail_data("holds more values than the shape needs (" + std::to_string(count_) + ")");
         }
-        std::byte* out = out_ + filled_ * width_;
+        Element element{};
+        at_ = read_element(at_, end_, element);
+        if (at_ == nullptr) {
+            fail(tensor_label(tensor_.name) + ": value " + std::to_string(filled_) + " is not a " + tensor_.datatype);
+        }
+        std::memcpy(out_ + filled_ * sizeof(Element), &element, sizeof(Element));
         ++filled_;
-        const std::string_view type = tensor_.datatype;
-        if (type == "FP32") {
-            store(out, static_cast<float>(real(value)));
-        } else if (type == "FP64") {
-            store(out, real(value));
-        } else if (type == "FP16") {
-            store(out, float_to_half(static_cast<float>(real(value))));
-        } else if (type == "BF16") {
-            store(out, float_to_bfloat16(static_cast<float>(real(value))));
-        } else if (type == "BOOL") {
-            bool flag = false;
-            if (value.get_bool().get(flag) != simdjson::SUCCESS) {
-                const auto number = integer<std::int64_t>(value, 0, 1);
-                flag = number == 1;
-            }
-            store(out, static_cast<std::uint8_t>(flag ? 1 : 0));
-        } else if (type == "UINT64") {
-            std::uint64_t number = 0;
-            if (value.get_uint64().get(number) != simdjson::SUCCESS) {
-                wrong_value();
-            }
-            store(out, number);
-        } else {
-            store_integer(type, value, out);
-        }
     }
 
-    void store_integer(std::string_view type, od::value& value, std::byte* out) {
-        if (type == "INT32") {
-            store(out, static_cast<std::int32_t>(ranged<std::int32_t>(value)));
-        } else if (type == "INT64") {
-            store(out, ranged<std::int64_t>(value));
-        } else if (type == "UINT32") {
-            store(out, static_cast<std::uint32_t>(ranged<std::uint32_t>(value)));
-        } else if (type == "INT16") {
-            store(out, static_cast<std::int16_t>(ranged<std::int16_t>(value)));
-        } else if (type == "UINT16") {
-            store(out, static_cast<std::uint16_t>(ranged<std::uint16_t>(value)));
-        } else if (type == "INT8") {
-            store(out, static_cast<std::int8_t>(ranged<std::int8_t>(value)));
-        } else {
-            store(out, static_cast<std::uint8_t>(ranged<std::uint8_t>(value)));
-        }
-    }
-
-    template <class T>
-    std::int64_t ranged(od::value& value) {
-        return integer<std::int64_t>(value, static_cast<std::int64_t>(std::numeric_limits<T>::min()),
-                                     static_cast<std::int64_t>(std::numeric_limits<T>::max()));
-    }
-
-    template <class T>
-    T integer(od::value& value, T min, T max) {
-        std::int64_t number = 0;
-        if (value.get_int64().get(number) != simdjson::SUCCESS || number < min || number > max) {
-            wrong_value();
-        }
-        return number;
-    }
-
-    double real(od::value& value) {
-        double number = 0;
-        if (value.get_double().get(number) != simdjson::SUCCESS) {
-            wrong_value();
-        }
-        return number;
-    }
-
-    [[noreturn]] void wrong_value() const {
-        fail(tensor_label(tensor_.name) + ": value " + std::to_string(filled_ - 1) + " is not a " + tensor_.datatype);
-    }
-
-    template <class T>
-    static void store(std::byte* out, T value) {
-        std::memcpy(out, &value, sizeof(T));
+    [[noreturn]] void fail_data(const std::string& what) const {
+        fail(tensor_label(tensor_.name) + ": 'data' " + what);
     }
 
     const InferTensor& tensor_;
     std::uint64_t count_;
-    std::size_t width_;
     std::byte* out_;
+    const char* at_;
+    const char* end_;
     std::uint64_t filled_ = 0;
 };
 
+template <class T>
+void read_integers(DataReader reader) {
+    reader.read<T>([](const char* at, const char*, T& value) { return read_integer(at, value); });
+}
+
+/// Floats of sixteen bits.
+template <class ToBits>
+void read_halves(DataReader reader, ToBits to_bits) {
+    reader.read<std::uint16_t>([to_bits](const char* at, const char* end, std::uint16_t& bits) {
+        float value = 0;
+        at = read_float(at, end, value);
+        bits = to_bits(value);
+        return at;
+    });
+}
+
 }  // namespace
 
-void read_data(od::array array, const InferTensor& tensor, std::uint64_t count, std::size_t width, std::byte* out) {
-    DataReader(tensor, count, width, out).read(array);
+void read_data(std::string_view array, const InferTensor& tensor, std::uint64_t count, std::byte* out) {
+    DataReader reader(array, tensor, count, out);
+    const std::string_view type = tensor.datatype;
+    if (type == "FP32") {
+        reader.read<float>([](const char* at, const char* end, float& value) { return read_float(at, end, value); });
+    } else if (type == "FP64") {
+        reader.read<double>(
+            [](const char* at, const char* end, double& value) { return read_exact_double(at, end, value); });
+    } else if (type == "FP16") {
+        read_halves(reader, float_to_half);
+    } else if (type == "BF16") {
+        read_halves(reader, float_to_bfloat16);
+    } else if (type == "BOOL") {
+        reader.read<std::uint8_t>(
+            [](const char* at, const char* end, std::uint8_t& value) { return read_bool(at, end, value); });
+    } else if (type == "INT32") {
+        read_integers<std::int32_t>(reader);
+    } else if (type == "UINT32") {
+        read_integers<std::uint32_t>(reader);
+    } else if (type == "INT64") {
+        read_integers<std::int64_t>(reader);
+    } else if (type == "UINT64") {
+        read_integers<std::uint64_t>(reader);
+    } else if (type == "INT16") {
+        read_integers<std::int16_t>(reader);
+    } else if (type == "UINT16") {
+        read_integers<std::uint16_t>(reader);
+    } else if (type == "INT8") {
+        read_integers<std::int8_t>(reader);
+    } else {
+        read_integers<std::uint8_t>(reader);
+    }
 }
 
 }  // namespace distilld::kserve

@@ -29,6 +29,7 @@ class Adapter final : public TeacherProtocolAdapter {
         : route_(route),
           target_(settings.url.target()),
           model_(settings.model),
+          buffers_(settings.buffers),
           models_target_(std::move(models_target)) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
@@ -71,12 +72,14 @@ class Adapter final : public TeacherProtocolAdapter {
         options.target = target_;
         options.model = model_;
         options.wanted = wanted;
+        options.buffers = buffers_;
         return options;
     }
 
     Route route_;
     std::string target_;
     std::string model_;
+    std::shared_ptr<BufferPool> buffers_;
     std::string models_target_;
 };
 

@@ -1,13 +1,15 @@
 #include "pipeline/teacher/protocols/vllm/codec.hpp"
 
 #include <boost/json/value.hpp>
-#include <charconv>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/json_text.hpp"
+#include "pipeline/teacher/protocols/number_text.hpp"
 #include "pipeline/teacher/protocols/prompt_scoring.hpp"
 
 namespace distilld::vllm {
@@ -24,17 +26,26 @@ constexpr std::uint64_t kEntryBytes = 512;
 constexpr std::uint64_t kGenerated = 1;
 
 /// The id that a member of a row is named after: `335`, or `token_id:335`.
-std::optional<std::uint32_t> id_of(std::string_view key) {
+std::optional<std::uint32_t> id_of(od::raw_json_string key) {
     constexpr std::string_view kPrefix = "token_id:";
-    if (key.starts_with(kPrefix)) {
-        key.remove_prefix(kPrefix.size());
+    const char* text = key.raw();
+    if (*text == kPrefix.front() && std::strncmp(text, kPrefix.data(), kPrefix.size()) == 0) {
+        text += kPrefix.size();
     }
-    std::uint32_t id = 0;
-    const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (end.ec != std::errc{} || end.ptr != key.data() + key.size()) {
-        return std::nullopt;
+    std::uint64_t id = 0;
+    const char* const end = read_magnitude(text, id);
+    return end != nullptr && *end == '"' && id <= std::numeric_limits<std::uint32_t>::max()
+               ? std::optional(static_cast<std::uint32_t>(id))
+               : std::nullopt;
+}
+
+/// Texts may hold anything, but no quote that is not behind a backslash, and they end at one.
+std::string text_of(od::raw_json_string key) {
+    const char* end = key.raw();
+    while (*end != '"') {
+        end += *end == '\\' ? 2 : 1;
     }
-    return id;
+    return {key.raw(), end};
 }
 
 void read_entry(od::value value, PromptRows& rows) {
@@ -43,17 +54,25 @@ void read_entry(od::value value, PromptRows& rows) {
         fail_answer(rows.where() + " is not an object");
     }
     for (auto member : row) {
-        const std::string_view key = member.unescaped_key();
+        const od::raw_json_string key = member.key();
         const auto id = id_of(key);
         if (!id) {
-            fail_answer(rows.where() + " names a token by its text ('" + std::string(key) +
+            fail_answer(rows.where() + " names a token by its text ('" + text_of(key) +
                         "'): ids are needed, texts collide");
         }
-        double log_probability = 0;
-        if (member.value()["logprob"].get_double().get(log_probability) != simdjson::SUCCESS) {
+        od::value number;
+        std::string_view token;
+        float log_probability = 0;
+        // A text or an object is no number, which read_float sees as well.
+        if (member.value().find_field_unordered("logprob").get(number) == simdjson::SUCCESS) {
+            token = number.raw_json_token();
+        }
+        const char* const end = token.data() + token.size();
+        const char* const behind = token.empty() ? nullptr : read_float(token.data(), end, log_probability);
+        if (behind == nullptr || skip_blanks(behind) < end) {
             fail_answer(rows.where() + ", id " + std::to_string(*id) + " has no 'logprob' that is a number");
         }
-        rows.add(*id, static_cast<float>(log_probability));
+        rows.add(*id, log_probability);
     }
     if (!rows.names_own_token()) {
         fail_answer(rows.where() + " does not name the prompt's own token " + std::to_string(rows.prompt_token()) +
@@ -129,6 +148,7 @@ PromptScoringCodec::Options scoring_options(const CodecOptions& options) {
     scoring.entry_bytes = options.entry_bytes;
     scoring.max_tokens = options.max_model_len;
     scoring.generated = kGenerated;
+    scoring.buffers = options.buffers;
     return scoring;
 }
 

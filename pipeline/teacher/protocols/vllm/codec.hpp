@@ -21,6 +21,7 @@ struct CodecOptions {
     TargetsWanted wanted;
     std::uint64_t max_model_len = 0;  ///< tokens of a prompt and of what is generated; 0 = not known
     double entry_bytes = 0;           ///< of the JSON of one entry of a row, on the average; 0 = not known yet
+    std::shared_ptr<BufferPool> buffers = std::make_shared<BufferPool>();  ///< of the rows
 };
 
 /// Asks for `prompt_logprobs` and reads them. Both routes answer with, for each prompt, an array of one entry a token:

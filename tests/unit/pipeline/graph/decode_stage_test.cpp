@@ -77,6 +77,31 @@ TEST_F(DecodeStageTest, TheEarliestMicroBatchIsNextAndOnlyOneIsDecodedAtATime) {
     EXPECT_EQ(ended_, decoded_);
 }
 
+TEST_F(DecodeStageTest, AsManyAreDecodedAtATimeAsThereAreThreads) {
+    asio::thread_pool two(2);
+    DecodeStage stage(io_.get_executor(), two.get_executor(), 2, nullptr);
+    std::latch together(2);  // nobody gets past it alone
+    std::latch others_wait(1);
+    for (const std::uint64_t number : {5U, 6U}) {
+        decode(stage, number, [&] {
+            together.arrive_and_wait();
+            others_wait.wait();
+        });
+    }
+    for (const std::uint64_t number : {8U, 7U}) {
+        decode(stage, number, [] {});
+    }
+    while (!together.try_wait()) {
+        io_.poll();
+    }
+    EXPECT_EQ(stage.waiting(), 2U);
+    EXPECT_TRUE(ended_.empty());
+    others_wait.count_down();
+    io_.run();
+    two.join();
+    EXPECT_EQ(ended_.size(), 4U);
+}
+
 TEST_F(DecodeStageTest, WhatIsCancelledBeforeItsTurnIsNotDecodedAndHoldsNobodyUp) {
     DecodeStage stage(io_.get_executor(), threads_.get_executor(), 1, nullptr);
     std::latch others_wait(1);

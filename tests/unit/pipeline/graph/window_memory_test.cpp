@@ -4,12 +4,14 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <exception>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "pipeline/graph/training_graph.hpp"
@@ -29,6 +31,7 @@ constexpr std::uint32_t kVocabulary = 4096;
 constexpr std::uint32_t kRows = 4;
 constexpr std::uint64_t kWindowBytes = 100'000'000;
 constexpr std::uint32_t kConcurrency = 32;
+constexpr std::uint32_t kDecodeThreads = 2;
 
 /// A line of /proc/self/status, in bytes.
 std::uint64_t status_bytes(const std::string& name) {
@@ -73,15 +76,24 @@ class WideDataset final : public Dataset {
     std::string hash_ = "wide";
 };
 
-/// Trains on answers of kRows × `columns` positions and checks by how much memory grew.
-void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches) {
+/// Until nothing has come for a second: the window is full then, of answers that wait for the student.
+void wait_until_full(const TeacherSource& teacher) {
+    for (std::uint64_t before = 0; before != teacher.bytes_received();) {
+        before = teacher.bytes_received();
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+}
+
+/// Trains on answers of kRows × `columns` positions and checks that memory grew by no more than `max_growth`.
+void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches, std::uint64_t max_growth,
+                           bool student_waits = false) {
     const auto server = test::make_big_answer_server(kVocabulary);
     const std::uint64_t answer = server->answer_bytes(kRows, columns);
     asio::io_context io(1);
     asio::thread_pool compute(1);
     asio::thread_pool staging(1);
     asio::thread_pool disk(1);
-    asio::thread_pool decode(1);
+    asio::thread_pool decode(kDecodeThreads);
     TeacherSpec spec;
     spec.endpoints = {server->url()};
     spec.protocol = TeacherProtocol::seed;
@@ -89,6 +101,15 @@ void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches) {
     spec.window_bytes = kWindowBytes;
     const auto teacher = make_remote_teacher(io.get_executor(), decode.get_executor(), spec).value();
     test::FakeStudent student;
+    std::uint64_t when_full = 0;
+    if (student_waits) {
+        student.on_train = [&teacher, &when_full](std::uint64_t number) {
+            if (number == 0) {
+                wait_until_full(*teacher);
+                when_full = status_bytes("VmRSS");
+            }
+        };
+    }
     GraphOptions options;
     options.training.micro_batches = 1;
     options.training.batch_size = kRows;
@@ -99,8 +120,8 @@ void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches) {
     GraphHooks hooks;
     hooks.on_event = [](const WorkerEvent&) {};
     hooks.commit_checkpoint = [](std::uint64_t, const StudentSnapshot&) { return Result<std::string>("none"); };
-    const GraphExecutors executors{io.get_executor(), compute.get_executor(), staging.get_executor(),
-                                   disk.get_executor(), decode.get_executor()};
+    const GraphExecutors executors{io.get_executor(),   compute.get_executor(), staging.get_executor(),
+                                   disk.get_executor(), decode.get_executor(),  kDecodeThreads};
     std::optional<Result<TeacherInfo>> probed;
     asio::co_spawn(io, teacher->probe(kVocabulary), [&](const std::exception_ptr& thrown, Result<TeacherInfo> info) {
         ASSERT_FALSE(thrown);
@@ -114,6 +135,8 @@ void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches) {
     EXPECT_LE(static_cast<double>(*size.max_wire_bytes), 1.25 * static_cast<double>(answer));
     options.teacher.scheduler.window.max_bytes = kWindowBytes;
     options.teacher.scheduler.window.expected = {size.held_bytes, *size.max_wire_bytes};
+    options.teacher.scheduler.window.decoders = kDecodeThreads;
+    options.teacher.scheduler.window.decode_bytes = size.decode_bytes;
     auto batches = std::make_shared<BatchSource>(std::make_shared<WideDataset>(kRows * micro_batches, columns),
                                                  BatchPlan(kRows * micro_batches, kRows, 1), 1);
     auto graph = make_training_graph(executors, student, teacher.get(), batches, {}, options, hooks, nullptr);
@@ -137,15 +160,25 @@ void expect_bounded_growth(std::uint32_t columns, std::uint64_t micro_batches) {
     EXPECT_EQ((*outcome)->last.fetch.bytes_received / answer, micro_batches);
     std::cout << "answers of " << answer / 1'000'000 << " MB, window_bytes " << kWindowBytes / 1'000'000
               << " MB, C = " << kConcurrency << ": memory grew by " << growth / 1'000'000 << " MB\n";
-    EXPECT_LE(growth, kWindowBytes / 10 * 12 + answer);
+    EXPECT_LE(growth, max_growth);
+    if (student_waits) {
+        std::cout << "with the window full of answers: " << (when_full - before) / 1'000'000 << " MB\n";
+        EXPECT_GE(when_full - before, kWindowBytes / 10 * 8) << "what the window may hold is not used";
+        EXPECT_LE(when_full - before, kWindowBytes / 10 * 12);
+    }
 }
 
 TEST(WindowMemory, AnswersNearlyAsLargeAsTheWindowTakeWhatItAllows) {
-    expect_bounded_growth(240, 10);
+    // One is let through whatever it takes: its text, its numbers, and the parser's index of them.
+    expect_bounded_growth(240, 10, kWindowBytes / 10 * 12 + kWindowBytes / 2);
 }
 
 TEST(WindowMemory, ManyLargeAnswersTakeWhatTheWindowAllows) {
-    expect_bounded_growth(24, 60);
+    expect_bounded_growth(24, 60, kWindowBytes / 10 * 12);
+}
+
+TEST(WindowMemory, AWindowThatIsFullHoldsWhatItMay) {
+    expect_bounded_growth(24, 90, kWindowBytes / 10 * 12, true);
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/sha256.hpp"
+#include "pipeline/core/target_rows.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_codec.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
-#include "pipeline/teacher/target_rows.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "pipeline/teacher/teacher_head.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"

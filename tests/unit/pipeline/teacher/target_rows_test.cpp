@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include "base/half_float.hpp"
 #include "pipeline/teacher/transport/body_buffer.hpp"
 #include "tests/unit/pipeline/teacher/teacher_fixture.hpp"
 
@@ -122,6 +124,59 @@ TEST(FindDefect, ChecksHiddenStates) {
     for (const float bad : {NAN, kInfinity, -kInfinity}) {
         ASSERT_NE(check({1, 2, 3, bad}), std::nullopt) << bad;
         EXPECT_NE(check({1, 2, 3, bad})->find("sequence 1, position 0: element 1"), std::string::npos);
+    }
+}
+
+/// `count` values of a type, as an array.
+std::vector<std::byte> bytes_of(ElementType type, const std::vector<float>& values) {
+    std::vector<std::byte> bytes;
+    for (const float value : values) {
+        const std::uint16_t half = type == ElementType::f16 ? float_to_half(value) : float_to_bfloat16(value);
+        const auto* from = reinterpret_cast<const std::byte*>(&value);
+        const auto* from_half = reinterpret_cast<const std::byte*>(&half);
+        type == ElementType::f32 ? bytes.insert(bytes.end(), from, from + 4)
+                                 : bytes.insert(bytes.end(), from_half, from_half + 2);
+    }
+    return bytes;
+}
+
+TEST(FindDefect, FindsOneBadNumberOfEachTypeWhereverItIs) {
+    constexpr std::uint32_t kWidth = 37;  // no whole number of vectors
+    using enum TeacherTargets::Kind;
+    for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::bf16}) {
+        for (const auto kind : {topk, logits, hidden_states}) {
+            const auto check = [type, kind](const std::vector<float>& values) {
+                const std::vector<std::byte> bytes = bytes_of(type, values);
+                const std::vector<std::uint32_t> ids(values.size(), 3);
+                TeacherTargets targets;
+                targets.kind = kind;
+                targets.rows = 1;
+                targets.columns = 3;
+                targets.width = kWidth;
+                targets.ids = {ElementType::u32, std::as_bytes(std::span(ids))};
+                targets.values = {type, bytes};
+                return find_defect(targets, kWidth);
+            };
+            const std::vector<float> good(3 * kWidth, -0.25F);
+            EXPECT_EQ(check(good), std::nullopt);
+            for (std::size_t at = 0; at < good.size(); ++at) {
+                const auto with = [&](float value) {
+                    std::vector<float> values = good;
+                    values[at] = value;
+                    return check(values);
+                };
+                EXPECT_NE(with(NAN), std::nullopt) << at;
+                EXPECT_NE(with(-NAN), std::nullopt) << at;
+                EXPECT_NE(with(kInfinity), std::nullopt) << at;
+                EXPECT_EQ(with(-kInfinity).has_value(), kind == hidden_states) << at;
+                EXPECT_EQ(with(0.02F).has_value(), kind == topk) << at;
+                EXPECT_EQ(with(0.0099F), std::nullopt) << at;
+                EXPECT_EQ(with(-0.0F), std::nullopt) << at;
+            }
+            std::vector<float> empty = good;
+            std::fill(empty.begin() + kWidth, empty.begin() + 2 * kWidth, -kInfinity);
+            EXPECT_EQ(check(empty).has_value(), kind != topk) << "a row of logits needs one that is finite";
+        }
     }
 }
 

@@ -27,6 +27,7 @@ ProgressEvent progress(std::uint64_t step) {
     event.fetch.concurrency = 8;
     event.fetch.in_flight = 5;
     event.fetch.buffered = 2;
+    event.fetch.decode_threads = 3;
     event.fetch.failures = {{"timeout", step}, {"server", 1}};
     event.nonfinite_steps = 1;
     event.fetch.endpoints = {{"http://a/\"quoted\"\\", 3, 6, false, {{"success", step}}},
