@@ -293,6 +293,7 @@ void add_store_options(CLI::App& command, StoreOptions& options) {
     command.add_option("--sequence-length", options.sequence_length, "positions of a row")->check(CLI::Range(8, 65536));
     command.add_option("--rows", options.rows, "rows of a store")->check(CLI::Range(1, 1'000'000));
     command.add_option("--batch-size", options.batch_size, "rows read at once")->check(CLI::Range(1, 4096));
+    command.add_option("--format", options.format, "only this one")->check(CLI::IsMember(names_of(kStoreFormatNames)));
     command.add_option("--repeat", options.repeat, "measurements of each")->check(CLI::Range(1, 1000));
 }
 
@@ -305,7 +306,9 @@ boost::json::object run_store(const StoreOptions& options) {
     report["repeat"] = options.repeat;
     boost::json::array formats;
     for (const Candidate& candidate : kCandidates) {
-        formats.push_back(measure(candidate, options));
+        if (options.format.empty() || options.format == to_string(candidate.format)) {
+            formats.push_back(measure(candidate, options));
+        }
     }
     report["formats"] = std::move(formats);
     return report;

@@ -2,6 +2,7 @@
 
 #include <boost/json/object.hpp>
 #include <cstdint>
+#include <string>
 
 namespace CLI {
 class App;
@@ -15,6 +16,7 @@ struct StoreOptions {
     std::uint64_t rows = 512;  ///< those that need logits have fewer: 256 MB of them
     std::uint32_t batch_size = 8;
     std::uint32_t repeat = 7;
+    std::string format;  ///< only this one; empty = all
 };
 
 void add_store_options(CLI::App& command, StoreOptions& options);

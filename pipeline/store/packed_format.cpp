@@ -12,6 +12,32 @@ namespace {
 constexpr float kMinCoded = -64.0F;
 constexpr float kSteps = 255.0F;
 
+[[gnu::always_inline]] inline void decode_each(float first, float step, const std::byte* codes,
+                                               std::span<float> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = first - step * static_cast<float>(codes[i]);
+    }
+}
+
+#if defined(__x86_64__)
+/// The same loop for wider vectors, without fused multiplication: the same bits.
+__attribute__((target("avx2"))) void decode_by_eight(float first, float step, const std::byte* codes,
+                                                     std::span<float> values) {
+    decode_each(first, step, codes, values);
+}
+#endif
+
+void decode_steps(float first, float step, const std::byte* codes, std::span<float> values) {
+#if defined(__x86_64__)
+    static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+    if (has_avx2) {
+        decode_by_eight(first, step, codes, values);
+        return;
+    }
+#endif
+    decode_each(first, step, codes, values);
+}
+
 class PackedFormat final : public PositionFormat {
   public:
     explicit PackedFormat(const StoreManifest& manifest)
@@ -109,8 +135,10 @@ class PackedFormat final : public PositionFormat {
             const std::size_t place = std::size_t{run.position} * k_;
             const std::size_t entry = std::size_t{run.token} * k_;
             const auto packed = row.streams[kIds].subspan(run.token * id_bytes);
-            for (std::size_t i = 0; i < run.count; ++i) {
-                unpacker_.unpack(packed.subspan(i * id_bytes), {target.ids + place + i * k_, k_});
+            // Positions whose ids fill their last byte are one string of bits.
+            const std::size_t at_once = k_ * std::size_t{bits_} % 8 == 0 ? run.count : 1;
+            for (std::size_t i = 0; i < run.count; i += at_once) {
+                unpacker_.unpack(packed.subspan(i * id_bytes), {target.ids + place + i * k_, at_once * k_});
             }
             if (!coded_) {
                 std::memcpy(target.values + place * 2, row.streams[kValues].data() + entry * 2,
@@ -196,11 +224,7 @@ class PackedFormat final : public PositionFormat {
                              std::span<float> values) {
         const float first = half_to_float(load_value<std::uint16_t>(row.streams[kRange], std::size_t{token} * 2));
         const float last = half_to_float(load_value<std::uint16_t>(row.streams[kRange], std::size_t{token} * 2 + 1));
-        const float step = (first - last) / kSteps;
-        const std::byte* const codes = row.streams[kValues].data() + entry;
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            values[i] = first - step * static_cast<float>(codes[i]);
-        }
+        decode_steps(first, (first - last) / kSteps, row.streams[kValues].data() + entry, values);
     }
 
     /// Names ids for the entries that a position does not have. Each takes an even share of the tail, which is

@@ -242,6 +242,7 @@ def test_a_store_of_a_real_vocabulary_takes_the_bytes_that_are_promised(programs
     formats = json.loads(result.stdout)["formats"]
     of = {(f["format"], f["values"], f["k"] or f["samples"]): f for f in formats}
     assert of["packed", "f16", 64]["bytes_per_token"] <= 300
-    best_one = of["packed", "u8", 36]
-    assert best_one["bytes_per_token"] <= 128
-    assert best_one["kl"] < 0.25
+    assert of["packed", "u8", 36]["bytes_per_token"] <= 128
+    # Eight bits lose next to nothing beside sixteen, and fewer entries only the spread of a larger tail.
+    assert of["packed", "u8", 64]["kl"] < of["packed", "f16", 64]["kl"] + 0.001
+    assert of["packed", "u8", 36]["kl"] < of["packed", "f16", 64]["kl"] + 0.1
