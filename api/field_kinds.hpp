@@ -274,6 +274,12 @@ template <class Section, class Enum, class Names>
     return make_choice(make_member<std::string, Section>(to, from), names_of(names));
 }
 
+/// One of a few texts, where there is no enumeration of them here.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_choice(std::string Section::* member, std::vector<std::string> names) {
+    return make_choice(member_of<std::string>(member), std::move(names));
+}
+
 /// Any JSON object, kept as its text.
 template <class Section>
 [[nodiscard]] FieldKindPtr make_object(std::optional<std::string> Section::* member) {

@@ -39,7 +39,7 @@ class SpecReader {
     void read_section(const SpecSection& section) {
         const auto* value = reading_.document.if_contains(section.name());
         if (value == nullptr) {
-            if (!section.required.empty()) {
+            if (!section.required.empty() && needed(section.needed_by)) {
                 reading_.require(section.pointer, section.required);
             }
             return;
@@ -65,7 +65,7 @@ class SpecReader {
             if (field.kind->read(*value, reading_.spec, {field.pointer, reading_.violations})) {
                 reading_.good.insert(field.pointer);
             }
-        } else if (!field.required.empty()) {
+        } else if (!field.required.empty() && needed(field.needed_by)) {
             reading_.require(field.pointer, field.required);
         }
         for (const auto& rule : spec_rules()) {
@@ -74,6 +74,9 @@ class SpecReader {
             }
         }
     }
+
+    /// The field `kind` stands in front of all that depends on it.
+    [[nodiscard]] bool needed(NeededBy by) const { return by == NeededBy::all || reading_.spec.kind == JobKind::train; }
 
     void refuse_unknown(std::string_view section, const json::object& object, const std::vector<std::string>& names) {
         for (const auto& member : object) {

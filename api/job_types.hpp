@@ -13,6 +13,7 @@
 
 #include "base/enum_names.hpp"
 #include "base/error.hpp"
+#include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/worker_events.hpp"
 
 /// What the REST API says of jobs, and its JSON form, both ways (the service writes it, the command line reads it). The
@@ -21,12 +22,7 @@ namespace distilld::api {
 
 using distilld::to_string;
 
-/// What a job does. `train` distils a student.
-enum class JobKind { train };
-inline constexpr std::array kJobKindNames{distilld::EnumName<JobKind>{"train", JobKind::train}};
-constexpr const auto& enum_names(JobKind) {
-    return kJobKindNames;
-}
+using distilld::JobKind;
 
 [[nodiscard]] constexpr std::optional<JobKind> job_kind_from_string(std::string_view text) noexcept {
     return enum_from_string<JobKind>(text);

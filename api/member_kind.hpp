@@ -44,6 +44,11 @@ class MemberKind : public FieldKind {
                 return std::nullopt;
             }
         }
+        if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+            if (value && value->empty()) {
+                return std::nullopt;
+            }
+        }
         return value ? std::optional<boost::json::value>(write_value(*value)) : std::nullopt;
     }
 

@@ -63,19 +63,41 @@ json::object object_schema(const SpecTable& table, std::string_view section) {
 
 json::object section_schema(const SpecTable& table, const SpecSection& section) {
     auto schema = object_schema(table, section.pointer);
-    json::array ways;
-    for (const auto name : section.exactly_one) {
-        ways.push_back(json::object{{"required", json::array{name}}});
-    }
-    if (!ways.empty()) {
-        schema["oneOf"] = std::move(ways);
-    }
     json::object properties;
     for (const auto* field : table.fields_of(section.pointer)) {
         properties[field->name()] = field_schema(*field);
     }
     schema["properties"] = std::move(properties);
     return schema;
+}
+
+/// What a job of each kind has to have: a generate job does without a student.
+void add_needs_by_kind(const SpecTable& table, json::object& schema) {
+    json::array always;
+    json::array of_training;
+    json::object ways_of;
+    for (const auto pointer : table.members_of_document()) {
+        const auto name = pointer.substr(1);
+        const auto* field = table.field(pointer);
+        const auto* section = field == nullptr ? &table.section(pointer) : nullptr;
+        if ((field != nullptr ? field->required : section->required).empty()) {
+            continue;
+        }
+        const auto by = field != nullptr ? field->needed_by : section->needed_by;
+        (by == NeededBy::all ? always : of_training).emplace_back(name);
+        json::array ways;
+        for (const auto way : section != nullptr ? section->exactly_one : std::vector<std::string_view>()) {
+            ways.push_back(json::object{{"required", json::array{way}}});
+        }
+        if (!ways.empty()) {
+            ways_of[name] = json::object{{"oneOf", std::move(ways)}};
+        }
+    }
+    schema["required"] = std::move(always);
+    const auto generate = json::object{{"kind", json::object{{"const", name_of(kJobKindNames, JobKind::generate)}}}};
+    schema["if"] = json::object{{"properties", generate}, {"required", json::array{"kind"}}};
+    schema["then"] = json::object{{"required", json::array{"teacher"}}};
+    schema["else"] = json::object{{"required", std::move(of_training)}, {"properties", std::move(ways_of)}};
 }
 
 /// Text that YAML would not take for something else.
@@ -172,17 +194,13 @@ std::string markdown_table(const SpecTable& table, std::string_view section) {
 
 json::object job_spec_schema(const SpecTable& table) {
     auto schema = object_schema(table, "");
-    json::array required;
     json::object properties;
     for (const auto pointer : table.members_of_document()) {
         const auto name = pointer.substr(1);
         const auto* field = table.field(pointer);
-        if (!(field != nullptr ? field->required : table.section(pointer).required).empty()) {
-            required.emplace_back(name);
-        }
         properties[name] = field != nullptr ? field_schema(*field) : section_schema(table, table.section(pointer));
     }
-    schema["required"] = std::move(required);
+    add_needs_by_kind(table, schema);
     schema["properties"] = std::move(properties);
     return schema;
 }

@@ -31,14 +31,17 @@ constexpr TextForm kDeviceForm{
 
 std::vector<SpecSection> sections() {
     return {
-        {.pointer = "/student", .required = "an object with model (a Hugging Face folder)"},
+        {.pointer = "/student",
+         .required = "an object with model (a Hugging Face folder)",
+         .needed_by = NeededBy::training},
         {.pointer = "/teacher",
          .open = [](JobSpec& spec) { spec.teacher.emplace(); },
          .present = [](const JobSpec& spec) { return spec.teacher.has_value(); }},
         {.pointer = "/dataset", .required = "an object with train (a JSONL file) and sequence_length"},
         {.pointer = "/training",
          .required = "an object with at least max_steps or epochs",
-         .exactly_one = {kRunLength.begin(), kRunLength.end()}},
+         .exactly_one = {kRunLength.begin(), kRunLength.end()},
+         .needed_by = NeededBy::training},
         {.pointer = "/checkpoint"},
         {.pointer = "/metrics"},
     };
@@ -46,12 +49,22 @@ std::vector<SpecSection> sections() {
 
 using enum DecidesWeights::Answer;
 
+template <class Texts>
+std::vector<std::string> texts_of(const Texts& texts) {
+    return {texts.begin(), texts.end()};
+}
+
 std::vector<SpecField> document_fields() {
     return {
         {.pointer = "/name",
          .kind = make_text(&JobSpec::name, {.max_bytes = 128, .form = &kNameForm}),
          .decides_weights = no,
          .help = "what people call the job"},
+        {.pointer = "/kind",
+         .kind = make_choice(&JobSpec::kind, kJobKindNames),
+         .decides_weights = no,
+         .help = "train a student, or generate: write what the teacher says of the dataset into `teacher.store`, which "
+                 "takes `teacher` and `dataset` and no more"},
     };
 }
 
@@ -63,8 +76,9 @@ std::vector<SpecField> last_document_fields() {
          .decides_weights = no,
          .help =
              "takes the trained student; checkpoints go to `checkpoints/` in it. Not the folder of `student.model`; "
-             "no two unfinished jobs of one service may share it",
-         .required = "the folder that takes the trained student"},
+             "no two unfinished jobs of one service may share it. Of a generate job it is the store",
+         .required = "the folder that takes the trained student",
+         .needed_by = NeededBy::training},
         {.pointer = "/resume",
          .kind = make_boolean(&JobSpec::resume),
          .decides_weights = no,
@@ -123,7 +137,7 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "where the teacher answers; without user name, password and fragment; a URL without a path gets its "
                  "protocol's own. A job starts when one is up",
-         .required = "a list of http or https URLs"},
+         .default_note = "required, unless `store` is to hold all answers"},
         {.pointer = "/teacher/protocol",
          .kind = make_choice(&TeacherSpec::protocol, kTeacherProtocolNames),
          .decides_weights = yes,
@@ -198,6 +212,32 @@ std::vector<SpecField> teacher_fields() {
          .kind = make_boolean(&TeacherSpec::hedge),
          .decides_weights = no,
          .help = "a second request for what is slower than the 95th percentile"},
+        {.pointer = "/teacher/store",
+         .kind = make_path(&TeacherSpec::store, "folder", true),
+         .decides_weights = no,
+         .help = "of stored answers. Without `endpoints` they are all that the student learns from, and those that a "
+                 "writer has not written yet are waited for; with endpoints, see `cache`"},
+        {.pointer = "/teacher/cache",
+         .kind = make_choice(&TeacherSpec::cache, kTeacherCacheNames),
+         .decides_weights = no,
+         .help = "of a store beside endpoints: read what it holds, write what it lacks, both, or neither"},
+        {.pointer = "/teacher/store_format",
+         .kind = make_choice(&TeacherSpec::store_format, texts_of(kStoreFormatChoices)),
+         .decides_weights = yes,
+         .help = "of a store that is made: auto is topk or, without `top_k`, full. What is written is what is trained "
+                 "on"},
+        {.pointer = "/teacher/store_values",
+         .kind = make_choice(&TeacherSpec::store_values, texts_of(kStoreValuesChoices)),
+         .decides_weights = yes,
+         .help = "precision in it: f32 of full and topk, u8 of packed and topp"},
+        {.pointer = "/teacher/store_p",
+         .kind = make_number(&TeacherSpec::store_p, {.ends = Ends::open_min}),
+         .decides_weights = yes,
+         .help = "of topp: the mass that the entries of a position reach together"},
+        {.pointer = "/teacher/store_samples",
+         .kind = make_integer(&TeacherSpec::store_samples, {1, 255}),
+         .decides_weights = yes,
+         .help = "of sampled: draws of a position"},
     };
 }
 
@@ -227,6 +267,16 @@ std::vector<SpecField> dataset_fields() {
          .kind = make_boolean(&DatasetSpec::packing),
          .decides_weights = yes,
          .help = "documents joined end to end, or one document a row"},
+        {.pointer = "/dataset/shuffle",
+         .kind = make_choice(&DatasetSpec::shuffle, kShuffleNames),
+         .decides_weights = yes,
+         .help =
+             "order of the rows in an epoch: any, by `training.seed`; blocks, each shuffled, one after the other, so "
+             "that a student keeps up with the writer of its store; or as they stand"},
+        {.pointer = "/dataset/shuffle_block_rows",
+         .kind = make_integer(&DatasetSpec::shuffle_block_rows, {1, 1ULL << 40}),
+         .decides_weights = yes,
+         .help = "rows of a block of `shuffle`"},
     };
 }
 
@@ -387,40 +437,6 @@ std::vector<SpecField> metrics_fields() {
 }
 
 }  // namespace
-
-const SpecField* SpecTable::field(std::string_view pointer) const {
-    const auto found = std::ranges::find(fields, pointer, &SpecField::pointer);
-    return found == fields.end() ? nullptr : &*found;
-}
-
-const SpecSection& SpecTable::section(std::string_view pointer) const {
-    const auto found = std::ranges::find(sections, pointer, &SpecSection::pointer);
-    if (found == sections.end()) {
-        throw std::logic_error("the table of spec fields has no section " + std::string(pointer));
-    }
-    return *found;
-}
-
-std::vector<const SpecField*> SpecTable::fields_of(std::string_view section) const {
-    std::vector<const SpecField*> rows;
-    for (const auto& field : fields) {
-        if (field.section() == section) {
-            rows.push_back(&field);
-        }
-    }
-    return rows;
-}
-
-std::vector<std::string_view> SpecTable::members_of_document() const {
-    std::vector<std::string_view> members;
-    for (const auto& field : fields) {
-        const auto member = field.section().empty() ? field.pointer : field.section();
-        if (std::ranges::find(members, member) == members.end()) {
-            members.push_back(member);
-        }
-    }
-    return members;
-}
 
 const SpecTable& spec_table() {
     static const SpecTable table = [] {

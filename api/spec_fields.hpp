@@ -29,6 +29,9 @@ class DecidesWeights {
     Answer answer_;
 };
 
+/// Which jobs a required field or section is required of.
+enum class NeededBy { all, training };
+
 struct SpecField {
     std::string_view pointer;        ///< "/name", "/training/seed": a field of the document or of a section
     FieldKindPtr kind;               ///< member, values, range; the default is that of the member
@@ -38,6 +41,7 @@ struct SpecField {
     /// Follows the default in the documentation, or stands for it where it is "none": "= all cores".
     std::string_view default_note = {};
     bool default_depends = false;  ///< on other fields, by a rule: the schema names none
+    NeededBy needed_by = NeededBy::all;
 
     /// "/training" of "/training/seed"; empty for a field of the document.
     [[nodiscard]] std::string_view section() const { return pointer.substr(0, pointer.rfind('/')); }
@@ -52,6 +56,7 @@ struct SpecSection {
     bool (*present)(const JobSpec&) = nullptr;  ///< none: always
     /// Names of fields of which exactly one must be given (a rule of spec_rules.cpp says so); else empty.
     std::vector<std::string_view> exactly_one = {};
+    NeededBy needed_by = NeededBy::all;
 
     [[nodiscard]] std::string_view name() const { return pointer.substr(1); }
 };

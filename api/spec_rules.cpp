@@ -7,8 +7,49 @@
 namespace distilld::api {
 namespace {
 
+/// Of a spec field that a train job alone has to have, a generate job may do without.
+bool trains(const SpecReading& reading) {
+    return reading.spec.kind == JobKind::train;
+}
+
+void generating_takes_a_teacher(SpecReading& reading) {
+    if (!trains(reading) && !reading.given("/teacher")) {
+        reading.require("/teacher", "an object with endpoints and store");
+    }
+}
+
+void answers_have_a_source(SpecReading& reading) {
+    const bool endpoints = reading.given("/teacher/endpoints");
+    const bool store = reading.given("/teacher/store");
+    if (!endpoints && (!store || !trains(reading))) {
+        reading.require("/teacher/endpoints", "a list of http or https URLs");
+    }
+    if (!trains(reading) && !store) {
+        reading.require("/teacher/store", "the folder that takes the teacher's answers");
+    }
+    const TeacherCache cache = reading.spec.teacher->cache;
+    if (trains(reading) && !store && (cache == TeacherCache::read || cache == TeacherCache::write)) {
+        reading.violate("/teacher/cache", "conflict", "needs a store: give /teacher/store too");
+    }
+}
+
+/// A generate job writes into the store and nowhere else, and asks for several rows at a time.
+void generating_has_its_own_defaults(SpecReading& reading) {
+    constexpr std::uint32_t kRowsOfARequest = 8;
+    if (trains(reading)) {
+        return;
+    }
+    if (reading.spec.teacher) {
+        reading.spec.output = reading.spec.teacher->store;
+    }
+    if (!reading.given("/training/batch_size") || reading.spec.training.batch_size_auto) {
+        reading.spec.training.batch_size = kRowsOfARequest;
+        reading.spec.training.batch_size_auto = false;
+    }
+}
+
 void student_has_a_network(SpecReading& reading) {
-    if (reading.given("/student/model")) {
+    if (reading.given("/student/model") || !trains(reading)) {
         return;
     }
     if (reading.spec.student.init == StudentInit::pretrained) {
@@ -24,7 +65,7 @@ void run_has_one_length(SpecReading& reading) {
     const std::string both = std::string(kRunLength[0]) + " or " + std::string(kRunLength[1]);
     if (reading.given(first) && reading.given(second)) {
         reading.violate(second, "conflict", "give " + both + ", not both");
-    } else if (!reading.given(first) && !reading.given(second)) {
+    } else if (!reading.given(first) && !reading.given(second) && trains(reading)) {
         reading.require(first, "give " + both);
     }
 }
@@ -60,9 +101,14 @@ void output_is_not_the_model(SpecReading& reading) {
 }
 
 constexpr SpecRule kRules[] = {
-    {"/student/device", student_has_a_network}, {"/training/epochs", run_has_one_length},
-    {"/teacher/targets", targets_fit_top_k},    {"/training/kd_ratio", distillation_has_a_teacher},
+    {"/kind", generating_takes_a_teacher},
+    {"/student/device", student_has_a_network},
+    {"/teacher/store_samples", answers_have_a_source},
+    {"/training/epochs", run_has_one_length},
+    {"/teacher/targets", targets_fit_top_k},
+    {"/training/kd_ratio", distillation_has_a_teacher},
     {"/output", output_is_not_the_model},
+    {"/output", generating_has_its_own_defaults},
 };
 
 }  // namespace

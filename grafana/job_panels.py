@@ -17,7 +17,7 @@ JOB = (
             figure(
                 "Throughput now",
                 "short",
-                "Tokens a second that the job trains on.",
+                "Tokens a second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
             ),
             figure(
@@ -46,7 +46,7 @@ JOB = (
             plot(
                 "Throughput",
                 "short",
-                "Tokens a second that the job trains on.",
+                "Tokens a second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
                 width=12,
             ),
@@ -149,6 +149,24 @@ JOB = (
                 "Requests that may be under way at each endpoint, and how many are.",
                 ("distilld_teacher_endpoint_limit{JOB}", "limit {{endpoint}}"),
                 ("distilld_teacher_endpoint_in_flight{JOB}", "in flight {{endpoint}}"),
+            ),
+            plot(
+                "Store of answers",
+                "short",
+                "Rows of the dataset that the store has answers for, those in sealed shards, and those wanted.",
+                ("distilld_teacher_store_rows{JOB}", "{{state}}"),
+            ),
+            plot(
+                "Bytes in the store of answers",
+                "bytes",
+                "Size of its sealed shards.",
+                ("distilld_teacher_store_sealed_bytes{JOB}", "{{job_id}}"),
+            ),
+            plot(
+                "Rows generated",
+                "short",
+                "Rows a second that generate jobs of the service put into stores.",
+                ("sum(rate(distilld_generate_rows_total{INSTANCE}[RATE])) or vector(0)", "rows a second"),
             ),
         ),
     ),

@@ -9,10 +9,40 @@
 
 namespace distilld {
 
-BatchPlan::BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed)
-    : rows_(rows), batch_size_(batch_size), seed_(seed) {}
+namespace {
+
+/// A state for each (seed, number).
+constexpr std::uint64_t state_of(std::uint64_t seed, std::uint64_t number) {
+    return seed ^ (number * 0xD1342543DE82EF95ULL + 0x2545F4914F6CDD1DULL);
+}
+
+/// Fisher–Yates over order[first, end).
+void shuffle(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64_t end, std::uint64_t state) {
+    SplitMix64 random(state);
+    for (std::uint64_t i = end - first - 1; i > 0; --i) {
+        std::swap(order[first + i], order[first + random.below(i + 1)]);
+    }
+}
+
+}  // namespace
+
+BatchPlan::BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed, RowOrder order)
+    : rows_(rows), batch_size_(batch_size), seed_(seed), order_(order) {}
+
+BatchPlan BatchPlan::once(std::vector<std::uint64_t> rows, std::uint32_t batch_size) {
+    BatchPlan plan(rows.size(), batch_size, 0, {Shuffle::off, 0});
+    plan.once_ = true;
+    plan.cache_[0].order = std::move(rows);
+    return plan;
+}
 
 std::vector<std::uint64_t> BatchPlan::rows_of(std::uint64_t number) const {
+    if (once_) {
+        const std::vector<std::uint64_t>& all = cache_[0].order;
+        const std::uint64_t first = std::min(rows_, number * batch_size_);
+        const std::uint64_t end = std::min(rows_, first + batch_size_);
+        return {all.begin() + static_cast<std::ptrdiff_t>(first), all.begin() + static_cast<std::ptrdiff_t>(end)};
+    }
     std::vector<std::uint64_t> rows(batch_size_);
     for (std::uint32_t i = 0; i < batch_size_; ++i) {
         const std::uint64_t position = number * batch_size_ + i;
@@ -28,9 +58,15 @@ const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) co
         cached.epoch = epoch;
         cached.order.resize(rows_);
         std::iota(cached.order.begin(), cached.order.end(), std::uint64_t{0});
-        SplitMix64 random(seed_ ^ (epoch * 0xD1342543DE82EF95ULL + 0x2545F4914F6CDD1DULL));
-        for (std::uint64_t i = rows_ - 1; i > 0; --i) {
-            std::swap(cached.order[i], cached.order[random.below(i + 1)]);
+        const std::uint64_t state = state_of(seed_, epoch);
+        if (order_.shuffle == Shuffle::full) {
+            shuffle(cached.order, 0, rows_, state);
+        } else if (order_.shuffle == Shuffle::blocks) {
+            const std::uint64_t of_epoch = SplitMix64(state).next();
+            for (std::uint64_t first = 0; first < rows_; first += order_.block_rows) {
+                const std::uint64_t end = std::min(rows_, first + order_.block_rows);
+                shuffle(cached.order, first, end, state_of(of_epoch, first / order_.block_rows));
+            }
         }
     }
     return cached.order;

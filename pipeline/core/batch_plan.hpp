@@ -4,15 +4,27 @@
 #include <memory>
 #include <vector>
 
+#include "pipeline/core/job_spec.hpp"
+
 namespace distilld {
 
-/// Which dataset rows make up micro-batch n. A pure function of (rows, seed, batch_size): nothing about timing enters.
-/// Epoch e visits the rows in a permutation drawn from (seed, e) by Fisher–Yates over SplitMix64; micro-batches run on
-/// across epoch borders, so no row is dropped.
+/// How an epoch goes through the rows.
+struct RowOrder {
+    Shuffle shuffle = Shuffle::full;
+    std::uint64_t block_rows = 0;  ///< of Shuffle::blocks, at least 1; the last block may be shorter
+};
+
+/// Which dataset rows make up micro-batch n. A pure function of (rows, order, seed, batch_size): nothing about timing
+/// enters. Epoch e visits the rows in a permutation drawn from (seed, e) by Fisher–Yates over SplitMix64, or each block
+/// of them in one drawn from (seed, e, number of the block); micro-batches run on across epoch borders, so no row is
+/// dropped.
 class BatchPlan {
   public:
     /// `rows` and `batch_size` are at least 1.
-    BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed);
+    BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed, RowOrder order = {});
+
+    /// Of these rows, in this order and once: the last micro-batch may be smaller, and none is behind it.
+    static BatchPlan once(std::vector<std::uint64_t> rows, std::uint32_t batch_size);
 
     /// Row indices of micro-batch `number`, batch_size of them. One thread at a time (a permutation is cached).
     [[nodiscard]] std::vector<std::uint64_t> rows_of(std::uint64_t number) const;
@@ -23,6 +35,8 @@ class BatchPlan {
     std::uint64_t rows_;
     std::uint32_t batch_size_;
     std::uint64_t seed_;
+    RowOrder order_;
+    bool once_ = false;  ///< the rows are those of the first slot
     struct Cached {
         std::uint64_t epoch = 0;
         std::vector<std::uint64_t> order;

@@ -27,6 +27,7 @@ void describe(Visitor& v, T& e) {
     v("hedge_wins", e.hedge_wins);
     v("breaker_openings", e.breaker_openings);
     v("tokens", e.tokens);
+    v("tokens_per_second", e.tokens_per_second);
     v("bytes_sent", e.bytes_sent);
     v("bytes_received", e.bytes_received);
 }
@@ -92,6 +93,14 @@ void describe(Visitor& v, T& e) {
     v("sinks", e.sinks);
 }
 
+template <class Visitor, Describes<StoreCounters> T>
+void describe(Visitor& v, T& e) {
+    v("rows", e.rows);
+    v("held_rows", e.held_rows);
+    v("sealed_rows", e.sealed_rows);
+    v("sealed_bytes", e.sealed_bytes);
+}
+
 template <class Visitor, Describes<FetchCounters> T>
 void describe(Visitor& v, T& e) {
     v("requests", e.requests);
@@ -111,10 +120,12 @@ void describe(Visitor& v, T& e) {
     v("latency_p50_seconds", e.latency_p50_seconds);
     v("latency_p95_seconds", e.latency_p95_seconds);
     v("endpoints", e.endpoints);
+    v("store", e.store);
 }
 
 template <class Visitor, Describes<ProgressEvent> T>
 void describe(Visitor& v, T& e) {
+    v("generates", e.generates);
     v("step", e.step);
     v("total_steps", e.total_steps);
     v("seconds_remaining", e.seconds_remaining);
@@ -148,6 +159,7 @@ void describe(Visitor& v, T& e) {
     v("batch_size", e.batch_size);
     v("micro_batches", e.micro_batches);
     v("tokenizer", e.tokenizer);
+    v("store", e.store);
 }
 
 template <class Visitor, Describes<EvaluationEvent> T>

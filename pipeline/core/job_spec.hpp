@@ -16,10 +16,18 @@ namespace distilld {
 /// field (range, meaning, whether weights depend on it) stands in its row of api/spec_fields.cpp. Field names are those
 /// of the JSON, which nothing here reads.
 
+/// What a job does: distil a student, or write what the teacher says of a dataset into a store.
+enum class JobKind { train, generate };
 enum class Dtype { auto_select, fp32, bf16 };
 enum class StudentInit { pretrained, random };
 enum class LrScheduler { constant, linear, cosine };
+/// In which order an epoch visits the rows: any, those of a block after those of the block before it, or as they stand.
+enum class Shuffle { full, blocks, off };
+/// What a job that has endpoints does with its store.
+enum class TeacherCache { off, read, write, readwrite };
 
+inline constexpr std::array kJobKindNames{EnumName<JobKind>{"train", JobKind::train},
+                                          EnumName<JobKind>{"generate", JobKind::generate}};
 inline constexpr std::array kDtypeNames{EnumName<Dtype>{"auto", Dtype::auto_select},
                                         EnumName<Dtype>{"fp32", Dtype::fp32}, EnumName<Dtype>{"bf16", Dtype::bf16}};
 inline constexpr std::array kStudentInitNames{EnumName<StudentInit>{"pretrained", StudentInit::pretrained},
@@ -27,7 +35,16 @@ inline constexpr std::array kStudentInitNames{EnumName<StudentInit>{"pretrained"
 inline constexpr std::array kLrSchedulerNames{EnumName<LrScheduler>{"constant", LrScheduler::constant},
                                               EnumName<LrScheduler>{"linear", LrScheduler::linear},
                                               EnumName<LrScheduler>{"cosine", LrScheduler::cosine}};
+inline constexpr std::array kShuffleNames{EnumName<Shuffle>{"full", Shuffle::full},
+                                          EnumName<Shuffle>{"blocks", Shuffle::blocks},
+                                          EnumName<Shuffle>{"off", Shuffle::off}};
+inline constexpr std::array kTeacherCacheNames{
+    EnumName<TeacherCache>{"off", TeacherCache::off}, EnumName<TeacherCache>{"read", TeacherCache::read},
+    EnumName<TeacherCache>{"write", TeacherCache::write}, EnumName<TeacherCache>{"readwrite", TeacherCache::readwrite}};
 
+[[nodiscard]] constexpr const auto& enum_names(JobKind) {
+    return kJobKindNames;
+}
 [[nodiscard]] constexpr const char* to_string(Dtype value) noexcept {
     return name_of(kDtypeNames, value);
 }
@@ -48,7 +65,7 @@ struct ConcurrencySpec {
 };
 
 struct TeacherSpec {
-    std::vector<std::string> endpoints;  ///< URLs, at least one
+    std::vector<std::string> endpoints;  ///< URLs; none: the store has to hold all that is asked for
     TeacherProtocol protocol = kDefaultTeacherProtocol;
     std::string model = "teacher";
     ConcurrencySpec max_concurrent;
@@ -64,7 +81,17 @@ struct TeacherSpec {
     std::string ca_file;            ///< PEM file trusted beside the system's; empty = none
     std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch after faults of its answers
     bool hedge = true;              ///< a second request for what is slower than the 95th percentile
+    std::string store;              ///< folder of stored answers; empty = none
+    TeacherCache cache = TeacherCache::readwrite;  ///< of a store beside endpoints
+    // Of a store that is made: names of kStoreFormatChoices and kStoreValuesChoices, which are those of pipeline/store.
+    std::string store_format = "auto";  ///< "auto": topk or, of full logits, full
+    std::string store_values = "f16";
+    double store_p = 0.95;             ///< of topp: the mass that is kept
+    std::uint32_t store_samples = 64;  ///< of sampled: draws of a position
 };
+
+inline constexpr std::array kStoreFormatChoices{"auto", "full", "topk", "packed", "topp", "sampled"};
+inline constexpr std::array kStoreValuesChoices{"f16", "f32", "u8"};
 
 struct DatasetSpec {
     std::string train;                  ///< JSONL file
@@ -72,6 +99,8 @@ struct DatasetSpec {
     std::uint32_t sequence_length = 0;  ///< T: input positions of a row
     std::uint64_t eval_rows = 0;        ///< rows of eval that are evaluated, from the first; 0 = all
     bool packing = true;                ///< documents joined end to end, or one document a row
+    Shuffle shuffle = Shuffle::full;
+    std::uint64_t shuffle_block_rows = 4096;  ///< of Shuffle::blocks
 };
 
 struct TrainingSpec {
@@ -118,13 +147,14 @@ struct MetricsSpec {
 
 struct JobSpec {
     std::string name = "job";
+    JobKind kind = JobKind::train;
     StudentSpec student;
     std::optional<TeacherSpec> teacher;  ///< absent = plain training on the data
     DatasetSpec dataset;
     TrainingSpec training;
     CheckpointSpec checkpoint;
     MetricsSpec metrics;
-    std::string output;
+    std::string output;      ///< of a generate job the store
     bool resume = true;      ///< go on from the newest checkpoint of the same run, where there is one
     bool overwrite = false;  ///< checkpoints and a model of another run may be replaced
 };

@@ -34,8 +34,17 @@ struct EndpointCounters {
     std::uint64_t hedge_wins = 0;  ///< its answer to a hedge came first
     std::uint64_t breaker_openings = 0;
     std::uint64_t tokens = 0;          ///< input positions that it has answered for, unused answers among them
+    double tokens_per_second = 0;      ///< of them, over the last micro-batches; generate jobs only
     std::uint64_t bytes_sent = 0;      ///< over the wire: heads and bodies of requests
     std::uint64_t bytes_received = 0;  ///< over the wire: bodies of answers
+};
+
+/// The store of a run that writes or reads one.
+struct StoreCounters {
+    std::uint64_t rows = 0;         ///< of the dataset
+    std::uint64_t held_rows = 0;    ///< that it has answers for, in sealed shards or not
+    std::uint64_t sealed_rows = 0;  ///< in sealed shards, which others can read
+    std::uint64_t sealed_bytes = 0;
 };
 
 /// Counters of the teacher side since the run began.
@@ -57,6 +66,7 @@ struct FetchCounters {
     double latency_p50_seconds = 0;
     double latency_p95_seconds = 0;
     std::vector<EndpointCounters> endpoints;
+    std::optional<StoreCounters> store{};
 };
 
 /// Requests to one endpoint that came to one end, by the time from sending to the answer's last byte.
@@ -116,8 +126,10 @@ struct RunMeasures {
     std::vector<SinkCounters> sinks{};
 };
 
-/// Progress of a job after one optimizer step.
+/// Progress of a job after one optimizer step, or after a request of a generate job, whose steps are rows of the
+/// dataset that its store holds; what it says of a student is 0 then.
 struct ProgressEvent {
+    bool generates = false;
     std::uint64_t step = 0;
     std::uint64_t total_steps = 0;
     double loss = 0;  ///< mean over the step's target tokens
@@ -150,6 +162,7 @@ struct StartedEvent {
     std::uint32_t batch_size = 0;
     std::uint32_t micro_batches = 0;
     std::string tokenizer{};  ///< what read the data, in one line
+    std::string store{};  ///< folder that a generate job writes; steps are rows of the dataset then. Empty: training
 };
 
 struct EvaluationEvent {

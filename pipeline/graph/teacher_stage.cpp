@@ -138,6 +138,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             one.bytes_sent = traffic.bytes_sent;
             one.bytes_received = traffic.bytes_received;
         }
+        counters.store = source_ != nullptr ? source_->store() : std::nullopt;
         return counters;
     }
 

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "pipeline/graph/batch_source.hpp"
 #include "pipeline/graph/graph_options.hpp"
+#include "pipeline/graph/running_graph.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
@@ -23,17 +24,11 @@ namespace distilld {
 /// each answer that has come (one that cannot be read is asked for again); student calls optimizer and recorder at step
 /// borders, and checkpoints are written behind the next step. All work moves to the executor that owns its resource. In
 /// sequential mode (training.parallel false) the same graph runs with C = 1, W = 1 and the update applied at once.
-class TrainingGraph {
+class TrainingGraph : public RunningGraph {
   public:
-    virtual ~TrainingGraph() = default;
     /// Trains to the end, to cancel(), or to the first failure. Run it once. Whether it returns or throws (what a stage
     /// threw; operation_aborted when its coroutine is cancelled), requests and checkpoints under way have ended.
     virtual boost::asio::awaitable<Result<GraphOutcome>> run() = 0;
-    /// Ends the run after the micro-batch under way, with a checkpoint of the last whole step.
-    virtual void cancel() = 0;
-    /// A checkpoint at the next step boundary.
-    virtual void request_checkpoint() = 0;
-    virtual void set_max_concurrent(std::uint32_t limit) = 0;
 };
 
 /// `source` null = plain training. `eval` may be empty. `trace` may be null. What is passed by reference or pointer

@@ -13,6 +13,7 @@
 #include "pipeline/core/fetch_failure.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/core/teacher_head.hpp"
+#include "pipeline/core/worker_events.hpp"
 
 namespace distilld {
 
@@ -139,6 +140,12 @@ class TeacherSource {
 
     /// Of one endpoint; zeros when there is no wire.
     [[nodiscard]] virtual WireTraffic traffic(std::size_t /*endpoint*/) const { return {}; }
+
+    /// Whether an answer that is late may come sooner when it is asked for a second time.
+    [[nodiscard]] virtual bool is_slow_by_chance() const { return true; }
+
+    /// Of the store that it reads or writes; nothing without one.
+    [[nodiscard]] virtual std::optional<StoreCounters> store() const { return std::nullopt; }
 
     /// Closes idle connections. Fetches under way must have ended.
     virtual void close() = 0;

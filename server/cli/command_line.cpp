@@ -112,6 +112,70 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     }
 }
 
+/// What `generate` says of the spec in its own words.
+struct GenerateFlags {
+    RunCommand run;
+    std::string store;
+    std::string format;
+    std::string values;
+    std::vector<std::string> endpoints;
+    std::vector<std::string> sets;
+};
+
+void add_generate(CLI::App& app, GenerateFlags& flags) {
+    CLI::App* generate =
+        add_command(app, "generate", "Write a teacher's answers for a dataset into a store, or go on with one");
+    generate->add_option("SPEC", flags.run.spec, "job spec, a JSON file, of which teacher and dataset count; - = stdin")
+        ->type_name("FILE")
+        ->required();
+    generate->add_option("--store", flags.store, "folder of the store; in place of /teacher/store")->type_name("DIR");
+    const auto names = [](const auto& choices) { return std::vector<std::string>(choices.begin(), choices.end()); };
+    generate->add_option("--format", flags.format, "of a store that is made; in place of /teacher/store_format")
+        ->check(CLI::IsMember(names(kStoreFormatChoices)));
+    generate->add_option("--values", flags.values, "precision in it; in place of /teacher/store_values")
+        ->check(CLI::IsMember(names(kStoreValuesChoices)));
+    generate
+        ->add_option("--teacher-endpoint", flags.endpoints,
+                     "URL of a teacher; may be repeated; in place of /teacher/endpoints")
+        ->allow_extra_args(false)
+        ->type_name("URL");
+    generate->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
+    generate->add_option("--trace", flags.run.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
+    generate->add_option("--report", flags.run.report_file, "write the figures of the finished run as JSON")
+        ->type_name("FILE");
+    generate
+        ->add_option("--metrics-listen", flags.run.metrics_listen,
+                     "serve /metrics and /healthz at ADDRESS:PORT while the job runs; port 0 = any free one")
+        ->type_name("ADDRESS:PORT");
+}
+
+/// `run` with the kind generate.
+Result<RunCommand> generate_command(const GenerateFlags& flags) {
+    RunCommand run = flags.run;
+    for (const std::string& text : flags.sets) {
+        auto one = api::parse_override(text);
+        if (!one) {
+            return one.error();
+        }
+        run.overrides.push_back(std::move(*one));
+    }
+    const auto set = [&run](const char* pointer, const boost::json::value& value) {
+        run.overrides.emplace_back(pointer, to_text(value));
+    };
+    set("/kind", name_of(kJobKindNames, JobKind::generate));
+    if (!flags.endpoints.empty()) {
+        set("/teacher/endpoints", boost::json::array(flags.endpoints.begin(), flags.endpoints.end()));
+    }
+    for (const auto& [pointer, text] :
+         {std::pair{"/teacher/store", &flags.store}, std::pair{"/teacher/store_format", &flags.format},
+          std::pair{"/teacher/store_values", &flags.values}}) {
+        if (!text->empty()) {
+            set(pointer, boost::json::string(*text));
+        }
+    }
+    return run;
+}
+
 void add_teacher(CLI::App& app, TeacherOptions& options) {
     CLI::App* teacher = add_command(app, "teacher", "Serve a model folder as a teacher endpoint");
     add_teacher_options(*teacher, options);
@@ -265,6 +329,8 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     HealthcheckCommand healthcheck;
     add_serve(app, serve);
     add_run(app, run, spec_flags);
+    GenerateFlags generate;
+    add_generate(app, generate);
     add_teacher(app, teacher.options);
     add_jobs(app, jobs);
     StoreCommand store;
@@ -307,6 +373,13 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (app.got_subcommand("man")) {
         line.out = man_page(command_tree(app), kVersion, "distilld-worker(1), and the documents in share/doc/distilld");
+    }
+    if (app.got_subcommand("generate")) {
+        auto made = generate_command(generate);
+        if (!made) {
+            return usage_error(made.error().message);
+        }
+        line.command = std::move(*made);
     }
     if (app.got_subcommand("run")) {
         auto overrides = overrides_of(spec_flags);

@@ -60,7 +60,54 @@ std::string count_text(double count) {
     return count < 1e9 ? format("%.2fM", count / 1e6) : format("%.2fG", count / 1e9);
 }
 
+namespace {
+
+/// "rows 1200/10000 (1024 sealed) | 12.3k tok/s | ETA 3m20s", and what each of several teachers does.
+std::string generate_line(const ProgressEvent& progress) {
+    std::string text = "rows " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
+    if (progress.fetch.store) {
+        text += " (" + std::to_string(progress.fetch.store->sealed_rows) + " sealed)";
+    }
+    text += " | " + count_text(progress.tokens_per_second) + " tok/s";
+    if (progress.fetch.endpoints.size() > 1) {
+        text += " (";
+        for (const EndpointCounters& endpoint : progress.fetch.endpoints) {
+            text +=
+                (&endpoint == &progress.fetch.endpoints.front() ? "" : " + ") + count_text(endpoint.tokens_per_second);
+        }
+        text += ")";
+    }
+    return text + " | ETA " + duration_text(progress.seconds_remaining);
+}
+
+std::string teacher_figures(const FetchCounters& fetch) {
+    return "  teacher         " + plural(fetch.requests, "request") + ", " + std::to_string(fetch.retries) +
+           " retried, " + std::to_string(fetch.hedges) + " hedged, p50 " + format("%.3f s", fetch.latency_p50_seconds) +
+           ", p95 " + format("%.3f s", fetch.latency_p95_seconds) + "\n";
+}
+
+std::string generate_summary(const FinishedEvent& finished) {
+    const ProgressEvent& last = finished.last;
+    const StoreCounters store = last.fetch.store.value_or(StoreCounters{});
+    std::string text =
+        "finished: " + plural(last.step, "row") + " in the store, after " + duration_text(last.seconds_elapsed) + "\n";
+    text += "  tokens/s        " + format("%.0f", last.tokens_per_second) + "\n";
+    if (last.fetch.requests != 0) {
+        text += teacher_figures(last.fetch);
+    }
+    for (const EndpointCounters& endpoint : last.fetch.endpoints) {
+        text += "  endpoint        " + endpoint.endpoint + ": " + std::to_string(endpoint.tokens) + " tokens\n";
+    }
+    text += "  bytes           " + std::to_string(store.sealed_bytes) + "\n";
+    return text + "  store           " + finished.output + "\n";
+}
+
+}  // namespace
+
 std::string progress_line(const ProgressEvent& progress) {
+    if (progress.generates) {
+        return generate_line(progress);
+    }
     std::string text = "step " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
     text += " loss " + format("%.4f", progress.loss) + " lr " + format("%.1e", progress.learning_rate);
     text += " | " + count_text(progress.tokens_per_second) + " tok/s";
@@ -87,6 +134,9 @@ std::string progress_bar(const ProgressEvent& progress, unsigned width) {
 
 std::string summary(const FinishedEvent& finished) {
     const ProgressEvent& last = finished.last;
+    if (last.generates) {
+        return generate_summary(finished);
+    }
     std::string text = "finished " + plural(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
     text += "  loss            " + format("%.4f", last.loss) + "\n";
     if (finished.eval_loss) {
@@ -99,10 +149,7 @@ std::string summary(const FinishedEvent& finished) {
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
     if (last.fetch.requests != 0) {
         text += "  teacher hidden  " + percent(last.teacher_hidden_fraction) + "\n";
-        text += "  teacher         " + plural(last.fetch.requests, "request") + ", " +
-                std::to_string(last.fetch.retries) + " retried, " + std::to_string(last.fetch.hedges) +
-                " hedged, p50 " + format("%.3f s", last.fetch.latency_p50_seconds) + ", p95 " +
-                format("%.3f s", last.fetch.latency_p95_seconds) + "\n";
+        text += teacher_figures(last.fetch);
     }
     if (!last.bottleneck.empty()) {
         text += "  bottleneck      " + last.bottleneck + "\n";
@@ -163,6 +210,11 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
                            std::to_string(started->micro_batches) + " sequences";
         if (started->first_step != 0) {
             text += ", from step " + std::to_string(started->first_step);
+        }
+        if (!started->store.empty()) {
+            text = "generating " + std::to_string(started->total_steps - started->first_step) + " of " +
+                   plural(started->total_steps, "row") + " (" +
+                   count_text(static_cast<double>(started->dataset_tokens)) + " tokens) into " + started->store;
         }
         line(text);
         if (!started->tokenizer.empty()) {

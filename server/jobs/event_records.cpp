@@ -6,7 +6,7 @@
 namespace distilld {
 namespace {
 
-constexpr std::array kFetchFieldsKept{"in_flight", "concurrency", "buffered", "retries", "hedges"};
+constexpr std::array kFetchFieldsKept{"in_flight", "concurrency", "buffered", "retries", "hedges", "store"};
 
 std::string short_text(double value) {
     std::array<char, 32> text{};
@@ -18,8 +18,13 @@ std::string short_text(double value) {
 
 Headline headline(const StartedEvent& event) {
     Headline line;
-    line.message =
-        event.first_step == 0 ? "training started" : "training resumed at step " + std::to_string(event.first_step);
+    if (!event.store.empty()) {
+        line.message = "generating started: " + std::to_string(event.total_steps - event.first_step) + " of " +
+                       std::to_string(event.total_steps) + " rows are to go to " + event.store;
+    } else {
+        line.message =
+            event.first_step == 0 ? "training started" : "training resumed at step " + std::to_string(event.first_step);
+    }
     if (!event.tokenizer.empty()) {
         line.message += "; tokenizer: " + event.tokenizer;
     }
@@ -30,6 +35,10 @@ Headline headline(const StartedEvent& event) {
 }
 
 Headline headline(const ProgressEvent& event) {
+    if (event.generates) {
+        return {"row " + std::to_string(event.step) + " of " + std::to_string(event.total_steps),
+                api::EventType::metrics};
+    }
     return {"step " + std::to_string(event.step) + " of " + std::to_string(event.total_steps) + ", loss " +
                 short_text(event.loss),
             api::EventType::metrics};

@@ -345,7 +345,7 @@ class ThreadedJobManager final : public JobManager {
                 outcome.violations = output_conflict(*table_.output_user(*submission.output), *submission.output);
                 return outcome;
             case SubmitVerdict::valid:
-                outcome.violations = check_model_folder(spec->student);
+                outcome.violations = check_model_folder(spec->student, spec->kind);
                 if (!outcome.violations.violations.empty()) {
                     outcome.kind = SubmitVerdict::invalid;
                     return outcome;

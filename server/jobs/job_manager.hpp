@@ -51,7 +51,6 @@ struct SubmitRequest {
     std::string spec_json;
     std::string idempotency_key;  ///< empty = none
     bool dry_run = false;
-    api::JobKind kind = api::JobKind::train;
     std::string owner{};                            ///< who submits; empty = nobody said
     std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
 };

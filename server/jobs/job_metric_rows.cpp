@@ -136,9 +136,10 @@ std::vector<MetricRow<JobRun>> joined(std::vector<MetricRow<JobRun>> rows, std::
 
 JobMetricRows job_metric_rows() {
     JobMetricRows rows;
-    rows.run_gauges = joined(joined(training_gauges(), teacher_gauges()), worker_gauges());
+    rows.run_gauges = joined(joined(joined(training_gauges(), teacher_gauges()), store_gauges()), worker_gauges());
     rows.run_histograms = joined(training_histograms(), teacher_histograms());
-    rows.run_counters = joined(joined(training_counters(), teacher_counters()), worker_counters());
+    rows.run_counters =
+        joined(joined(joined(training_counters(), teacher_counters()), store_counters()), worker_counters());
     rows.job_counters = teacher_job_counters();
     rows.service = service_rows();
     rows.process = process_metric_rows();

@@ -19,6 +19,9 @@ namespace distilld {
 [[nodiscard]] std::vector<MetricRow<JobRun>> teacher_counters();
 [[nodiscard]] std::vector<MetricRow<JobRun>> teacher_job_counters();
 
+[[nodiscard]] std::vector<MetricRow<JobRun>> store_gauges();
+[[nodiscard]] std::vector<MetricRow<JobRun>> store_counters();
+
 [[nodiscard]] std::vector<MetricRow<JobRun>> worker_gauges();
 [[nodiscard]] std::vector<MetricRow<JobRun>> worker_counters();
 

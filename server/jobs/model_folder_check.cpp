@@ -45,7 +45,7 @@ bool has_weights(const std::filesystem::path& folder) {
 
 }  // namespace
 
-api::SpecViolations check_model_folder(const StudentSpec& student) {
+api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind) {
     api::SpecViolations found;
     const std::filesystem::path folder = student.model;
     const auto violate = [&found](std::string detail) {
@@ -64,7 +64,9 @@ api::SpecViolations check_model_folder(const StudentSpec& student) {
             violate(std::move(*defect));
         }
     }
-    if (student.init == StudentInit::pretrained && !has_weights(folder)) {
+    // A generate job asks the folder for its vocabulary and its tokenizer.
+    const bool trains = kind == JobKind::train;
+    if (trains && student.init == StudentInit::pretrained && !has_weights(folder)) {
         violate(folder.string() + " has neither model.safetensors nor model.safetensors.index.json");
     }
     const auto tokenizer = folder / "tokenizer.json";

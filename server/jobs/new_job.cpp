@@ -12,7 +12,7 @@ namespace distilld {
 StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
     StoredJob stored;
     stored.idempotency_key = request.idempotency_key;
-    stored.job.kind = request.kind;
+    stored.job.kind = spec.kind;
     stored.job.owner = request.owner;
     stored.job.metadata = request.metadata;
     stored.job.name = spec.name;

@@ -10,8 +10,12 @@ using enum MetricType;
 
 MetricSamples tokens_by_role(const JobRun& run) {
     const auto answered = run.progress.fetch.completed * run.micro_batch_tokens;
-    return std::vector<MetricSample>{{{"student"}, metric_number(run.progress.tokens)},
-                                     {{"teacher"}, metric_number(answered)}};
+    const auto trained = run.progress.generates ? 0 : run.progress.tokens;
+    return std::vector<MetricSample>{{{"student"}, metric_number(trained)}, {{"teacher"}, metric_number(answered)}};
+}
+
+double steps_done(const JobRun& run) {
+    return metric_number(run.progress.step) - metric_number(run.first_step);
 }
 
 MetricSamples busy_by_stage(const JobRun& run) {
@@ -76,6 +80,14 @@ MetricSamples queues(const JobRun& run, std::uint64_t StageQueue::* value) {
     return samples;
 }
 
+/// A generate job has no student to tell of.
+template <class Read>
+auto of_student(Read read) {
+    return [read](const JobRun& run) -> MetricSamples {
+        return run.progress.generates ? MetricSamples(std::vector<MetricSample>()) : MetricSamples(read(run));
+    };
+}
+
 template <class Number>
 MetricSamples of_checkpoint(const JobRun& run, Number value) {
     // Without one there is nothing to say.
@@ -91,7 +103,7 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          "Loss of the newest step of an active job, in nats a token.",
          gauge,
          {"job_id"},
-         [](const JobRun& run) { return run.progress.loss; }},
+         of_student([](const JobRun& run) { return run.progress.loss; })},
         {"distilld_job_tokens_per_second",
          "Input positions an active job trains on in a second.",
          gauge,
@@ -101,22 +113,22 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          "Optimizer steps an active job has done.",
          gauge,
          {"job_id"},
-         [](const JobRun& run) { return metric_number(run.progress.step); }},
+         of_student([](const JobRun& run) { return metric_number(run.progress.step); })},
         {"distilld_job_stall_ratio",
          "Share of the run's time that the student waited for input.",
          gauge,
          {"job_id"},
-         [](const JobRun& run) { return run.progress.stall_fraction; }},
+         of_student([](const JobRun& run) { return run.progress.stall_fraction; })},
         {"distilld_job_kd_loss",
          "Of the loss, T² · KL divergence from the teacher, before it is weighted; 0 without a teacher.",
          gauge,
          {"job_id"},
-         [](const JobRun& run) { return run.progress.kd_loss; }},
+         of_student([](const JobRun& run) { return run.progress.kd_loss; })},
         {"distilld_job_ce_loss",
          "Of the loss, cross entropy with the data, before it is weighted; 0 where it is not computed.",
          gauge,
          {"job_id"},
-         [](const JobRun& run) { return run.progress.ce_loss; }},
+         of_student([](const JobRun& run) { return run.progress.ce_loss; })},
         {"distilld_job_eval_loss",
          "Newest held-out loss of an active job, in nats a token.",
          gauge,
@@ -126,12 +138,12 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          "Global norm of the newest step's gradient, before clipping.",
          gauge,
          {"job_id"},
-         [](const JobRun& run) { return run.progress.grad_norm; }},
+         of_student([](const JobRun& run) { return run.progress.grad_norm; })},
         {"distilld_job_learning_rate",
          "Learning rate of the newest step.",
          gauge,
          {"job_id"},
-         [](const JobRun& run) { return run.progress.learning_rate; }},
+         of_student([](const JobRun& run) { return run.progress.learning_rate; })},
         {"distilld_job_last_step_timestamp_seconds",
          "Unix time at which the newest step of the run was told of.",
          gauge,
@@ -191,7 +203,7 @@ std::vector<MetricRow<JobRun>> training_counters() {
          "Optimizer steps done by all jobs.",
          counter,
          {},
-         [](const JobRun& run) { return metric_number(run.progress.step) - metric_number(run.first_step); }},
+         [](const JobRun& run) { return run.progress.generates ? 0 : steps_done(run); }},
         {"distilld_tokens_total",
          "Input positions: trained on by students, answered for by teachers.",
          counter,

@@ -1,7 +1,6 @@
 #include "server/worker/composition.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,7 +12,6 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/sha256.hpp"
-#include "base/time.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
 #include "pipeline/graph/evaluation.hpp"
@@ -22,6 +20,7 @@
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/load_data.hpp"
+#include "server/worker/teacher_connection.hpp"
 #include "server/worker/usage_meter.hpp"
 
 namespace distilld {
@@ -62,31 +61,11 @@ std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
 }
 
 TeacherStageOptions teacher_options(const PreparedRun& run, std::uint32_t decode_threads) {
-    TeacherStageOptions options;
     if (run.teacher == nullptr) {
-        return options;  // plain training, or no step left to do
+        return {};  // plain training, or no step left to do
     }
-    const TeacherSpec& teacher = *run.spec.teacher;
-    SchedulerOptions& scheduler = options.scheduler;
-    scheduler.endpoints = static_cast<std::uint32_t>(teacher.endpoints.size());
-    scheduler.limit.adaptive = teacher.max_concurrent.automatic;
-    scheduler.limit.ceiling = teacher.max_concurrent.limit;
-    const AnswerSize expected =
-        run.teacher->answer_size(run.spec.training.batch_size, run.spec.dataset.sequence_length);
-    scheduler.window.size = teacher.window;
-    scheduler.window.max_bytes = teacher.window_bytes;
-    scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
-    scheduler.window.decoders = decode_threads;
-    scheduler.window.decode_bytes = expected.decode_bytes;
-    scheduler.retry.max_retries = teacher.max_retries;
-    scheduler.retry.patience = from_seconds(teacher.patience_secs);
-    scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
-    scheduler.hedge.enabled = teacher.hedge;
-    options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
-    options.absent_endpoints = run.teacher_info.absent;
-    options.absent_endpoints.insert(options.absent_endpoints.end(), run.teacher_info.refused.begin(),
-                                    run.teacher_info.refused.end());
-    return options;
+    return teacher_stage_options(*run.spec.teacher, *run.teacher, run.teacher_info, run.spec.training.batch_size,
+                                 run.spec.dataset.sequence_length, decode_threads);
 }
 
 /// What a run that has no step left to do says of its last one. Not its counters: this run has counted nothing.
@@ -153,8 +132,9 @@ GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEve
 std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors executors, EmitEvent emit,
                                           TraceWriter* trace) {
     const TrainingSpec& training = run.spec.training;
-    auto batches = std::make_shared<BatchSource>(
-        run.dataset, BatchPlan(run.dataset->row_count(), training.batch_size, training.seed), training.micro_batches);
+    const RowOrder order{run.spec.dataset.shuffle, run.spec.dataset.shuffle_block_rows};
+    BatchPlan plan(run.dataset->row_count(), training.batch_size, training.seed, order);
+    auto batches = std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches);
     GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
     GraphOptions options = graph_options(run, executors.decode_threads);
     return make_training_graph(std::move(executors), *run.student, run.teacher.get(), std::move(batches),

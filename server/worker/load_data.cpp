@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pipeline/data/tokenizer_choice.hpp"
+#include "server/worker/training_data.hpp"
 
 namespace distilld {
 namespace {
@@ -33,21 +34,23 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     if (!choice) {
         return choice.error();
     }
-    DatasetOptions options;
-    options.sequence_length = spec.dataset.sequence_length;
-    options.packing = spec.dataset.packing;
-    options.vocabulary_size = run.student->vocabulary_size();
-    options.no_tokenizer_reason = choice->refusal;
-    const Tokenizer* tokenizer = choice->tokenizer.get();
-    Result<std::unique_ptr<Dataset>> train = load_jsonl_dataset(spec.dataset.train, tokenizer, options);
+    const std::uint32_t vocabulary = run.student->vocabulary_size();
+    Result<std::shared_ptr<const Dataset>> train =
+        load_rows(spec.dataset, "train", spec.dataset.train, *choice, vocabulary);
     if (!train) {
-        return Error{train.error().kind, "/dataset/train: " + train.error().message};
+        return train.error();
     }
     run.dataset = std::move(*train);
+    Result<std::string> hash = tokenizer_hash(*run.dataset, *choice);
+    if (!hash) {
+        return hash.error();
+    }
+    run.tokenizer_hash = std::move(*hash);
     if (!spec.dataset.eval.empty()) {
-        Result<std::unique_ptr<Dataset>> eval = load_jsonl_dataset(spec.dataset.eval, tokenizer, options);
+        Result<std::shared_ptr<const Dataset>> eval =
+            load_rows(spec.dataset, "eval", spec.dataset.eval, *choice, vocabulary);
         if (!eval) {
-            return Error{eval.error().kind, "/dataset/eval: " + eval.error().message};
+            return eval.error();
         }
         run.eval = std::move(*eval);
         on_info("evaluating " + std::to_string(evaluated_rows(run)) + " of the " +

@@ -56,7 +56,7 @@ void RunControl::set_max_concurrent(std::uint32_t limit) {
     }
 }
 
-void RunControl::attach(TrainingGraph& graph) {
+void RunControl::attach(RunningGraph& graph) {
     graph_ = &graph;
     if (max_concurrent_) {
         graph.set_max_concurrent(*max_concurrent_);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "pipeline/graph/training_graph.hpp"
+#include "pipeline/graph/running_graph.hpp"
 #include "server/protocol/worker_channel.hpp"
 
 namespace distilld {
@@ -15,7 +15,7 @@ namespace distilld {
 /// What a worker whose service is gone gets to save its last step; then it ends, whatever it is at.
 inline constexpr std::chrono::seconds kOrphanPatience{120};
 
-/// What orders and signals act upon: a run, before, while and after its graph trains. One executor.
+/// What orders and signals act upon: a run, before, while and after its graph works. One executor.
 class RunControl {
   public:
     /// The run is to stop: what waits on cancel_slot() is cancelled, the graph ends with a checkpoint.
@@ -24,20 +24,20 @@ class RunControl {
     /// For one wait at a time that comes before or after the graph.
     [[nodiscard]] boost::asio::cancellation_slot cancel_slot() { return cancel_signal_.slot(); }
 
-    /// A checkpoint at the next step boundary; nothing before the graph trains, for then there is nothing to keep.
+    /// A checkpoint at the next step boundary; nothing before the graph works, for then there is nothing to keep.
     void request_checkpoint();
 
     /// Ceiling of the requests in flight. A graph that is attached later gets it then.
     void set_max_concurrent(std::uint32_t limit);
 
     /// From now on the orders reach `graph`, until detach(); one that was cancelled meanwhile is cancelled at once.
-    void attach(TrainingGraph& graph);
+    void attach(RunningGraph& graph);
     void detach() noexcept { graph_ = nullptr; }
 
   private:
     bool cancelled_ = false;
     std::optional<std::uint32_t> max_concurrent_;
-    TrainingGraph* graph_ = nullptr;
+    RunningGraph* graph_ = nullptr;
     boost::asio::cancellation_signal cancel_signal_;
 };
 

@@ -1,37 +1,27 @@
 #include "server/worker/preparation.hpp"
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <chrono>
 #include <filesystem>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "base/files.hpp"
-#include "base/time.hpp"
 #include "models/network/device_name.hpp"
 #include "models/network/in_force.hpp"
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
-#include "pipeline/graph/space_wait.hpp"
-#include "pipeline/teacher/remote_teacher.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
-#include "server/worker/gives_up.hpp"
 #include "server/worker/load_data.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
+#include "server/worker/run_folders.hpp"
 #include "server/worker/run_sinks.hpp"
 #include "server/worker/starting_point.hpp"
+#include "server/worker/teacher_connection.hpp"
 #include "server/worker/teacher_targets.hpp"
-#include "server/worker/teacher_wait.hpp"
 
 namespace distilld {
 
@@ -39,27 +29,8 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::chrono::seconds kLockPatience = kOrphanPatience + std::chrono::seconds(30);
-constexpr std::chrono::milliseconds kLockPoll{100};
-
-Error stopped() {
-    return Error{ErrorKind::cancelled, "stopped on request"};
-}
-
 Surroundings surroundings_of(const PreparedRun& run) {
     return Surroundings{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
-}
-
-/// Makes the folder, and makes and removes a file in it: what cannot be written to is found before the training, not
-/// after it.
-Result<void> require_writable(const std::filesystem::path& folder) {
-    std::error_code failed;
-    std::filesystem::create_directories(folder, failed);
-    if (failed) {
-        return write_error("cannot create folder " + folder.string() + ": " + failed.message(), failed.value());
-    }
-    const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
-    return probe ? Result<void>() : Result<void>(probe.error());
 }
 
 class Preparation {
@@ -128,7 +99,7 @@ class Preparation {
                 co_return removed;
             }
         }
-        co_return control_.cancelled() ? Result<void>(stopped()) : Result<void>();
+        co_return control_.cancelled() ? Result<void>(stopped_on_request()) : Result<void>();
     }
 
   private:
@@ -137,7 +108,7 @@ class Preparation {
     /// The step on its executor; it is not begun, and what it says does not count, once the run is to stop.
     asio::awaitable<Result<void>> on(asio::any_io_executor executor, Step step) {
         if (control_.cancelled()) {
-            co_return stopped();
+            co_return stopped_on_request();
         }
         auto running = run_on(std::move(executor), std::move(step));
         Result<void> done = co_await std::move(running);
@@ -198,69 +169,14 @@ class Preparation {
     }
 
     asio::awaitable<Result<void>> take_folders() {
-        if (control_.cancelled()) {
-            co_return stopped();
+        std::vector<std::filesystem::path> folders{run_.spec.output, checkpoint_store(run_.spec).folder()};
+        auto taking = distilld::take_folders(std::move(folders), executors_, control_, emit_);
+        Result<std::vector<FolderLock>> taken = co_await std::move(taking);
+        if (!taken) {
+            co_return taken.error();
         }
-        const std::filesystem::path output(run_.spec.output);
-        const std::filesystem::path checkpoints = checkpoint_store(run_.spec).folder();
-        for (const std::filesystem::path& folder : {output, checkpoints}) {
-            auto making = make_writable(folder);
-            if (Result<void> writable = co_await std::move(making); !writable) {
-                co_return writable;
-            }
-            if (!run_.locks.empty() && std::filesystem::equivalent(output, folder)) {
-                continue;
-            }
-            auto locking = lock(folder);
-            if (Result<void> locked = co_await std::move(locking); !locked) {
-                co_return locked;
-            }
-        }
+        run_.locks = std::move(*taken);
         co_return Result<void>();
-    }
-
-    /// A full disk is waited out here as well.
-    asio::awaitable<Result<void>> make_writable(std::filesystem::path folder) {
-        SpaceWait space(executors_.io, emit_);
-        const GivesUp gives_up(control_, space);
-        std::function<Result<std::string>()> attempt = [folder]() -> Result<std::string> {
-            const Result<void> writable = require_writable(folder);
-            return writable ? Result<std::string>(folder.string()) : Result<std::string>(writable.error());
-        };
-        auto making = space.perform(executors_.disk, std::move(attempt));
-        const Result<std::string> made = co_await std::move(making);
-        if (!made) {
-            co_return control_.cancelled() ? stopped() : made.error();
-        }
-        co_return Result<void>();
-    }
-
-    /// Two runs must not write checkpoints into one folder. One that is just ending (its service was killed, it saves
-    /// its last step) is waited for.
-    asio::awaitable<Result<void>> lock(std::filesystem::path folder) {
-        const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
-        asio::steady_timer pause(executors_.io);
-        for (bool told = false;; told = true) {
-            Result<std::optional<FolderLock>> taken = FolderLock::try_lock(folder);
-            if (!taken) {
-                co_return taken.error();
-            }
-            if (*taken) {
-                run_.locks.push_back(std::move(**taken));
-                co_return Result<void>();
-            }
-            if (control_.cancelled()) {
-                co_return stopped();
-            }
-            if (std::chrono::steady_clock::now() >= deadline) {
-                co_return invalid_input("/output: another run uses " + folder.string());
-            }
-            if (!told) {
-                info("waiting for another run to be done with " + folder.string());
-            }
-            pause.expires_after(kLockPoll);
-            co_await pause.async_wait(asio::use_awaitable);
-        }
     }
 
     /// From the newest checkpoint of this run or from step 0; what is another's is refused.
@@ -368,50 +284,18 @@ class Preparation {
     }
 
     asio::awaitable<Result<void>> connect_teacher() {
-        if (control_.cancelled()) {
-            co_return stopped();
+        TeacherWish wish;
+        wish.spec = *run_.spec.teacher;
+        wish.batch_rows = run_.spec.training.batch_size;
+        wish.data = {run_.dataset.get(), run_.spec.dataset.sequence_length, run_.tokenizer_hash,
+                     run_.student->vocabulary_size()};
+        auto connecting = distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
+        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        if (!connected) {
+            co_return connected.error();
         }
-        RemoteTeacherOptions options;
-        const TeacherSpec& spec = *run_.spec.teacher;
-        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
-        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
-        auto wait = std::make_shared<TeacherWait>(emit_);  // shared with the teacher, which outlives this call
-        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
-        options.batch_rows = run_.spec.training.batch_size;
-        options.batch_columns = run_.spec.dataset.sequence_length;
-        options.on_warning = [this](const std::string& text) { warn(text); };
-        Result<std::unique_ptr<TeacherSource>> made =
-            make_remote_teacher(executors_.io, executors_.decode, *run_.spec.teacher, std::move(options));
-        if (!made) {
-            co_return made.error();
-        }
-        run_.teacher = std::move(*made);
-        TeacherSource& teacher = *run_.teacher;
-        std::string where = teacher.endpoint_name(0);
-        if (teacher.endpoint_count() > 1) {
-            where += " and " + std::to_string(teacher.endpoint_count() - 1) + " more";
-        }
-        info("asking the teacher at " + where + " (one that is not up yet is waited for)");
-        auto probing = asio::co_spawn(executors_.io, teacher.probe(run_.student->vocabulary_size()),
-                                      asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
-        Result<TeacherInfo> probed = co_await std::move(probing);
-        wait->over();
-        if (control_.cancelled()) {
-            co_return stopped();
-        }
-        if (!probed) {
-            co_return probed.error();
-        }
-        run_.teacher_info = std::move(*probed);
-        for (const std::size_t endpoint : run_.teacher_info.absent) {
-            warn(teacher.endpoint_name(endpoint) +
-                 ": not up; the job starts without this endpoint, which joins when it is");
-        }
-        if (!run_.teacher_info.deterministic) {
-            warn(
-                "the teacher answered the same request with different bytes: weights will not be reproducible bit "
-                "for bit");
-        }
+        run_.teacher = std::move(connected->source);
+        run_.teacher_info = std::move(connected->info);
         auto taking = take_targets();
         Result<void> taken = co_await std::move(taking);
         co_return taken;

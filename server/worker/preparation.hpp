@@ -2,7 +2,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,18 +11,15 @@
 #include "models/checkpoint/store.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/student_snapshot.hpp"
-#include "pipeline/core/worker_events.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/training_graph.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "server/sinks/run_sinks.hpp"
+#include "server/worker/emit_event.hpp"
 #include "server/worker/orders.hpp"
 
 namespace distilld {
-
-/// Takes the events of the run; any thread.
-using EmitEvent = std::function<void(const WorkerEvent&)>;
 
 /// A job that nothing speaks against any more, with all that its graph needs.
 struct PreparedRun {
@@ -33,6 +29,7 @@ struct PreparedRun {
     std::shared_ptr<const Dataset> eval;     ///< null: none
     bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, by the built-in tokenizer
     std::string tokenizer;                   ///< what read the data, in one line
+    std::string tokenizer_hash;              ///< of what read text; empty: there was none
     std::vector<FolderLock> locks;           ///< output and checkpoint folder are ours
     std::unique_ptr<TeacherSource> teacher;  ///< null: plain training
     TeacherInfo teacher_info;                ///< of the probe; empty without a teacher

@@ -21,6 +21,7 @@
 #include "server/support/log.hpp"
 #include "server/worker/composition.hpp"
 #include "server/worker/compute_threads.hpp"
+#include "server/worker/generate_run.hpp"
 #include "server/worker/orders.hpp"
 #include "server/worker/preparation.hpp"
 #include "server/worker/worker_threads.hpp"
@@ -123,6 +124,10 @@ class TrainWorker {
             threads_.start_decoding(decode_threads_for(training.decode_threads, std::thread::hardware_concurrency()));
             // Orders are followed beside the work.
             static_cast<void>(followers.spawn(obey()));
+            if (run_.spec.kind == JobKind::generate) {
+                auto generating = generate(start->trace_file);
+                co_return co_await std::move(generating);
+            }
             auto preparing = prepare_and_train(*start);
             co_return co_await std::move(preparing);
         } catch (const ErrorException& error) {
@@ -154,6 +159,16 @@ class TrainWorker {
         }
         auto training = train_and_export(run_, threads_.executors(), control_, emit, start.trace_file);
         Result<WorkerEvent> last = co_await std::move(training);
+        if (!last) {
+            co_return failed(last.error());
+        }
+        co_return std::move(*last);
+    }
+
+    asio::awaitable<WorkerEvent> generate(std::string trace_file) {
+        const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
+        auto generating = generate_answers(run_.spec, threads_.executors(), control_, emit, std::move(trace_file));
+        Result<WorkerEvent> last = co_await std::move(generating);
         if (!last) {
             co_return failed(last.error());
         }

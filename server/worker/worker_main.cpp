@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", std::string("distilld-worker ") + distilld::kVersion);
     app.require_subcommand(1);
     app.footer(distilld::kExitCodesHelp);
-    app.add_subcommand("train", "Train one job, told over file descriptor 3 by distilld");
+    app.add_subcommand("train", "Run one job (train, generate), told over file descriptor 3 by distilld");
     distilld::TeacherOptions teacher;
     distilld::add_teacher_options(*app.add_subcommand("teacher", "Serve a model folder as a teacher endpoint"),
                                   teacher);

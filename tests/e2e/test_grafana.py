@@ -49,6 +49,8 @@ def live(module_service, teacher, text_data, tmp_path_factory):
         spec["checkpoint"] = {"every_secs": 2}
         spec["metrics"] = {"jsonl_file": str(folder / "metrics.jsonl")}
         spec["training"]["eval_steps"] = 50
+        # The teacher is asked all the same.
+        spec["teacher"] |= {"store": str(folder / "answers"), "cache": "write"}
         spec["dataset"]["eval"] = str(jobs.write_text_data(folder / "eval.jsonl", 8, seed=2))
         job_id = rest.submit(spec)
         waiting = rest.submit(

@@ -135,6 +135,42 @@ TEST(JobSpecJson, ReadsEveryField) {
     EXPECT_EQ(again->training.adam_beta2, training.adam_beta2);
 }
 
+constexpr const char* kGenerate = R"({"kind": "generate", "dataset": {"train": "d.jsonl", "sequence_length": 8},
+    "teacher": {"endpoints": ["http://127.0.0.1:8000"], "store": "answers"}})";
+
+TEST(JobSpecJson, AGenerateJobTakesATeacherAndADatasetAndNoMore) {
+    const auto parsed = parse_job_spec(kGenerate);
+    ASSERT_TRUE(parsed) << describe(parsed.error());
+    EXPECT_EQ(parsed->kind, JobKind::generate);
+    EXPECT_EQ(parsed->output, "answers") << "where it writes";
+    EXPECT_EQ(parsed->training.batch_size, 8U) << "rows of a request";
+    const auto again = parse_job_spec(to_json(*parsed));
+    ASSERT_TRUE(again) << describe(again.error());
+    EXPECT_EQ(to_json(*again), to_json(*parsed));
+    const auto none = parse_job_spec(R"({"kind": "generate", "dataset": {"train": "d", "sequence_length": 8}})");
+    ASSERT_FALSE(none);
+    EXPECT_THAT(describe(none.error()), ::testing::HasSubstr("/teacher: teacher is required"));
+    const auto bare = parse_job_spec(R"({"kind": "generate", "teacher": {}})");
+    ASSERT_FALSE(bare);
+    EXPECT_THAT(describe(bare.error()), ::testing::HasSubstr("/teacher/endpoints: endpoints is required"));
+    EXPECT_THAT(describe(bare.error()), ::testing::HasSubstr("/teacher/store: store is required"));
+    EXPECT_THAT(describe(bare.error()), ::testing::HasSubstr("/dataset: dataset is required"));
+    EXPECT_THAT(describe(bare.error()), ::testing::Not(::testing::HasSubstr("/student")));
+    EXPECT_THAT(describe(bare.error()), ::testing::Not(::testing::HasSubstr("/output")));
+}
+
+TEST(JobSpecJson, AnswersComeFromEndpointsOrAStore) {
+    const auto stored = parse_job_spec(with({{"/teacher", R"({"store": "answers"})"}}));
+    ASSERT_TRUE(stored) << describe(stored.error());
+    EXPECT_TRUE(stored->teacher->endpoints.empty());
+    EXPECT_EQ(stored->teacher->cache, TeacherCache::readwrite);
+    EXPECT_TRUE(parse_job_spec(to_json(*stored)));
+    EXPECT_FALSE(parse_job_spec(with({{"/teacher", "{}"}})));
+    const auto astray = parse_job_spec(with({{"/teacher/cache", R"("write")"}}));
+    ASSERT_FALSE(astray);
+    EXPECT_THAT(describe(astray.error()), ::testing::HasSubstr("/teacher/cache: needs a store"));
+}
+
 TEST(JobSpecJson, RoundTripKeepsOddDoubles) {
     for (const auto* rate :
          {"0.1", "3e-4", "0.30000000000000004", "1.7976931348623157e-300", "0.0012345678901234567"}) {

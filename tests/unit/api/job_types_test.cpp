@@ -147,7 +147,8 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),
-        R"({"percent":12.5,"step":5,"total_steps":40,"seconds_remaining":0,"seconds_elapsed":0,"tokens":12345,)"
+        R"({"percent":12.5,"generates":false,"step":5,"total_steps":40,"seconds_remaining":0,"seconds_elapsed":0,)"
+        R"("tokens":12345,)"
         R"("tokens_per_second":0,"loss":2.25,"kd_loss":null,"ce_loss":0,"grad_norm":0,"learning_rate":0,)"
         R"("stall_fraction":0,"teacher_hidden_fraction":0,"bottleneck":"student","stages":[{"stage":"student",)"
         R"("busy_seconds":1,"wait_input_seconds":2,"wait_output_seconds":3}],"fetch":{"requests":9,"completed":0,)"
@@ -156,7 +157,8 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("in_flight":4,"buffered":0,"decode_threads":0,"latency_p50_seconds":0,)"
         R"("latency_p95_seconds":0,"endpoints":[{"endpoint":"http://a/","in_flight":1,"limit":2,"open":true,)"
         R"("outcomes":{"success":3},"retries":0,"hedges":0,"hedge_wins":0,"breaker_openings":0,"tokens":0,)"
-        R"("bytes_sent":0,"bytes_received":0}]},"nonfinite_steps":0})")
+        R"("tokens_per_second":0,)"
+        R"("bytes_sent":0,"bytes_received":0}],"store":null},"nonfinite_steps":0})")
         << "and neither durations nor measures, which are for the metrics";
     EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
                                                R"("created_at":"2026-01-01T00:00:02.000Z"}])");

@@ -82,6 +82,9 @@ TEST(SpecFields, EveryFieldIsReadWrittenAndReadAgain) {
             EXPECT_EQ(field.pointer, "/training/beta") << "has only one value";
             continue;
         }
+        if (field.pointer == "/kind") {
+            continue;  // decides what other fields have to be: JobSpecJson.AGenerateJobTakesATeacherAndADataset…
+        }
         const auto spec = parse_job_spec(spec_with(change_to(field, *value)));
         ASSERT_TRUE(spec) << describe(spec.error());
         const auto written = to_json_object(*spec);

@@ -109,6 +109,40 @@ TEST(BatchPlan, FavoursNoPermutation) {
     EXPECT_LT(chi_squared, 49.7) << "23 degrees of freedom: 49.7 is exceeded once in a thousand";
 }
 
+// Computed with an independent implementation in Python. Checkpoints depend on these numbers: they may never change.
+TEST(BatchPlan, ShufflesEachBlockByItself) {
+    const RowOrder blocks{Shuffle::blocks, 4};
+    const BatchPlan plan(10, 10, 42, blocks);
+    EXPECT_THAT(plan.rows_of(0), ElementsAre(1, 2, 3, 0, 7, 6, 4, 5, 9, 8));
+    EXPECT_THAT(plan.rows_of(1), ElementsAre(3, 1, 0, 2, 5, 4, 6, 7, 8, 9));
+    for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
+        const Rows rows = plan.rows_of(epoch);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            EXPECT_EQ(rows[i] / 4, i / 4) << "row " << rows[i] << " has left its block in epoch " << epoch;
+        }
+        const Rows longer = BatchPlan(12, 12, 42, blocks).rows_of(epoch);
+        EXPECT_TRUE(std::equal(rows.begin(), rows.begin() + 8, longer.begin())) << "a block's order is its own";
+        Rows sorted = rows;
+        std::sort(sorted.begin(), sorted.end());
+        EXPECT_EQ(std::adjacent_find(sorted.begin(), sorted.end()), sorted.end());
+    }
+    EXPECT_EQ(positions(BatchPlan(10, 3, 42, blocks), 0, 10), positions(plan, 0, 3));
+}
+
+TEST(BatchPlan, OneBlockOfAllRowsIsStillShuffledAndNoBlockIsNot) {
+    EXPECT_FALSE(std::ranges::is_sorted(BatchPlan(100, 100, 1, {Shuffle::blocks, 100}).rows_of(0)));
+    const BatchPlan off(5, 2, 42, {Shuffle::off, 4});
+    EXPECT_THAT(positions(off, 0, 5), ElementsAre(0, 1, 2, 3, 4, 0, 1, 2, 3, 4));
+    EXPECT_THAT(positions(BatchPlan(3, 3, 7, {Shuffle::blocks, 1}), 0, 2), ElementsAre(0, 1, 2, 0, 1, 2));
+}
+
+TEST(BatchPlan, OnceGoesThroughTheRowsThatItIsGiven) {
+    const BatchPlan plan = BatchPlan::once({4, 9, 2, 7, 5}, 2);
+    EXPECT_THAT(plan.rows_of(0), ElementsAre(4, 9));
+    EXPECT_THAT(plan.rows_of(2), ElementsAre(5));
+    EXPECT_THAT(plan.rows_of(3), ElementsAre());
+}
+
 TEST(BatchPlan, FarNumbersWork) {
     const BatchPlan plan(1000, 1, 3);
     const std::uint64_t far = 1ULL << 40;

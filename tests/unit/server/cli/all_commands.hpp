@@ -9,6 +9,7 @@ namespace distilld::test {
 inline const std::vector<std::vector<std::string>> kAllCommands{{},
                                                                 {"serve"},
                                                                 {"run"},
+                                                                {"generate"},
                                                                 {"teacher"},
                                                                 {"jobs"},
                                                                 {"jobs", "submit"},

@@ -42,6 +42,20 @@ TEST(CommandLine, HelpAndVersionEverywhere) {
     }
 }
 
+TEST(CommandLine, GenerateIsARunOfItsKind) {
+    const auto plain = parsed<RunCommand>({"generate", "a.json", "--store", "answers"});
+    EXPECT_EQ(plain.spec, "a.json");
+    EXPECT_THAT(plain.overrides, ElementsAre(Pair("/kind", R"("generate")"), Pair("/teacher/store", R"("answers")")));
+    const auto all = parsed<RunCommand>({"generate", "-", "--format", "packed", "--values", "u8", "--teacher-endpoint",
+                                         "http://a:1", "--teacher-endpoint", "http://b:2", "--set",
+                                         "/training/batch_size=4", "--report", "r.json"});
+    EXPECT_EQ(all.report_file, "r.json");
+    EXPECT_THAT(all.overrides,
+                ElementsAre(Pair("/training/batch_size", "4"), Pair("/kind", R"("generate")"),
+                            Pair("/teacher/endpoints", R"(["http://a:1","http://b:2"])"),
+                            Pair("/teacher/store_format", R"("packed")"), Pair("/teacher/store_values", R"("u8")")));
+}
+
 TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
     const std::vector<std::vector<std::string>> wrong{{},
                                                       {"dance"},
@@ -54,6 +68,8 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
                                                       {"run", "a.json", "--micro-batches", "-3"},
                                                       {"run", "a.json", "--timeout", "long"},
                                                       {"run", "a.json", "--set", "no pointer"},
+                                                      {"generate"},
+                                                      {"generate", "a.json", "--format", "zip"},
                                                       {"teacher", "/nonexistent-folder"},
                                                       {"teacher", "/", "--dtype", "int8"},
                                                       {"teacher", "/", "--threads", "4097"},

@@ -56,6 +56,25 @@ TEST(ProgressText, LineAndBar) {
     EXPECT_THAT(progress_line(odd), HasSubstr("1 step skipped"));
 }
 
+TEST(ProgressText, AGenerateJobCountsRows) {
+    ProgressEvent event;
+    event.generates = true;
+    event.step = 1200;
+    event.total_steps = 10000;
+    event.tokens_per_second = 12345;
+    event.seconds_remaining = 65;
+    event.fetch.store = StoreCounters{10000, 1200, 1024, 5000};
+    EXPECT_EQ(progress_line(event), "rows 1200/10000 (1024 sealed) | 12.3k tok/s | ETA 1m05s");
+    event.fetch.endpoints.resize(2);
+    event.fetch.endpoints[0].tokens_per_second = 9000;
+    event.fetch.endpoints[1].tokens_per_second = 3345;
+    EXPECT_THAT(progress_line(event), HasSubstr(" | 12.3k tok/s (9.0k + 3.3k) | "));
+    const auto text = summary(FinishedEvent{event, "/answers", {}, ""});
+    EXPECT_THAT(text, HasSubstr("1200 rows in the store"));
+    EXPECT_THAT(text, HasSubstr("store           /answers"));
+    EXPECT_THAT(text, Not(HasSubstr("loss")));
+}
+
 TEST(ProgressText, SummaryHasTheFigures) {
     FinishedEvent finished;
     finished.last = progress(100);

@@ -57,6 +57,32 @@ TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
     EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id")));
 }
 
+TEST(JobMetricRows, AGenerateJobHasRowsAndNoStudent) {
+    const auto metrics = make_job_metrics({});
+    metrics->run_started("g");
+    metrics->run_details("g", 100, 64);
+    ProgressEvent event;
+    event.generates = true;
+    event.step = 140;
+    event.total_steps = 500;
+    event.tokens = 1000;
+    event.tokens_per_second = 50;
+    event.fetch.store = StoreCounters{500, 140, 128, 4096};
+    metrics->progress("g", event);
+    const auto text = metrics->text();
+    EXPECT_EQ(sample(text, "distilld_generate_rows_total"), 40);
+    EXPECT_EQ(sample(text, "distilld_steps_total"), 0);
+    EXPECT_EQ(sample(text, R"(distilld_tokens_total{role="student"})"), 0);
+    EXPECT_EQ(sample(text, R"(distilld_teacher_store_rows{job_id="g",state="held"})"), 140);
+    EXPECT_EQ(sample(text, R"(distilld_teacher_store_rows{job_id="g",state="sealed"})"), 128);
+    EXPECT_EQ(sample(text, R"(distilld_teacher_store_rows{job_id="g",state="wanted"})"), 500);
+    EXPECT_EQ(sample(text, R"(distilld_teacher_store_sealed_bytes{job_id="g"})"), 4096);
+    EXPECT_EQ(sample(text, R"(distilld_job_tokens_per_second{job_id="g"})"), 50);
+    for (const auto* name : {"loss", "step", "grad_norm", "learning_rate", "stall_ratio"}) {
+        EXPECT_THAT(text, Not(HasSubstr("distilld_job_" + std::string(name) + "{"))) << name;
+    }
+}
+
 TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     JobMetricsOptions options;
     double now = 1000;

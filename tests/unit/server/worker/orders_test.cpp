@@ -33,9 +33,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// Notes what it is told.
-class FakeGraph final : public TrainingGraph {
+class FakeGraph final : public RunningGraph {
   public:
-    asio::awaitable<Result<GraphOutcome>> run() override { throw std::logic_error("not run here"); }
     void cancel() override { told.emplace_back("cancel"); }
     void request_checkpoint() override { told.emplace_back("checkpoint"); }
     void set_max_concurrent(std::uint32_t limit) override { told.push_back("limit " + std::to_string(limit)); }

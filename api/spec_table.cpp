@@ -1,0 +1,42 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "api/spec_fields.hpp"
+
+namespace distilld::api {
+
+const SpecField* SpecTable::field(std::string_view pointer) const {
+    const auto found = std::ranges::find(fields, pointer, &SpecField::pointer);
+    return found == fields.end() ? nullptr : &*found;
+}
+
+const SpecSection& SpecTable::section(std::string_view pointer) const {
+    const auto found = std::ranges::find(sections, pointer, &SpecSection::pointer);
+    if (found == sections.end()) {
+        throw std::logic_error("the table of spec fields has no section " + std::string(pointer));
+    }
+    return *found;
+}
+
+std::vector<const SpecField*> SpecTable::fields_of(std::string_view section) const {
+    std::vector<const SpecField*> rows;
+    for (const auto& field : fields) {
+        if (field.section() == section) {
+            rows.push_back(&field);
+        }
+    }
+    return rows;
+}
+
+std::vector<std::string_view> SpecTable::members_of_document() const {
+    std::vector<std::string_view> members;
+    for (const auto& field : fields) {
+        const auto member = field.section().empty() ? field.pointer : field.section();
+        if (std::ranges::find(members, member) == members.end()) {
+            members.push_back(member);
+        }
+    }
+    return members;
+}
+
+}  // namespace distilld::api

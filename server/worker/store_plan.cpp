@@ -1,0 +1,47 @@
+#include "server/worker/store_plan.hpp"
+
+#include "base/enum_names.hpp"
+#include "distilld_version.hpp"
+
+namespace distilld {
+
+StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, const TeacherInfo& info) {
+    StoreManifest manifest;
+    const StoreFormat exact = info.top_k != 0 ? StoreFormat::topk : StoreFormat::full;
+    manifest.format = value_of(kStoreFormatNames, spec.store_format).value_or(exact);
+    manifest.values = value_of(kStoreValuesNames, spec.store_values).value_or(StoreValues::f16);
+    manifest.k = spec.top_k != 0 ? spec.top_k : kDefaultStoredEntries;
+    manifest.p = spec.store_p;
+    manifest.samples = spec.store_samples;
+    manifest.vocabulary = info.vocabulary_size != 0 ? info.vocabulary_size : data.vocabulary;
+    manifest.rows = data.dataset->row_count();
+    manifest.sequence_length = data.sequence_length;
+    manifest.dataset_hash = data.dataset->hash();
+    manifest.tokenizer_hash = data.tokenizer_hash;
+    manifest.teacher = info.fingerprint;
+    manifest.teacher_name = info.description;
+    manifest.generator = std::string("distilld ") + kVersion;
+    return manifest;
+}
+
+StoreWish wish_of(const TeacherSpec& spec, const StoredData& data) {
+    StoreWish wish;
+    wish.dataset_hash = data.dataset->hash();
+    wish.rows = data.dataset->row_count();
+    wish.sequence_length = data.sequence_length;
+    wish.vocabulary = data.vocabulary;
+    wish.top_k = spec.top_k;
+    wish.tokenizer_hash = data.tokenizer_hash;
+    return wish;
+}
+
+Result<void> check_stored_format(const StoreManifest& stored, const TeacherSpec& spec) {
+    const auto format = value_of(kStoreFormatNames, spec.store_format);
+    if (format && *format != stored.format) {
+        return invalid_input("/teacher/store_format: is " + spec.store_format + ", but the store in " + spec.store +
+                             " is " + to_string(stored.format));
+    }
+    return {};
+}
+
+}  // namespace distilld

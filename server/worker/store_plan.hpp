@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "pipeline/data/dataset.hpp"
+#include "pipeline/store/manifest.hpp"
+#include "pipeline/teacher/store_teacher.hpp"
+#include "pipeline/teacher/teacher_source.hpp"
+
+namespace distilld {
+
+/// What a run has answers stored for.
+struct StoredData {
+    const Dataset* dataset = nullptr;
+    std::uint32_t sequence_length = 0;
+    std::string tokenizer_hash;    ///< of what read its text; empty: it has none
+    std::uint32_t vocabulary = 0;  ///< of the student
+};
+
+/// Entries of a position that are kept of a teacher that sends logits, where the spec names no top_k.
+inline constexpr std::uint32_t kDefaultStoredEntries = 64;
+
+/// The store that the spec describes, of the teacher that the probe has found.
+[[nodiscard]] StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, const TeacherInfo& info);
+
+/// What a student that trains on the store has to find in it.
+[[nodiscard]] StoreWish wish_of(const TeacherSpec& spec, const StoredData& data);
+
+/// Whether what the spec says of the format holds for a store that is there; the error names the field.
+[[nodiscard]] Result<void> check_stored_format(const StoreManifest& stored, const TeacherSpec& spec);
+
+}  // namespace distilld

@@ -1,0 +1,311 @@
+#include "server/worker/teacher_connection.hpp"
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "base/time.hpp"
+#include "base/unix_time.hpp"
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/async/tuple.hpp"
+#include "pipeline/store/store_reader.hpp"
+#include "pipeline/store/store_writer.hpp"
+#include "pipeline/teacher/caching_teacher.hpp"
+#include "pipeline/teacher/remote_teacher.hpp"
+#include "pipeline/teacher/store_teacher.hpp"
+#include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "server/worker/run_folders.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::chrono::milliseconds kStorePoll{500};
+
+/// One thing that is waited for, as events. `beginning` stands in front of what is known of it.
+class TeacherWait {
+  public:
+    TeacherWait(EmitEvent emit, std::string beginning) : emit_(std::move(emit)), beginning_(std::move(beginning)) {}
+
+    void on_waiting(const std::string& text) {
+        if (!waits_) {
+            began_ = std::chrono::system_clock::now();
+        }
+        waits_ = true;
+        emit_(WaitingEvent{"teacher_unavailable", beginning_ + text, unix_seconds(began_)});
+    }
+    void over() {
+        if (std::exchange(waits_, false)) {
+            emit_(WaitingEvent{});
+        }
+    }
+
+  private:
+    EmitEvent emit_;
+    std::string beginning_;
+    std::chrono::system_clock::time_point began_;
+    bool waits_ = false;
+};
+
+class Connection {
+  public:
+    Connection(TeacherWish wish, GraphExecutors executors, RunControl& control, EmitEvent emit)
+        : wish_(std::move(wish)), executors_(std::move(executors)), control_(control), emit_(std::move(emit)) {}
+
+    /// `stored`: what they answer goes into a store, which keeps no hidden states.
+    asio::awaitable<Result<ConnectedTeacher>> endpoints(bool stored) {
+        if (control_.cancelled()) {
+            co_return stopped_on_request();
+        }
+        if (stored && wish_.spec.targets == TargetsChoice::automatic && wish_.spec.top_k == 0) {
+            wish_.spec.targets = TargetsChoice::logits;
+        }
+        RemoteTeacherOptions options;
+        const TeacherSpec& spec = wish_.spec;
+        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
+        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
+        // Shared with the teacher, which outlives this call.
+        auto wait = std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ");
+        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
+        options.batch_rows = wish_.batch_rows;
+        options.batch_columns = wish_.data.sequence_length;
+        options.on_warning = warning();
+        Result<std::unique_ptr<TeacherSource>> made =
+            make_remote_teacher(executors_.io, executors_.decode, spec, std::move(options));
+        if (!made) {
+            co_return made.error();
+        }
+        ConnectedTeacher connected;
+        connected.source = std::move(*made);
+        TeacherSource& teacher = *connected.source;
+        std::string where = teacher.endpoint_name(0);
+        if (teacher.endpoint_count() > 1) {
+            where += " and " + std::to_string(teacher.endpoint_count() - 1) + " more";
+        }
+        info("asking the teacher at " + where + " (one that is not up yet is waited for)");
+        auto probing = asio::co_spawn(executors_.io, teacher.probe(wish_.data.vocabulary),
+                                      asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
+        Result<TeacherInfo> probed = co_await std::move(probing);
+        wait->over();
+        if (control_.cancelled()) {
+            co_return stopped_on_request();
+        }
+        if (!probed) {
+            co_return probed.error();
+        }
+        connected.info = std::move(*probed);
+        for (const std::size_t endpoint : connected.info.absent) {
+            warn(teacher.endpoint_name(endpoint) +
+                 ": not up; the job starts without this endpoint, which joins when it is");
+        }
+        if (!connected.info.deterministic) {
+            warn(
+                "the teacher answered the same request with different bytes: weights will not be reproducible bit "
+                "for bit");
+        }
+        co_return connected;
+    }
+
+    asio::awaitable<Result<ConnectedTeacher>> endpoints_or_store() {
+        const TeacherSpec& spec = wish_.spec;
+        const bool alone = spec.endpoints.empty();
+        const bool reads = alone || spec.cache == TeacherCache::read || spec.cache == TeacherCache::readwrite;
+        const bool writes = !alone && (spec.cache == TeacherCache::write || spec.cache == TeacherCache::readwrite);
+        if (spec.store.empty() || (!reads && !writes)) {
+            auto connecting = endpoints(false);
+            co_return co_await std::move(connecting);
+        }
+        auto opening = open_reader(alone);
+        Result<std::shared_ptr<StoreReader>> opened = co_await std::move(opening);
+        if (!opened) {
+            co_return opened.error();
+        }
+        std::shared_ptr<StoreReader> reader = std::move(*opened);
+        if (!reader && !writes) {
+            co_return invalid_input("/teacher/store: there is no store in " + spec.store);
+        }
+        const std::uint64_t sealed = reader ? reader->sealed_rows() : 0;
+        const bool complete = reader && sealed == reader->manifest().rows;
+        if (alone || (reads && complete)) {
+            if (!alone) {
+                info(spec.store + " holds all answers: the teacher is not asked");
+            }
+            auto connecting = store_alone(std::move(reader));
+            co_return co_await std::move(connecting);
+        }
+        auto connecting = endpoints(true);
+        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        if (!connected) {
+            co_return connected.error();
+        }
+        auto caching = with_cache(std::move(*connected), std::move(reader), reads, writes);
+        co_return co_await std::move(caching);
+    }
+
+  private:
+    void info(const std::string& message) const { emit_(LogEvent{"info", message}); }
+    void warn(const std::string& message) const { emit_(LogEvent{"warn", message}); }
+    [[nodiscard]] std::function<void(const std::string&)> warning() const {
+        return [emit = emit_](const std::string& text) { emit(LogEvent{"warn", text}); };
+    }
+
+    /// The store that is there, when it is of our data; null: there is none. One that is to be the only source is
+    /// waited for: its writer may not have begun.
+    asio::awaitable<Result<std::shared_ptr<StoreReader>>> open_reader(bool wait_for_it) {
+        const std::string folder = wish_.spec.store;
+        TeacherWait wait(emit_, "");
+        const auto patience = std::chrono::nanoseconds(from_seconds(wish_.spec.patience_secs));
+        const auto give_up = std::chrono::steady_clock::now() + patience;
+        asio::steady_timer pause(executors_.io);
+        std::function<bool()> look = [folder] { return store_exists(folder); };
+        for (bool told = false;; told = true) {
+            auto looking = run_on(executors_.disk, look);
+            const bool exists = co_await std::move(looking);
+            if (exists || !wait_for_it) {
+                wait.over();
+                if (!exists) {
+                    co_return std::shared_ptr<StoreReader>();
+                }
+                break;
+            }
+            if (control_.cancelled()) {
+                co_return stopped_on_request();
+            }
+            if (std::chrono::steady_clock::now() >= give_up) {
+                co_return invalid_input("/teacher/store: there is no store in " + folder +
+                                        " (/teacher/patience_secs is over)");
+            }
+            if (!told) {
+                wait.on_waiting("there is no store in " + folder + " yet; a generate job has to begin it");
+            }
+            pause.expires_after(kStorePoll);
+            co_await pause.async_wait(kTuple);
+        }
+        std::function<Result<std::shared_ptr<StoreReader>>()> open = [this] { return open_checked(); };
+        auto opening = run_on(executors_.disk, std::move(open));
+        co_return co_await std::move(opening);
+    }
+
+    Result<std::shared_ptr<StoreReader>> open_checked() const {
+        Result<std::unique_ptr<StoreReader>> opened = open_store_reader(wish_.spec.store);
+        if (!opened) {
+            return Error{opened.error().kind, "/teacher/store: " + opened.error().message};
+        }
+        if (const Result<void> ours = check_store((*opened)->manifest(), wish_of(wish_.spec, wish_.data)); !ours) {
+            return ours.error();
+        }
+        return std::shared_ptr<StoreReader>(std::move(*opened));
+    }
+
+    asio::awaitable<Result<ConnectedTeacher>> store_alone(std::shared_ptr<StoreReader> reader) {
+        StoreTeacherOptions options;
+        options.patience = std::chrono::nanoseconds(from_seconds(wish_.spec.patience_secs));
+        auto wait = std::make_shared<TeacherWait>(emit_, "");
+        options.on_waiting = [wait](const std::string& text) { text.empty() ? wait->over() : wait->on_waiting(text); };
+        ConnectedTeacher connected;
+        connected.source = make_store_teacher(executors_.io, executors_.disk, std::move(reader), std::move(options));
+        auto probing = connected.source->probe(wish_.data.vocabulary);
+        Result<TeacherInfo> probed = co_await std::move(probing);
+        if (!probed) {
+            co_return probed.error();
+        }
+        connected.info = std::move(*probed);
+        co_return connected;
+    }
+
+    asio::awaitable<Result<ConnectedTeacher>> with_cache(ConnectedTeacher connected,
+                                                         std::shared_ptr<StoreReader> reader, bool reads, bool writes) {
+        CachingTeacherOptions options;
+        options.reads = reads;
+        options.on_warning = warning();
+        if (writes) {
+            std::function<Result<std::shared_ptr<StoreWriter>>()> open = [this, &connected] {
+                return open_writer(wish_.spec, wish_.data, connected.info);
+            };
+            auto opening = run_on(executors_.disk, std::move(open));
+            Result<std::shared_ptr<StoreWriter>> opened = co_await std::move(opening);
+            if (opened) {
+                options.writer = std::move(*opened);
+            } else if (opened.error().kind == ErrorKind::io && reader) {
+                warn(opened.error().message + "; this run reads from the store and does not write");
+            } else {
+                co_return opened.error();
+            }
+        }
+        if (!options.writer && !same_teacher(reader->manifest().teacher, connected.info.fingerprint)) {
+            co_return invalid_input("/teacher/store: what is in " + wish_.spec.store + " is another teacher's (" +
+                                    reader->manifest().teacher_name + "), not " + connected.info.description);
+        }
+        if (!options.writer) {
+            options.reader = std::move(reader);
+        }
+        connected.source = make_caching_teacher(executors_.io, std::move(connected.source), std::move(options));
+        co_return connected;
+    }
+
+    TeacherWish wish_;
+    GraphExecutors executors_;
+    RunControl& control_;
+    EmitEvent emit_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
+                                                 const TeacherInfo& info) {
+    StoreWriterOptions options;
+    options.same_teacher = same_teacher;
+    Result<std::unique_ptr<StoreWriter>> opened =
+        open_store_writer(spec.store, wanted_manifest(spec, data, info), std::move(options));
+    if (!opened) {
+        return Error{opened.error().kind, "/teacher/store: " + opened.error().message};
+    }
+    return std::shared_ptr<StoreWriter>(std::move(*opened));
+}
+
+asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish wish, GraphExecutors executors,
+                                                            RunControl& control, EmitEvent emit) {
+    Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
+    auto connecting = connection.endpoints(true);
+    co_return co_await std::move(connecting);
+}
+
+asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, GraphExecutors executors,
+                                                          RunControl& control, EmitEvent emit) {
+    Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
+    auto connecting = connection.endpoints_or_store();
+    co_return co_await std::move(connecting);
+}
+
+TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,
+                                          const TeacherInfo& info, std::uint32_t rows, std::uint32_t columns,
+                                          std::uint32_t decode_threads) {
+    TeacherStageOptions options;
+    SchedulerOptions& scheduler = options.scheduler;
+    scheduler.endpoints = static_cast<std::uint32_t>(source.endpoint_count());
+    scheduler.limit.adaptive = teacher.max_concurrent.automatic;
+    scheduler.limit.ceiling = teacher.max_concurrent.limit;
+    const AnswerSize expected = source.answer_size(rows, columns);
+    scheduler.window.size = teacher.window;
+    scheduler.window.max_bytes = teacher.window_bytes;
+    scheduler.window.expected = {expected.held_bytes, expected.max_wire_bytes.value_or(0)};
+    scheduler.window.decoders = decode_threads;
+    scheduler.window.decode_bytes = expected.decode_bytes;
+    scheduler.retry.max_retries = teacher.max_retries;
+    scheduler.retry.patience = from_seconds(teacher.patience_secs);
+    scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
+    scheduler.hedge.enabled = teacher.hedge && source.is_slow_by_chance();
+    options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
+    options.absent_endpoints = info.absent;
+    options.absent_endpoints.insert(options.absent_endpoints.end(), info.refused.begin(), info.refused.end());
+    return options;
+}
+
+}  // namespace distilld

@@ -1,0 +1,29 @@
+#include "server/worker/training_data.hpp"
+
+#include "base/sha256.hpp"
+
+namespace distilld {
+
+Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
+                                                 const std::string& file, const TokenizerChoice& choice,
+                                                 std::uint32_t vocabulary_size) {
+    DatasetOptions options;
+    options.sequence_length = spec.sequence_length;
+    options.packing = spec.packing;
+    options.vocabulary_size = vocabulary_size;
+    options.no_tokenizer_reason = choice.refusal;
+    Result<std::unique_ptr<Dataset>> rows = load_jsonl_dataset(file, choice.tokenizer.get(), options);
+    if (!rows) {
+        return Error{rows.error().kind, "/dataset/" + field + ": " + rows.error().message};
+    }
+    return std::shared_ptr<const Dataset>(std::move(*rows));
+}
+
+Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice) {
+    if (!dataset.has_text()) {
+        return std::string();
+    }
+    return choice.folder.empty() ? Result<std::string>("bytes") : sha256_file(choice.folder / "tokenizer.json");
+}
+
+}  // namespace distilld

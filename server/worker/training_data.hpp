@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/error.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "pipeline/data/dataset.hpp"
+#include "pipeline/data/tokenizer_choice.hpp"
+
+namespace distilld {
+
+/// Reads a file of the spec's dataset; `field` (train, eval) names it in errors. Any thread, and the disk.
+[[nodiscard]] Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
+                                                               const std::string& file, const TokenizerChoice& choice,
+                                                               std::uint32_t vocabulary_size);
+
+/// Of the tokenizer that read a dataset's text: of its tokenizer.json, or "bytes". Empty when there was no text.
+[[nodiscard]] Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice);
+
+}  // namespace distilld

@@ -1,0 +1,306 @@
+"""Stored answers: generate jobs, training from a store, filling one while training. Whichever way, the same bits."""
+
+import json
+import random
+import time
+
+import pytest
+from chaos_proxy import ChaosProxy, Script
+from support import jobs
+from support.moments import kill
+from support.processes import wait_until
+from support.rest import Rest, free_port
+
+STEPS = 12  # of 8 rows: more than two epochs of the data
+ROWS_OF_A_STEP = 8
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return jobs.write_text_data(tmp_path_factory.mktemp("data") / "few.jsonl", 14, seed=3)
+
+
+def generate_spec(data, endpoints, store=None):
+    spec = {
+        "kind": "generate",
+        "teacher": {
+            "endpoints": [endpoints] if isinstance(endpoints, str) else list(endpoints),
+            "top_k": 16,
+            "timeout_secs": 30,
+        },
+        "dataset": {"train": str(data), "sequence_length": jobs.SEQUENCE_LENGTH},
+        "training": {"batch_size": 2},
+    }
+    if store is not None:
+        spec["teacher"]["store"] = str(store)
+    return spec
+
+
+def manifest_of(store):
+    return json.loads((store / "manifest.json").read_text())
+
+
+def sealed_rows(store):
+    """By the list of sealed shards."""
+    shards = [json.loads(line) for line in (store / "shards.jsonl").read_text().splitlines()]
+    assert len({shard["shard"] for shard in shards}) == len(shards)
+    for shard in shards:
+        assert (store / shard["file"]).stat().st_size == shard["bytes"]
+    return sum(shard["rows"] for shard in shards)
+
+
+def shard_bytes(store):
+    return {file.name: file.read_bytes() for file in sorted(store.glob("*.safetensors"))}
+
+
+class Generate:
+    """Runs `distilld generate` and keeps the report."""
+
+    def __init__(self, distilld, folder):
+        self.distilld = distilld
+        self.folder = folder
+        self.count = 0
+
+    def files(self, spec):
+        self.count += 1
+        file = self.folder / f"generate-{self.count}.json"
+        return jobs.write_spec(file, spec), file.with_suffix(".report")
+
+    def run(self, spec, store, *flags, **options):
+        file, report = self.files(spec)
+        done = self.distilld.run("generate", file, "--store", store, "--report", report, *flags, **options)
+        return json.loads(report.read_text()) if report.exists() else None, done
+
+
+@pytest.fixture
+def generate(distilld, tmp_path):
+    return Generate(distilld, tmp_path)
+
+
+def dead_url():
+    return f"http://127.0.0.1:{free_port()}"
+
+
+class Ways:
+    """Trains the one student in many ways; each gives the hash of its weights."""
+
+    def __init__(self, distilld, data, folder):
+        self.distilld = distilld
+        self.data = data
+        self.folder = folder
+        self.table = {}
+
+    def train(self, name, teacher, changes=None):
+        output = self.folder / name.replace(" ", "-").replace(",", "")
+        output.mkdir()
+        spec = jobs.distil_spec(self.data, output / "student", "http://unused:1", STEPS)
+        spec["teacher"] = {"top_k": 16, "patience_secs": 60, **teacher}
+        file = jobs.write_spec(output / "spec.json", jobs.changed(spec, changes or {}))
+        self.distilld.run("run", file, "--report", output / "report.json")
+        report = json.loads((output / "report.json").read_text())
+        self.table[name] = (report["weights_sha256"], report["last"]["fetch"])
+        return report["last"]["fetch"]
+
+    def asked(self, name):
+        """Micro-batches that came over the wire: all answers are of about one size."""
+        fetch = self.table[name][1]
+        return round(fetch["bytes_received"] / self.table["live"][1]["bytes_received"] * STEPS * 4)
+
+    def __str__(self):
+        lines = [f"{'way to the answers':44}  {'sha256 of the weights':21}  answers over the wire"]
+        for name, (sha256, _) in self.table.items():
+            lines.append(f"{name:44}  {sha256[:16]:21}  {self.asked(name):>8}")
+        return "\n".join(lines)
+
+
+def test_weights_do_not_depend_on_where_the_answers_come_from(distilld, teacher, data, generate, tmp_path):
+    ways = Ways(distilld, data, tmp_path)
+    url = {"endpoints": [teacher.url]}
+    ways.train("live", url)
+    through = tmp_path / "through"
+    # A window that does not reach from one epoch into the next.
+    first = ways.train("live, filling a store", {**url, "store": str(through), "max_concurrent": 2, "window": 2})
+    assert first["completed"] == ways.asked("live") and ways.asked("live, filling a store") < 0.7 * ways.asked("live")
+    rows = manifest_of(through)["rows"]
+    assert first["store"] == {
+        "rows": rows,
+        "held_rows": rows,
+        "sealed_rows": rows,
+        "sealed_bytes": first["store"]["sealed_bytes"],
+    }
+    assert 2 * rows < STEPS * ROWS_OF_A_STEP
+    whole = ways.train("live, store, no request twice", {**url, "store": str(through), "cache": "readwrite"})
+    assert whole["bytes_received"] == 0
+    ways.train("from that store", {"store": str(through)})
+    dead = ways.train("from that store, the teacher dead", {"endpoints": [dead_url()], "store": str(through)})
+    assert dead["bytes_received"] == 0
+    ways.train("write only", {**url, "store": str(tmp_path / "write"), "cache": "write"})
+    assert shard_bytes(tmp_path / "write") == shard_bytes(through)
+    for form in ("topk", "packed"):
+        store = tmp_path / form
+        generate.run(generate_spec(data, teacher.url), store, "--format", form)
+        ways.train(f"from a generated store, {form}", {"store": str(store)})
+    assert shard_bytes(tmp_path / "topk") == shard_bytes(through), "neither order nor batches show in a shard"
+    ways.train("read only, what is lacking live", {**url, "store": str(tmp_path / "topk"), "cache": "read"})
+    print("\n" + str(ways))
+    assert len({sha256 for sha256, _ in ways.table.values()}) == 1, str(ways)
+
+
+def test_one_store_for_one_generation(distilld, teacher, data, generate, tmp_path):
+    """A store that is whole needs no teacher, and one that a process writes is not another's to write."""
+    store = tmp_path / "store"
+    with ChaosProxy(teacher.url) as proxy:
+        file, report = generate.files(generate_spec(data, proxy.url))
+        proxy.hold_after = 2 + 5
+        first = distilld.start("generate", file, "--store", store, "--report", report)
+        wait_until(lambda: proxy.counts["held"] > 0 and proxy.answered == 7, "the teacher to fall silent")
+        wait_until(lambda: any(store.glob("*.part")), "rows to be written")
+        _, second = generate.run(generate_spec(data, teacher.url), store, code=1)
+        assert "/teacher/store: " in second.err and str(store) in second.err
+        assert first.code is None
+        kill(first.worker())
+        proxy.hold_after = None
+        first.expect(0)
+    assert "restart 1 of 3" in first.out
+    report = json.loads(report.read_text())
+    rows = manifest_of(store)["rows"]
+    assert sealed_rows(store) == rows
+    # What was answered before the kill was not asked for again: at most what was on its way to the disk is.
+    assert report["last"]["fetch"]["completed"] <= (rows + 1) // 2 - 3
+    assert report["last"]["step"] == report["last"]["total_steps"] == rows
+    before = shard_bytes(store)
+    again, done = generate.run(generate_spec(data, dead_url()), store)
+    assert "holds all rows already" in done.out
+    assert again["last"]["fetch"]["requests"] == 0
+    assert shard_bytes(store) == before
+
+
+def test_a_student_follows_the_writer(module_service, teacher, data, tmp_path):
+    """Both jobs at once: the student starts with the first rows, and its status says what it waits for."""
+    rest = Rest(module_service.url)
+    store = tmp_path / "store"
+    with ChaosProxy(teacher.url) as proxy:
+        proxy.hold_after = 2 + 6
+        spec = jobs.distil_spec(data, tmp_path / "student", "http://unused:1", STEPS)
+        spec["teacher"] = {"top_k": 16, "store": str(store)}
+        spec["dataset"] |= {"shuffle": "blocks", "shuffle_block_rows": 8}
+        student = rest.submit(spec)
+        waits = lambda: (rest.job(student)["status_reason"] or {}).get("code") == "teacher_unavailable"  # noqa: E731
+        wait_until(waits, "the student to wait for the store")
+        assert "there is no store in" in rest.job(student)["status_reason"]["message"]
+        writer = rest.submit(generate_spec(data, proxy.url, store))
+        refused = rest.post("/v1/jobs", generate_spec(data, proxy.url, store))
+        assert refused.status == 409, refused.text
+        wait_until(lambda: proxy.counts["held"] > 0, "the teacher to fall silent")
+
+        def waits_for_rows():
+            reason = rest.job(student)["status_reason"] or {}
+            return "is not there yet" in reason.get("message", "")
+
+        wait_until(waits_for_rows, "the student to wait for rows")
+        half = rest.job(writer)
+        assert half["kind"] == "generate" and half["output"] == str(store)
+        assert 0 < half["progress"]["step"] < half["progress"]["total_steps"]
+        assert half["progress"]["generates"] is True
+        assert half["progress"]["fetch"]["store"]["held_rows"] == half["progress"]["step"]
+        proxy.hold_after = None
+        done = rest.wait_job(writer)
+    assert done["state"] == "succeeded", done
+    assert done["progress"]["percent"] == 100
+    assert sealed_rows(store) == done["progress"]["total_steps"]
+    trained = rest.wait_job(student)
+    assert trained["state"] == "succeeded", trained
+    metrics = rest.get("/metrics").text
+    assert f'distilld_teacher_store_rows{{job_id="{writer}",state="sealed"}} {sealed_rows(store)}' in metrics
+    assert f'distilld_job_loss{{job_id="{writer}"}}' not in metrics
+
+
+def test_what_does_not_fit_is_named(distilld, teacher, data, generate, tmp_path):
+    store = tmp_path / "store"
+    generate.run(generate_spec(data, teacher.url), store)
+    other = jobs.write_text_data(tmp_path / "other.jsonl", 14, seed=4)
+
+    def refusal(name, changes):
+        spec = jobs.distil_spec(data, tmp_path / name, "http://unused:1", STEPS)
+        spec["teacher"] = {"top_k": 16, "store": str(store), "patience_secs": 1}
+        file = jobs.write_spec(tmp_path / f"{name}.json", jobs.changed(spec, changes))
+        return distilld.run("run", file, code=1).err
+
+    length = refusal("length", {"/dataset/sequence_length": 12})
+    assert "/teacher/store: the store's sequence length is 24, not 12 as /dataset/sequence_length has it" in length
+    assert "/teacher/store: the store's" in refusal("data", {"/dataset/train": str(other)})
+    entries = refusal("entries", {"/teacher/top_k": 8})
+    assert "/teacher/store: the store's number of entries a token is 16, not 8 as /teacher/top_k has it" in entries
+    nothing = refusal("nothing", {"/teacher/store": str(tmp_path / "nothing-there")})
+    assert "/teacher/store: there is no store in" in nothing and "/teacher/patience_secs is over" in nothing
+    _, again = generate.run(generate_spec(data, teacher.url), store, "--format", "packed", code=1)
+    assert "/teacher/store_format: is packed, but the store in" in again.err
+
+
+def test_a_damaged_row_ends_a_run_and_is_named(distilld, teacher, data, generate, tmp_path):
+    store = tmp_path / "store"
+    generate.run(generate_spec(data, teacher.url), store)
+    shard = sorted(store.glob("*.safetensors"))[0]
+    content = bytearray(shard.read_bytes())
+    content[-100] ^= 0xFF
+    shard.write_bytes(content)
+    spec = jobs.distil_spec(data, tmp_path / "alone", teacher.url, STEPS)
+    alone = jobs.changed(spec, {"/teacher": {"top_k": 16, "store": str(store)}})
+    failed = distilld.run("run", jobs.write_spec(tmp_path / "alone.json", alone), code=1)
+    assert shard.name in failed.err, failed.err
+
+
+def test_four_teachers_one_of_which_dies(distilld, teacher_folder, generate, tmp_path):
+    """10,000 short rows: each is stored once, and the three that are left do the work of the fourth."""
+    rows = 10_000
+    source = random.Random(5)
+    data = jobs.write_jsonl(
+        tmp_path / "short.jsonl", ({"input_ids": [source.randrange(256) for _ in range(5)]} for _ in range(rows))
+    )
+
+    def run(name, kills=False):
+        teachers = [distilld.teacher(teacher_folder, "--dtype", "fp32", "--delay-ms", "60") for _ in range(4)]
+        spec = generate_spec(data, [one.url for one in teachers])
+        spec["dataset"] |= {"sequence_length": 4, "packing": False}
+        spec["training"]["batch_size"] = 32
+        spec["teacher"]["max_concurrent"] = 4
+        file, report = generate.files(spec)
+        store = tmp_path / name
+        began = time.monotonic()
+        process = distilld.start("generate", file, "--store", store, "--report", report)
+        if kills:
+            process.wait_for_line(r"rows \d+/10000")
+            time.sleep(source.uniform(0.3, 1.5))
+            kill(source.choice(teachers).pid)
+        process.expect(0)
+        seconds = time.monotonic() - began
+        for one in teachers:
+            one.destroy()
+        return store, json.loads(report.read_text()), seconds
+
+    _, calm, calm_seconds = run("calm")
+    store, report, seconds = run("killed", kills=True)
+    last = report["last"]
+    assert sealed_rows(store) == last["step"] == last["total_steps"] == rows
+    assert last["fetch"]["completed"] == (rows + 31) // 32, "each request was done once"
+    tokens = sorted(one["tokens"] for one in last["fetch"]["endpoints"])
+    ratio = seconds / calm_seconds
+    print(
+        f"\nfour teachers {calm_seconds:.1f} s; one killed {seconds:.1f} s ({ratio:.2f}×); tokens by teacher {tokens}"
+    )
+    assert tokens[0] < tokens[1], "one of them did less"
+    assert shard_bytes(store) == shard_bytes(tmp_path / "calm")
+    assert sum(one["tokens"] for one in calm["last"]["fetch"]["endpoints"]) >= rows * 4
+
+
+@pytest.mark.parametrize("seconds", [0.15])
+def test_a_slow_teacher_is_not_the_pace_of_all(distilld, teacher, data, generate, tmp_path, seconds):
+    """Of two endpoints one answers late: it gets fewer of the rows."""
+    with ChaosProxy(teacher.url, Script(delay=seconds)) as slow:
+        spec = generate_spec(data, [slow.url, teacher.url])
+        spec["training"]["batch_size"] = 1
+        spec["teacher"]["max_concurrent"] = 4
+        report, _ = generate.run(spec, tmp_path / "store")
+    by_endpoint = {one["endpoint"]: one["tokens"] for one in report["last"]["fetch"]["endpoints"]}
+    late = next(tokens for endpoint, tokens in by_endpoint.items() if endpoint.startswith(slow.url))
+    assert late < sum(by_endpoint.values()) - late, by_endpoint
