@@ -37,6 +37,10 @@ if(DISTILLD_WITH_TORCH)
     if(Torch_VERSION VERSION_LESS 2.6)
         message(FATAL_ERROR "libtorch ${Torch_VERSION} is too old: 2.6 or newer is needed")
     endif()
+    if(TORCH_CXX_FLAGS MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
+        message(FATAL_ERROR "the libtorch in ${TORCH_INSTALL_PREFIX} has GCC's old C++ ABI, in which no other library "
+            "here can be linked: take a CPU build, a CUDA build of torch 2.7 or newer, or Debian 13's libtorch-dev")
+    endif()
     get_filename_component(DISTILLD_TORCH_LIB_DIR "${TORCH_INSTALL_PREFIX}/lib" ABSOLUTE)
     # torch's own targets carry -D and include paths; ours adds SYSTEM so that its warnings are not ours.
     add_library(distilld_torch INTERFACE)

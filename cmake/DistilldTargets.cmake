@@ -7,6 +7,16 @@ function(distilld_library name)
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE distilld_flags ${arg_PRIVATE_DEPS})
 endfunction()
 
+# distilld_fuzzed(NAME): with Clang's address sanitizer the library tells libFuzzer which of its branches an input took.
+# Programs that do not fuzz are no worse off: the sanitizer's run-time library has empty functions for that.
+function(distilld_fuzzed name)
+    if(DISTILLD_SANITIZER STREQUAL "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+        # What -fsanitize=fuzzer-no-link stands for; with that itself the precompiled header would have to have it too.
+        target_compile_options(${name} PRIVATE
+            -fsanitize-coverage=inline-8bit-counters,indirect-calls,trace-cmp,pc-table)
+    endif()
+endfunction()
+
 # distilld_torch_library(NAME …): the same for one that uses libtorch, with the precompiled <torch/torch.h>.
 function(distilld_torch_library name)
     distilld_library(${name} ${ARGN})
@@ -25,6 +35,9 @@ endfunction()
 # checkouts would share an object. The one option that is needed does without.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
+else()
+    # GCC does without the header where macros of the two differ (some libraries link no Boost). That is no mistake.
+    set(CMAKE_PCH_WARN_INVALID OFF)
 endif()
 
 function(distilld_precompiled_header kind stamp)

@@ -6,8 +6,8 @@
 #   --row NAME        only that one; may be repeated:
 #       gcc-13        g++ 13 and Boost 1.83 of Debian 13
 #       clang-16      clang 16 with the libraries of Debian 12 (Boost 1.83 of its backports)
-#       torch-2.6     libtorch of the Python package torch==2.6.0, on Debian 12. Where pip has no CPU build of it, it
-#                     takes the CUDA build, and downloads some GB
+#       torch-2.6     libtorch 2.6 as Debian 13 packages it (libtorch-dev). The Python package torch==2.6.0 will not do
+#                     where pip takes its CUDA build: that has GCC's old C++ ABI, in which nothing of Debian's can link
 #   --without-torch   leave out what needs libtorch (not for torch-2.6)
 #   --ccache FOLDER   lend the roots this cache of compiled files
 #   --keep            leave the roots as they are at the end, and say where
@@ -48,11 +48,10 @@ failed=0
 for row in "${rows[@]}"; do
     with_torch=$torch
     packages=()
-    torch_package=
     case $row in
         gcc-13) suite=trixie compiler=g++-13 packages=(g++-13) ;;
         clang-16) suite=bookworm compiler=clang++-16 packages=(clang-16 lld) ;;
-        torch-2.6) suite=bookworm compiler=clang++-19 with_torch=ON torch_package=torch==2.6.0 ;;
+        torch-2.6) suite=trixie compiler=clang++-19 packages=(clang-19 lld-19 libtorch-dev) with_torch=ON ;;
         *) die "there is no row $row; --help lists them" ;;
     esac
     started=$SECONDS
@@ -62,8 +61,8 @@ for row in "${rows[@]}"; do
     mounts=("${root_mounts[@]}")
     environment=("${root_environment[@]}")
     root_environment+=("CXX=$compiler")
-    if [ -n "$torch_package" ]; then
-        root_environment+=("DISTILLD_TORCH=/torch")
+    if [ "$row" = torch-2.6 ]; then
+        root_environment+=("DISTILLD_TORCH=/usr")
     elif [ "$with_torch" = ON ]; then
         own_torch=$(realpath -e -- "$own_torch")
         root_mounts+=("$own_torch")
@@ -71,16 +70,12 @@ for row in "${rows[@]}"; do
     fi
     cat >"$folder/check.sh" <<'SCRIPT'
 set -euo pipefail
-with_torch=$1 torch_package=$2
-shift 2
+with_torch=$1
+shift
 cd /distilld
-if [ -n "$torch_package" ]; then  # before setup.sh, which asks for it
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null
-    python3 -m venv /venv
-    /venv/bin/pip install -q "$torch_package" 'numpy<2'
-    ln -s /venv/lib/python3*/site-packages/torch /torch
-fi
+# Before setup.sh, which asks whether libtorch is there.
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 # Packages only. For its own look at libtorch any folder of that shape does.
 if [ "$with_torch" = OFF ]; then
     mkdir -p /no-torch/share/cmake/Torch
@@ -89,13 +84,12 @@ if [ "$with_torch" = OFF ]; then
 else
     DISTILLD_SKIP_TEST_VENV=1 scripts/setup.sh
 fi
-[ $# = 0 ] || apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 "$CXX" --version | head -n 1
 cmake --preset release -DDISTILLD_WITH_TORCH="$with_torch" >/dev/null
 scripts/build.sh release
 ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(nproc)" -E '^repo_'
 SCRIPT
-    if in_root "$folder" bash /check.sh "$with_torch" "$torch_package" "${packages[@]}" >"$folder/log" 2>&1; then
+    if in_root "$folder" bash /check.sh "$with_torch" "${packages[@]}" >"$folder/log" 2>&1; then
         grep -E '^(clang|g\+\+|Debian)|tests passed' "$folder/log" | sed 's/^/    /'
         say "$row: passed (libtorch: $with_torch), $((SECONDS - started)) s"
     else

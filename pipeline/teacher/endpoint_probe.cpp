@@ -39,7 +39,7 @@ constexpr std::uint32_t kProbeColumns = 3;
 std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary, std::uint32_t rows,
                                                std::uint32_t columns = kProbeColumns) {
     constexpr std::uint32_t kCommon = 32;
-    constexpr std::uint32_t kFirst[] = {1, 2, 0};
+    static constexpr std::uint32_t kFirst[] = {1, 2, 0};
     auto tokens = std::make_shared<TokenBatch>();
     tokens->rows = rows;
     tokens->columns = columns;
