@@ -44,6 +44,7 @@ CALM = {
     "as many in flight as it takes": ({"/teacher/max_concurrent": "auto"}, None),
     "window of 1": ({"/teacher/window": 1}, None),
     "window of 3": ({"/teacher/window": 3}, None),
+    "8 in flight, 5 decode threads": ({"/training/decode_threads": 5}, JITTER),
     "window of 1 byte": ({"/teacher/window_bytes": 1}, None),
     "serial optimizer": ({"/training/overlap_optimizer": False}, None),
     "serial optimizer, not parallel": ({"/training/overlap_optimizer": False, "/training/parallel": False}, None),
