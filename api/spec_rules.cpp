@@ -81,6 +81,8 @@ void targets_fit_top_k(SpecReading& reading) {
     } else if (all_tokens && teacher.top_k > 0) {
         reading.violate("/teacher/targets", "conflict",
                         std::string("is ") + to_string(teacher.targets) + ", but top_k is above 0");
+    } else if (teacher.targets == TargetsChoice::hidden && !teacher.store.empty()) {
+        reading.violate("/teacher/targets", "conflict", "is hidden, but a store keeps no hidden states");
     }
 }
 
