@@ -23,6 +23,13 @@ constexpr TextForm kKeyVariableForm{
         "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
         "DISTILLD_KEY_TEACHER, not the key itself",
 };
+// A name below the folder of keys, not a way out of it.
+constexpr TextForm kKeyFileForm{
+    .pattern = "[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
+    .values = "file below the operator's folder of keys",
+    .complaint =
+        "must be the name of a file below the folder of keys that the operator gave (distilld serve --key-root)",
+};
 constexpr TextForm kDeviceForm{
     .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
     .values = "`\"auto\"`, `\"cpu\"`, `\"cuda\"`, `\"cuda:n\"`",
@@ -199,6 +206,11 @@ std::vector<SpecField> teacher_fields() {
          .help =
              "holds the bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a "
              "spec"},
+        {.pointer = "/teacher/api_key_file",
+         .kind = make_text(&TeacherSpec::api_key_file, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyFileForm}),
+         .decides_weights = no,
+         .help = "holds the bearer key, below the folder that the operator gave: `distilld serve --key-root DIR`, or "
+                 "`DISTILLD_KEYS_DIR` for `run`; it is read when the job starts"},
         {.pointer = "/teacher/ca_file",
          .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
          .decides_weights = no,

@@ -86,6 +86,13 @@ void targets_fit_top_k(SpecReading& reading) {
     }
 }
 
+void teacher_has_one_key(SpecReading& reading) {
+    if (reading.spec.teacher && !reading.spec.teacher->api_key_env.empty() &&
+        !reading.spec.teacher->api_key_file.empty()) {
+        reading.violate("/teacher/api_key_file", "conflict", "give api_key_env or api_key_file, not both");
+    }
+}
+
 void distillation_has_a_teacher(SpecReading& reading) {
     const bool has_teacher = reading.given("/teacher");
     if (!reading.given("/training/kd_ratio")) {
@@ -108,6 +115,7 @@ constexpr SpecRule kRules[] = {
     {"/teacher/store_samples", answers_have_a_source},
     {"/training/epochs", run_has_one_length},
     {"/teacher/targets", targets_fit_top_k},
+    {"/teacher/api_key_file", teacher_has_one_key},
     {"/training/kd_ratio", distillation_has_a_teacher},
     {"/output", output_is_not_the_model},
     {"/output", generating_has_its_own_defaults},

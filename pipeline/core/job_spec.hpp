@@ -78,6 +78,7 @@ struct TeacherSpec {
     std::uint32_t top_k = 0;                     ///< 0 = all tokens
     TargetsChoice targets = TargetsChoice::automatic;
     std::string api_key_env;        ///< name of the environment variable that holds the key; empty = none
+    std::string api_key_file;       ///< file that holds the key, below the operator's folder of keys; empty = none
     std::string ca_file;            ///< PEM file trusted beside the system's; empty = none
     std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch after faults of its answers
     bool hedge = true;              ///< a second request for what is slower than the 95th percentile

@@ -69,7 +69,7 @@ class RemoteTeacher final : public TeacherSource {
         HttpPoolOptions pool_options;
         pool_options.user_agent = std::string("distilld/") + kVersion;
         pool_options.idle_limit = options_.idle_limit;
-        auto bearer = read_bearer(spec.api_key_env);
+        auto bearer = read_bearer(spec.api_key_env, spec.api_key_file);
         if (!bearer) {
             return bearer.error();
         }

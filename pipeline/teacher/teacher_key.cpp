@@ -1,22 +1,82 @@
 #include "pipeline/teacher/teacher_key.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "pipeline/core/teacher_key_root.hpp"
 
 namespace distilld {
+namespace {
 
-Result<std::string> read_bearer(const std::string& variable) {
-    if (variable.empty()) {
-        return std::string();
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxKeyBytes = std::size_t{64} << 10U;
+
+Result<std::string> one_line(std::string key, const std::string& what) {
+    if (key.empty()) {
+        return invalid_input(what + " is empty");
     }
+    if (key.find_first_of("\r\n") != std::string::npos) {
+        return invalid_input(what + " has more than one line");
+    }
+    return key;
+}
+
+Result<std::string> read_variable(const std::string& variable) {
     const char* key = std::getenv(variable.c_str());
     if (key == nullptr || *key == '\0') {
         return invalid_input("/teacher/api_key_env: the environment variable " + variable + " is not set");
     }
-    std::string bearer = key;
-    if (bearer.find_first_of("\r\n") != std::string::npos) {
-        return invalid_input("/teacher/api_key_env: the value of " + variable + " has more than one line");
+    return one_line(key, "/teacher/api_key_env: the value of " + variable);
+}
+
+Result<std::string> read_file(const std::string& name) {
+    const std::string what = "/teacher/api_key_file: " + name;
+    const char* root = std::getenv(kKeyRootVariable);
+    if (root == nullptr || *root == '\0') {
+        return invalid_input(what + " cannot be read: there is no folder of keys (distilld serve --key-root DIR, or " +
+                             kKeyRootVariable + ")");
     }
-    return bearer;
+    std::error_code failed;
+    const fs::path folder = fs::canonical(root, failed);
+    const fs::path file = failed ? fs::path() : fs::canonical(folder / name, failed);
+    if (failed) {
+        return invalid_input(what + " is not in the folder of keys: " + failed.message());
+    }
+    const auto ends = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
+    if (ends.first != folder.end() || !fs::is_regular_file(file, failed)) {
+        return invalid_input(what + " is no file below the folder of keys");
+    }
+    std::ifstream in(file, std::ios::binary);
+    std::string key(kMaxKeyBytes + 1, '\0');
+    in.read(key.data(), static_cast<std::streamsize>(key.size()));
+    if (in.bad() || (!in && in.gcount() == 0 && !in.eof())) {
+        return invalid_input(what + " cannot be read");
+    }
+    key.resize(static_cast<std::size_t>(in.gcount()));
+    if (key.size() > kMaxKeyBytes) {
+        return invalid_input(what + " is too large for a key");
+    }
+    for (const char end : {'\n', '\r'}) {
+        if (key.ends_with(end)) {
+            key.pop_back();
+        }
+    }
+    return one_line(std::move(key), what);
+}
+
+}  // namespace
+
+Result<std::string> read_bearer(const std::string& variable, const std::string& file) {
+    if (!file.empty()) {
+        return read_file(file);
+    }
+    return variable.empty() ? Result<std::string>(std::string()) : read_variable(variable);
 }
 
 }  // namespace distilld

@@ -65,6 +65,8 @@ void add_serve(CLI::App& app, ServeCommand& command) {
     serve->add_option("--data-dir", command.data_dir, "folder of the job store, made when it is missing")
         ->type_name("DIR")
         ->required();
+    serve->add_option("--key-root", command.key_root, "folder below which specs may name files of teachers' keys")
+        ->type_name("DIR");
     serve->add_option("--slots", command.slots, "jobs that run at once")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();

@@ -19,6 +19,7 @@ struct ServeCommand {
     std::string listen = "127.0.0.1:8500";
     std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
     std::filesystem::path data_dir;
+    std::filesystem::path key_root;  ///< empty = as the environment says, else none
     std::uint32_t slots = 1;
     std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
     bool log_json = false;

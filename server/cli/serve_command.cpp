@@ -14,6 +14,7 @@
 #include "base/folder_lock.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/tuple.hpp"
+#include "pipeline/core/teacher_key_root.hpp"
 #include "server/cli/commands.hpp"
 #include "server/http/http_server.hpp"
 #include "server/jobs/job_manager.hpp"
@@ -105,6 +106,10 @@ int serve(const ServeCommand& command) {
     if (ec) {
         print_error(command, "cannot make the data folder " + command.data_dir.string() + ": " + ec.message());
         return kFailed;
+    }
+    if (!command.key_root.empty()) {
+        // Workers inherit it. Before any thread is there.
+        ::setenv(kKeyRootVariable, std::filesystem::absolute(command.key_root).c_str(), 1);
     }
     const auto data_dir = std::filesystem::absolute(command.data_dir);
     // Two services on one data folder would run one job twice.

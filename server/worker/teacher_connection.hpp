@@ -28,8 +28,8 @@ struct ConnectedTeacher {
     TeacherInfo info;
 };
 
-/// Makes the teacher behind the endpoints, whose answers are to be stored, and probes it; while none of them is up, that
-/// is said by events. An error of kind `cancelled`: `control` was. Executor of `executors.io`.
+/// Makes the teacher behind the endpoints, whose answers are to be stored, and probes it; while none of them is up,
+/// that is said by events. An error of kind `cancelled`: `control` was. Executor of `executors.io`.
 boost::asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish wish, GraphExecutors executors,
                                                                    RunControl& control, EmitEvent emit);
 

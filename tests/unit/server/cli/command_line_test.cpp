@@ -90,6 +90,8 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
 
 TEST(CommandLine, Serve) {
     const auto defaults = parsed<ServeCommand>({"serve", "--data-dir", "d"});
+    EXPECT_EQ(defaults.key_root, "");
+    EXPECT_EQ(parsed<ServeCommand>({"serve", "--data-dir", "d", "--key-root", "/run/keys"}).key_root, "/run/keys");
     EXPECT_EQ(defaults.listen, "127.0.0.1:8500");
     EXPECT_EQ(defaults.slots, 1U);
     EXPECT_EQ(defaults.max_worker_restarts, 3U);

@@ -133,9 +133,8 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
                     "/dataset/sequence_length", "/dataset/packing", "/dataset/shuffle", "/dataset/shuffle_block_rows",
                     "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
                     "/training/lr_scheduler_type", "/training/warmup_steps", "/training/weight_decay",
-                    "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2",
-                    "/training/adam_epsilon", "/training/temperature", "/training/kd_ratio", "/training/beta",
-                    "/training/seed"));
+                    "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon",
+                    "/training/temperature", "/training/kd_ratio", "/training/beta", "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {
