@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "api/spec_rules.hpp"
+#include "api/teacher_fields.hpp"
 
 namespace distilld::api {
 namespace {
@@ -14,21 +15,6 @@ constexpr TextForm kNameForm{
     .pattern = "[A-Za-z0-9][A-Za-z0-9 ._:-]*",
     .values = "1–128 letters, digits, spaces and `. _ - :`",
     .complaint = "must begin with a letter or digit and consist of letters, digits, spaces and . _ - :",
-};
-// Whoever may submit jobs names the endpoints as well: only what the operator has marked as a key may go there.
-constexpr TextForm kKeyVariableForm{
-    .pattern = "DISTILLD_KEY_[A-Za-z0-9_]+",
-    .values = "name of an environment variable, `DISTILLD_KEY_…`",
-    .complaint =
-        "must be the name of an environment variable that begins with DISTILLD_KEY_, such as "
-        "DISTILLD_KEY_TEACHER, not the key itself",
-};
-// A name below the folder of keys, not a way out of it.
-constexpr TextForm kKeyFileForm{
-    .pattern = "[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
-    .values = "file below the operator's folder of keys",
-    .complaint =
-        "must be the name of a file below the folder of keys that the operator gave (distilld serve --key-root)",
 };
 constexpr TextForm kDeviceForm{
     .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
@@ -55,11 +41,6 @@ std::vector<SpecSection> sections() {
 }
 
 using enum DecidesWeights::Answer;
-
-template <class Texts>
-std::vector<std::string> texts_of(const Texts& texts) {
-    return {texts.begin(), texts.end()};
-}
 
 std::vector<SpecField> document_fields() {
     return {
@@ -133,123 +114,6 @@ std::vector<SpecField> student_fields() {
          .kind = make_text(&StudentSpec::device, {.max_bytes = 16, .form = &kDeviceForm}),
          .decides_weights = last_bits,
          .help = "where the student is trained; auto takes CUDA where it is there. `cuda:n` is the n-th GPU, from 0"},
-    };
-}
-
-// A teacher may move to other endpoints and be asked in another way, as long as it answers the same questions.
-std::vector<SpecField> teacher_fields() {
-    return {
-        {.pointer = "/teacher/endpoints",
-         .kind = make_urls(&TeacherSpec::endpoints, 256),
-         .decides_weights = no,
-         .help = "where the teacher answers; without user name, password and fragment; a URL without a path gets its "
-                 "protocol's own. A job starts when one is up",
-         .default_note = "required, unless `store` is to hold all answers"},
-        {.pointer = "/teacher/protocol",
-         .kind = make_choice(&TeacherSpec::protocol, kTeacherProtocolNames),
-         .decides_weights = yes,
-         .help = "how the endpoints are spoken to"},
-        {.pointer = "/teacher/model",
-         .kind = make_text(&TeacherSpec::model, {.max_bytes = 256}),
-         .decides_weights = no,
-         .help = "name of the model at the endpoint"},
-        {.pointer = "/teacher/max_concurrent",
-         .kind = make_integer_or_auto(&TeacherSpec::max_concurrent, {1, 1024}),
-         .decides_weights = no,
-         .help = "requests in flight; `\"auto\"` looks for the smallest number that hides the teacher"},
-        {.pointer = "/teacher/window",
-         .kind = make_integer(&TeacherSpec::window, {0, 1U << 20}),
-         .decides_weights = no,
-         .help = "micro-batches asked for and not yet trained on",
-         .default_note = "= 4 × `max_concurrent`, more when answers come in so uneven that requests have to wait, as "
-                         "`window_bytes` allows"},
-        {.pointer = "/teacher/window_bytes",
-         .kind = make_integer(&TeacherSpec::window_bytes, {1, 1ULL << 50}),
-         .decides_weights = no,
-         .help = "bound on the memory of answers: those that wait, and those under way, on the wire or decoded"},
-        {.pointer = "/teacher/timeout_secs",
-         .kind = make_number(&TeacherSpec::timeout_secs, {.max = 86400, .ends = Ends::open_min}),
-         .decides_weights = no,
-         .help = "of one request"},
-        {.pointer = "/teacher/patience_secs",
-         .kind = make_number(&TeacherSpec::patience_secs, {.max = 2592000, .ends = Ends::open_min}),
-         .decides_weights = no,
-         .help =
-             "how long a job waits while no endpoint answers (refused, not resolved, 429, 503, timed out, 404 while "
-             "a model is loaded), counted from the first failure after the last answer"},
-        {.pointer = "/teacher/startup_timeout_secs",
-         .kind = make_number(&TeacherSpec::startup_timeout_secs, {.max = 86400}),
-         .decides_weights = no,
-         .help = "how long a job waits until one of the endpoints is up; the others join when they are",
-         .default_note = "= `patience_secs`"},
-        {.pointer = "/teacher/max_retry_after_secs",
-         .kind = make_number(&TeacherSpec::max_retry_after_secs, {.max = 86400}),
-         .decides_weights = no,
-         .help = "an endpoint that asks for a longer pause (Retry-After) is asked again after so long"},
-        {.pointer = "/teacher/top_k",
-         .kind = make_integer(&TeacherSpec::top_k, {0, 65536}),
-         .decides_weights = yes,
-         .help = "most likely tokens of each position that the teacher sends",
-         .default_note = "= all tokens"},
-        // Hidden states give the logits that the teacher would have sent but for their last bits.
-        {.pointer = "/teacher/targets",
-         .kind = make_choice(&TeacherSpec::targets, kTargetsChoiceNames),
-         .decides_weights = yes,
-         .help = "what the teacher sends of each position: its top_k most likely tokens, the logits of all tokens, or "
-                 "the hidden state that its head takes (the head is fetched once, and logits are computed beside the "
-                 "student). auto is topk where top_k is above 0; else hidden where the teacher offers that in fewer "
-                 "bytes than logits, else logits. A run keeps what it began with"},
-        {.pointer = "/teacher/api_key_env",
-         .kind =
-             make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyVariableForm}),
-         .decides_weights = no,
-         .help =
-             "holds the bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a "
-             "spec"},
-        {.pointer = "/teacher/api_key_file",
-         .kind = make_text(&TeacherSpec::api_key_file, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyFileForm}),
-         .decides_weights = no,
-         .help = "holds the bearer key, below the folder that the operator gave: `distilld serve --key-root DIR`, or "
-                 "`DISTILLD_KEYS_DIR` for `run`; it is read when the job starts"},
-        {.pointer = "/teacher/ca_file",
-         .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
-         .decides_weights = no,
-         .help = "trusted beside the system's certificates"},
-        {.pointer = "/teacher/max_retries",
-         .kind = make_integer(&TeacherSpec::max_retries, {0, 1000}),
-         .decides_weights = no,
-         .help = "further attempts of one micro-batch before the job fails, after answers that are at fault "
-                 "themselves (5xx, garbage); outages take time, not attempts"},
-        {.pointer = "/teacher/hedge",
-         .kind = make_boolean(&TeacherSpec::hedge),
-         .decides_weights = no,
-         .help = "a second request for what is slower than the 95th percentile"},
-        {.pointer = "/teacher/store",
-         .kind = make_path(&TeacherSpec::store, "folder", true),
-         .decides_weights = no,
-         .help = "of stored answers. Without `endpoints` they are all that the student learns from, and those that a "
-                 "writer has not written yet are waited for; with endpoints, see `cache`"},
-        {.pointer = "/teacher/cache",
-         .kind = make_choice(&TeacherSpec::cache, kTeacherCacheNames),
-         .decides_weights = no,
-         .help = "of a store beside endpoints: read what it holds, write what it lacks, both, or neither"},
-        {.pointer = "/teacher/store_format",
-         .kind = make_choice(&TeacherSpec::store_format, texts_of(kStoreFormatChoices)),
-         .decides_weights = yes,
-         .help = "of a store that is made: auto is topk or, without `top_k`, full. What is written is what is trained "
-                 "on"},
-        {.pointer = "/teacher/store_values",
-         .kind = make_choice(&TeacherSpec::store_values, texts_of(kStoreValuesChoices)),
-         .decides_weights = yes,
-         .help = "precision in it: f32 of full and topk, u8 of packed and topp"},
-        {.pointer = "/teacher/store_p",
-         .kind = make_number(&TeacherSpec::store_p, {.ends = Ends::open_min}),
-         .decides_weights = yes,
-         .help = "of topp: the mass that the entries of a position reach together"},
-        {.pointer = "/teacher/store_samples",
-         .kind = make_integer(&TeacherSpec::store_samples, {1, 255}),
-         .decides_weights = yes,
-         .help = "of sampled: draws of a position"},
     };
 }
 
