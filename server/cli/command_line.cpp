@@ -336,7 +336,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     add_teacher(app, teacher.options);
     add_jobs(app, jobs);
     StoreCommand store;
-    add_store_options(*add_command(app, "store", "Inspect, verify and export stored teacher outputs"), store,
+    add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store,
                       kVersionLine);
     add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1")
         ->add_option("--server", healthcheck.server, "URL of the service")

@@ -14,6 +14,7 @@
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_verify.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/store_import.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -230,6 +231,17 @@ int write_lines(const StoreCommand& command, StoreReader& reader) {
     return done ? kDone : fail(done.error());
 }
 
+int show_new_store(const StoreCommand& command) {
+    const auto reader = open_store_reader(command.to);
+    if (!reader) {
+        return fail(reader.error());
+    }
+    const Figures figures(**reader);
+    print(command.json ? to_text(inspection(**reader, figures, nullptr)) + "\n"
+                       : inspection_text(**reader, figures, nullptr));
+    return kDone;
+}
+
 int export_to(const StoreCommand& command, StoreReader& reader) {
     StoreExport options;
     options.format = command.format;
@@ -241,14 +253,24 @@ int export_to(const StoreCommand& command, StoreReader& reader) {
     if (const auto done = export_store(reader, command.to, options); !done) {
         return fail(done.error());
     }
-    const auto exported = open_store_reader(command.to);
-    if (!exported) {
-        return fail(exported.error());
+    return show_new_store(command);
+}
+
+int import_from(const StoreCommand& command) {
+    StoreImport wanted;
+    wanted.file = command.file;
+    wanted.dataset = command.dataset;
+    wanted.to = command.to;
+    wanted.bos = command.bos;
+    wanted.format = command.format;
+    wanted.values = command.values;
+    wanted.k = command.k;
+    wanted.p = command.p;
+    wanted.samples = command.samples;
+    if (const auto done = import_kld_file(wanted); !done) {
+        return fail(done.error());
     }
-    const Figures figures(**exported);
-    print(command.json ? to_text(inspection(**exported, figures, nullptr)) + "\n"
-                       : inspection_text(**exported, figures, nullptr));
-    return kDone;
+    return show_new_store(command);
 }
 
 }  // namespace
@@ -259,6 +281,9 @@ int store(const StoreCommand& command) {
     }
     if (command.action == StoreCommand::Action::verify) {
         return verify(command);
+    }
+    if (command.action == StoreCommand::Action::import_) {
+        return import_from(command);
     }
     const auto reader = open_store_reader(command.folder);
     if (!reader) {

@@ -20,15 +20,37 @@ void add_choice(CLI::App& app, const std::string& name, const Names& names, Enum
         ->default_str(to_string(target));
 }
 
-CLI::App* add_action(CLI::App& store, const char* name, const char* description, StoreCommand& command,
-                     const std::string& version) {
+CLI::App* add_command(CLI::App& store, const char* name, const char* description, StoreCommand& command,
+                      const std::string& version) {
     CLI::App* one = store.add_subcommand(name, description);
     one->set_version_flag("--version", version);
-    one->add_option("DIR", command.folder, "folder of the store")->type_name("DIR")->required();
     one->add_option_function<std::string>(
            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
         ->check(CLI::IsMember({"text", "json"}));
     return one;
+}
+
+/// One that is about a store that is there.
+CLI::App* add_action(CLI::App& store, const char* name, const char* description, StoreCommand& command,
+                     const std::string& version) {
+    CLI::App* one = add_command(store, name, description, command, version);
+    one->add_option("DIR", command.folder, "folder of the store")->type_name("DIR")->required();
+    return one;
+}
+
+/// What a new store is to hold.
+void add_format(CLI::App& app, StoreCommand& command) {
+    add_choice(app, "--format", kStoreFormatNames, command.format, "of the new store");
+    add_choice(app, "--values", kStoreValuesNames, command.values, "how the new store keeps logits or probabilities");
+    app.add_option("-k,--entries", command.k, "entries of a position, at most; 0 = as many as there are, or 64")
+        ->check(CLI::Range(0, 65536))
+        ->capture_default_str();
+    app.add_option("--mass", command.p, "format topp: the probability that the entries reach together")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    app.add_option("--samples", command.samples, "format sampled: draws of a position")
+        ->check(CLI::Range(1, 255))
+        ->capture_default_str();
 }
 
 }  // namespace
@@ -57,17 +79,7 @@ void add_store_options(CLI::App& store, StoreCommand& command, const std::string
         copy->add_option("--jsonl", command.lines_file, "file of JSON lines, one a position; - = stdout")
             ->type_name("FILE")
             ->excludes(to);
-    add_choice(*copy, "--format", kStoreFormatNames, command.format, "of the new store");
-    add_choice(*copy, "--values", kStoreValuesNames, command.values, "how the new store keeps logits or probabilities");
-    copy->add_option("-k,--entries", command.k, "entries of a position, at most; 0 = as many as there are, or 64")
-        ->check(CLI::Range(0, 65536))
-        ->capture_default_str();
-    copy->add_option("--mass", command.p, "format topp: the probability that the entries reach together")
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    copy->add_option("--samples", command.samples, "format sampled: draws of a position")
-        ->check(CLI::Range(1, 255))
-        ->capture_default_str();
+    add_format(*copy, command);
     copy->add_option("--first-row", command.first_row, "first row of the dataset to write as lines")
         ->needs(lines)
         ->capture_default_str();
@@ -78,6 +90,21 @@ void add_store_options(CLI::App& store, StoreCommand& command, const std::string
             throw CLI::RequiredError("--to or --jsonl");
         }
     });
+
+    CLI::App* made = add_command(store, "import",
+                                 "Make a dataset and a store of llama.cpp's file (llama-perplexity "
+                                 "--kl-divergence-base)",
+                                 command, version);
+    made->add_option("FILE", command.file, "the file")->type_name("FILE")->required();
+    made->add_option("--to", command.to, "folder of the new store")->type_name("DIR")->required();
+    made->add_option("--dataset", command.dataset, "JSONL file to write: what the answers are about")
+        ->type_name("FILE")
+        ->required();
+    made->add_option("--bos", command.bos,
+                     "id that llama.cpp put in place of each chunk's first token, when the model asks for one")
+        ->check(CLI::Range(0, 1 << 24));
+    add_format(*made, command);
+    made->callback([&command] { command.action = Action::import_; });
 }
 
 }  // namespace distilld::cli

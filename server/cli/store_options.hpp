@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "pipeline/store/store_format.hpp"
@@ -14,7 +15,7 @@ namespace distilld::cli {
 
 /// What `distilld store` is to do.
 struct StoreCommand {
-    enum class Action { inspect, verify, export_ };
+    enum class Action { inspect, verify, export_, import_ };
     Action action = Action::inspect;
     std::filesystem::path folder;
     bool json = false;
@@ -22,7 +23,11 @@ struct StoreCommand {
     std::filesystem::path against;   ///< inspect: a store with the logits of the same data; empty = none
     std::uint64_t max_rows = 1'000;  ///< inspect: rows that are compared
 
-    std::filesystem::path to;  ///< export: the folder of the new store; empty = lines
+    std::filesystem::path file;       ///< import: llama.cpp's file
+    std::filesystem::path dataset;    ///< import: the dataset that is written
+    std::optional<std::int32_t> bos;  ///< import: in place of each chunk's first token
+
+    std::filesystem::path to;  ///< export, import: the folder of the new store; export: empty = lines
     std::string lines_file;    ///< export: JSON lines, "-" = stdout
     StoreFormat format = StoreFormat::packed;
     StoreValues values = StoreValues::f16;

@@ -87,7 +87,7 @@ def test_links_of_the_documents_hold(tree):
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ([""], ["serve", "run", "teacher", "jobs", "healthcheck", "completion", "man"]),
+        ([""], ["serve", "run", "generate", "teacher", "jobs", "store", "healthcheck", "completion", "man"]),
         (["jobs", ""], ["submit", "list", "get", "watch", "cancel"]),
         (["jobs", "c"], ["cancel"]),
         (["serve", "--data"], ["--data-dir"]),

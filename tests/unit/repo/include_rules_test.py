@@ -30,7 +30,7 @@ LAYERS = {
     # What a teacher is served with is said on the command lines of both programs.
     "server/cli/": [
         *[*BELOW_JOBS, "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
-        "pipeline/store/",
+        *["pipeline/data/", "pipeline/store/"],
     ],
     "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
     "server/sinks/": ["base/", "pipeline/", "api/", "server/sinks/"],

@@ -21,6 +21,7 @@ inline const std::vector<std::vector<std::string>> kAllCommands{{},
                                                                 {"store", "inspect"},
                                                                 {"store", "verify"},
                                                                 {"store", "export"},
+                                                                {"store", "import"},
                                                                 {"healthcheck"},
                                                                 {"completion"},
                                                                 {"man"}};
