@@ -50,9 +50,12 @@ for row in "${rows[@]}"; do
     packages=()
     linker_flags=
     case $row in
-        # Its own libstdc++.so is older than the one that Debian 13's libraries were linked with, and that programs run
-        # with: ld would look for the newest symbols in it.
-        gcc-13) suite=trixie compiler=g++-13 packages=(g++-13) linker_flags=-Wl,--allow-shlib-undefined ;;
+        # Its own libstdc++.so is older than the one that Debian 13's libraries (libgtest.a too) were built with, and
+        # that programs run with: they are linked with that one.
+        gcc-13)
+            suite=trixie compiler=g++-13 packages=(g++-13)
+            linker_flags="-Wl,--no-as-needed /usr/lib/$(uname -m)-linux-gnu/libstdc++.so.6 -Wl,--as-needed"
+            ;;
         clang-16) suite=bookworm compiler=clang++-16 packages=(clang-16 lld) ;;
         torch-2.6) suite=trixie compiler=clang++-19 packages=(clang-19 lld-19 libtorch-dev) with_torch=ON ;;
         *) die "there is no row $row; --help lists them" ;;
