@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/losses/topk_targets.hpp"
+#include "models/training/float_type.hpp"
 
 namespace distilld::models {
 namespace {
@@ -70,17 +71,6 @@ void read_ids(ElementType type, const std::byte* from, std::size_t count, std::i
         default:
             widen_ids<std::int64_t>(from, count, to);
             break;
-    }
-}
-
-torch::ScalarType float_type(ElementType type) {
-    switch (type) {
-        case ElementType::f16:
-            return torch::kHalf;
-        case ElementType::bf16:
-            return torch::kBFloat16;
-        default:
-            return torch::kFloat;
     }
 }
 

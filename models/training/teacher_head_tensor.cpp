@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "models/training/float_type.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -11,17 +13,6 @@ using torch::Tensor;
 
 /// Rows that are converted together: 32 MiB in fp32.
 constexpr std::int64_t kChunkElements = std::int64_t{8} << 20;
-
-torch::ScalarType type_of(ElementType type) {
-    switch (type) {
-        case ElementType::f16:
-            return torch::kHalf;
-        case ElementType::bf16:
-            return torch::kBFloat16;
-        default:
-            return torch::kFloat;
-    }
-}
 
 torch::ScalarType held_type(ElementType type, ComputeDtype student) {
     if (student == ComputeDtype::fp64) {
@@ -43,7 +34,7 @@ Tensor teacher_head_tensor(const TeacherHead& head, ComputeDtype student, const 
     for (std::int64_t row = 0; row < rows; row += step) {
         const std::int64_t count = std::min(step, rows - row);
         // The bytes may be unaligned.
-        Tensor piece = torch::empty({count, columns}, type_of(head.values.type));
+        Tensor piece = torch::empty({count, columns}, float_type(head.values.type));
         std::memcpy(piece.mutable_data_ptr(), head.values.bytes.data() + static_cast<std::size_t>(row) * row_bytes,
                     static_cast<std::size_t>(count) * row_bytes);
         all.narrow(0, row, count).copy_(piece);

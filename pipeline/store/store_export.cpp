@@ -57,6 +57,24 @@ boost::json::object position_line(const TeacherTargets& targets, std::uint64_t r
     return line;
 }
 
+/// A row of the dataset by itself, and what is stored of it.
+struct ReadRow {
+    TokenBatch batch;
+    TeacherTargets targets;
+};
+
+Result<ReadRow> read_row(StoreReader& from, std::uint64_t row) {
+    auto batch = from.batch_of({row});
+    if (!batch) {
+        return batch.error();
+    }
+    auto targets = from.read(*batch);
+    if (!targets) {
+        return targets.error();
+    }
+    return ReadRow{std::move(*batch), std::move(*targets)};
+}
+
 }  // namespace
 
 Result<StoreProgress> export_store(StoreReader& from, const std::filesystem::path& to, const StoreExport& options) {
@@ -87,15 +105,11 @@ Result<StoreProgress> export_store(StoreReader& from, const std::filesystem::pat
         if (!from.has(row) || !(*writer)->needs(row)) {
             continue;
         }
-        const auto batch = from.batch_of({row});
-        if (!batch) {
-            return batch.error();
+        const Result<ReadRow> read = read_row(from, row);
+        if (!read) {
+            return read.error();
         }
-        const auto targets = from.read(*batch);
-        if (!targets) {
-            return targets.error();
-        }
-        if (auto added = (*writer)->add(*batch, *targets); !added) {
+        if (auto added = (*writer)->add(read->batch, read->targets); !added) {
             return added.error();
         }
     }
@@ -108,19 +122,15 @@ Result<void> write_store_lines(StoreReader& from, std::uint64_t first_row, std::
         if (!from.has(row)) {
             continue;
         }
-        const auto batch = from.batch_of({row});
-        if (!batch) {
-            return batch.error();
+        const Result<ReadRow> read = read_row(from, row);
+        if (!read) {
+            return read.error();
         }
-        const auto targets = from.read(*batch);
-        if (!targets) {
-            return targets.error();
-        }
-        for (std::size_t t = 0; t < batch->columns; ++t) {
-            if (batch->labels[t] == kIgnoredLabel) {
+        for (std::size_t t = 0; t < read->batch.columns; ++t) {
+            if (read->batch.labels[t] == kIgnoredLabel) {
                 continue;
             }
-            if (auto written = write(to_text(position_line(*targets, row, t)) + "\n"); !written) {
+            if (auto written = write(to_text(position_line(read->targets, row, t)) + "\n"); !written) {
                 return written;
             }
         }

@@ -242,15 +242,13 @@ int show_new_store(const StoreCommand& command) {
     return kDone;
 }
 
+StoreExport by_this_program(StoreExport wanted) {
+    wanted.generator = std::string("distilld ") + kVersion;
+    return wanted;
+}
+
 int export_to(const StoreCommand& command, StoreReader& reader) {
-    StoreExport options;
-    options.format = command.format;
-    options.values = command.values;
-    options.k = command.k;
-    options.p = command.p;
-    options.samples = command.samples;
-    options.generator = std::string("distilld ") + kVersion;
-    if (const auto done = export_store(reader, command.to, options); !done) {
+    if (const auto done = export_store(reader, command.to, by_this_program(command.wanted)); !done) {
         return fail(done.error());
     }
     return show_new_store(command);
@@ -262,11 +260,7 @@ int import_from(const StoreCommand& command) {
     wanted.dataset = command.dataset;
     wanted.to = command.to;
     wanted.bos = command.bos;
-    wanted.format = command.format;
-    wanted.values = command.values;
-    wanted.k = command.k;
-    wanted.p = command.p;
-    wanted.samples = command.samples;
+    wanted.store = by_this_program(command.wanted);
     if (const auto done = import_kld_file(wanted); !done) {
         return fail(done.error());
     }

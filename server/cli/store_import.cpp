@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/files.hpp"
-#include "distilld_version.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/store/kld_file.hpp"
@@ -71,8 +70,8 @@ class Answers {
   public:
     Answers(const KldFile& file, const StoreImport& wanted)
         : file_(file),
-          whole_(wanted.format == StoreFormat::full || wanted.format == StoreFormat::sampled),
-          k_(wanted.k != 0 ? wanted.k : kDefaultEntries),
+          whole_(wanted.store.format == StoreFormat::full || wanted.store.format == StoreFormat::sampled),
+          k_(wanted.store.k != 0 ? wanted.store.k : kDefaultEntries),
           row_(file.vocabulary()) {}
 
     Result<TeacherTargets> of(std::uint32_t chunk) { return whole_ ? logits_of(chunk) : entries_of(chunk); }
@@ -128,17 +127,17 @@ class Answers {
 
 StoreManifest manifest_of(const StoreImport& wanted, const KldFile& file, const Dataset& dataset) {
     StoreManifest manifest;
-    manifest.format = wanted.format;
-    manifest.values = wanted.values;
-    manifest.k = wanted.k != 0 ? wanted.k : kDefaultEntries;
-    manifest.p = wanted.p;
-    manifest.samples = wanted.samples;
+    manifest.format = wanted.store.format;
+    manifest.values = wanted.store.values;
+    manifest.k = wanted.store.k != 0 ? wanted.store.k : kDefaultEntries;
+    manifest.p = wanted.store.p;
+    manifest.samples = wanted.store.samples;
     manifest.vocabulary = file.vocabulary();
     manifest.rows = dataset.row_count();
     manifest.sequence_length = file.context() - 1;
     manifest.dataset_hash = dataset.hash();
     manifest.teacher_name = "llama.cpp, " + wanted.file.filename().string();
-    manifest.generator = std::string("distilld ") + kVersion;
+    manifest.generator = wanted.store.generator;
     return manifest;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "pipeline/store/store_format.hpp"
+#include "pipeline/store/store_export.hpp"
 
 namespace distilld::cli {
 
@@ -17,11 +17,7 @@ struct StoreImport {
     std::filesystem::path to;       ///< folder of the store; one that is there in part is gone on with
     /// In place of each chunk's first token, as llama.cpp put it there when the model asks for one; empty = none.
     std::optional<std::int32_t> bos;
-    StoreFormat format = StoreFormat::packed;
-    StoreValues values = StoreValues::f16;
-    std::uint32_t k = 0;  ///< 0 = 64
-    double p = 0.99;
-    std::uint32_t samples = 50;
+    StoreExport store;  ///< what it is to hold; k 0 = 64
 };
 
 /// Writes both. A dataset that is there already must be the same. Errors name the file.

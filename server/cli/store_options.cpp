@@ -40,15 +40,16 @@ CLI::App* add_action(CLI::App& store, const char* name, const char* description,
 
 /// What a new store is to hold.
 void add_format(CLI::App& app, StoreCommand& command) {
-    add_choice(app, "--format", kStoreFormatNames, command.format, "of the new store");
-    add_choice(app, "--values", kStoreValuesNames, command.values, "how the new store keeps logits or probabilities");
-    app.add_option("-k,--entries", command.k, "entries of a position, at most; 0 = as many as there are, or 64")
+    add_choice(app, "--format", kStoreFormatNames, command.wanted.format, "of the new store");
+    add_choice(app, "--values", kStoreValuesNames, command.wanted.values,
+               "how the new store keeps logits or probabilities");
+    app.add_option("-k,--entries", command.wanted.k, "entries of a position, at most; 0 = as many as there are, or 64")
         ->check(CLI::Range(0, 65536))
         ->capture_default_str();
-    app.add_option("--mass", command.p, "format topp: the probability that the entries reach together")
+    app.add_option("--mass", command.wanted.p, "format topp: the probability that the entries reach together")
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
-    app.add_option("--samples", command.samples, "format sampled: draws of a position")
+    app.add_option("--samples", command.wanted.samples, "format sampled: draws of a position")
         ->check(CLI::Range(1, 255))
         ->capture_default_str();
 }

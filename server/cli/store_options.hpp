@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "pipeline/store/store_format.hpp"
+#include "pipeline/store/store_export.hpp"
 
 namespace CLI {
 class App;
@@ -29,11 +29,7 @@ struct StoreCommand {
 
     std::filesystem::path to;  ///< export, import: the folder of the new store; export: empty = lines
     std::string lines_file;    ///< export: JSON lines, "-" = stdout
-    StoreFormat format = StoreFormat::packed;
-    StoreValues values = StoreValues::f16;
-    std::uint32_t k = 0;
-    double p = 0.99;
-    std::uint32_t samples = 50;
+    StoreExport wanted;        ///< export, import: what the new store is to hold
     std::uint64_t first_row = 0;
     std::uint64_t rows = 0;  ///< 0: all
 };
