@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/enum_names.hpp"
@@ -91,6 +93,11 @@ struct TeacherSpec {
     std::uint32_t store_samples = 64;  ///< of sampled: draws of a position
 };
 
+/// Teachers of one job.
+inline constexpr std::size_t kMaxTeachers = 16;
+/// Whose rows are those that name none, where there are several.
+inline constexpr std::string_view kDefaultTeacher = "default";
+
 inline constexpr std::array kStoreFormatChoices{"auto", "full", "topk", "packed", "topp", "sampled"};
 inline constexpr std::array kStoreValuesChoices{"f16", "f32", "u8"};
 
@@ -150,7 +157,8 @@ struct JobSpec {
     std::string name = "job";
     JobKind kind = JobKind::train;
     StudentSpec student;
-    std::optional<TeacherSpec> teacher;  ///< absent = plain training on the data
+    std::optional<TeacherSpec> teacher;
+    std::map<std::string, TeacherSpec> teachers;  ///< several by name, of which each row of the data has one
     DatasetSpec dataset;
     TrainingSpec training;
     CheckpointSpec checkpoint;
@@ -158,6 +166,9 @@ struct JobSpec {
     std::string output;      ///< of a generate job the store
     bool resume = true;      ///< go on from the newest checkpoint of the same run, where there is one
     bool overwrite = false;  ///< checkpoints and a model of another run may be replaced
+
+    /// Otherwise it is plain training on the data.
+    [[nodiscard]] bool has_teacher() const noexcept { return teacher.has_value() || !teachers.empty(); }
 };
 
 }  // namespace distilld

@@ -29,6 +29,8 @@ class Dataset {
     [[nodiscard]] virtual std::uint64_t target_tokens(std::uint64_t row) const = 0;
     /// A tokenizer read some of it.
     [[nodiscard]] virtual bool has_text() const { return false; }
+    /// Documents of it name a teacher, which was not asked for.
+    [[nodiscard]] virtual bool names_teachers() const { return false; }
 };
 
 /// Text to ids and back. Immutable, any thread.
@@ -63,13 +65,15 @@ struct DatasetOptions {
     std::uint32_t vocabulary_size = 0;       ///< ids at or above it are refused, with file and line; 0 = no check
     std::size_t max_line_bytes = 64U << 20;  ///< bytes of the longest line that is read
     std::string no_tokenizer_reason;         ///< why `tokenizer` is null, added to the refusal of a {"text"} line
+    std::vector<std::string> teachers{};     ///< of several, of which each document has one; empty: one has all
 };
 
 /// Reads JSONL (UTF-8, with or without byte order mark, LF or CRLF; empty lines are skipped):
 ///   {"text": "…"}            needs `tokenizer`
 ///   {"input_ids": […]}       with optional "labels" of the same length: labels[i] belongs to input_ids[i] as in
 ///                            transformers, kIgnoredLabel = no loss. Without labels every token is a target.
-/// Other fields beside these are ignored, except an "attention_mask" with zeros, which is refused.
+/// Other fields beside these are ignored, except an "attention_mask" with zeros, which is refused, and "teacher", see
+/// load_mixed_dataset().
 ///
 /// Packing joins the documents in file order. Between two of which one is a text goes end_of_text, where the tokenizer
 /// has one and the first does not end with it already; ready-made ids are joined as they are. Row r holds the tokens

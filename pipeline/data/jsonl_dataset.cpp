@@ -7,6 +7,7 @@
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/jsonl_document.hpp"
 #include "pipeline/data/line_reader.hpp"
+#include "pipeline/data/mixed_dataset.hpp"
 
 namespace distilld {
 
@@ -47,8 +48,10 @@ std::string hash_of(const Tokens& tokens, const std::vector<Row>& rows, std::uin
 
 class MemoryDataset final : public Dataset {
   public:
-    MemoryDataset(Tokens tokens, std::vector<Row> rows, std::uint32_t sequence_length, bool has_text)
+    MemoryDataset(Tokens tokens, std::vector<Row> rows, std::uint32_t sequence_length, bool has_text,
+                  bool names_teachers)
         : has_text_(has_text),
+          names_teachers_(names_teachers),
           tokens_(std::move(tokens)),
           rows_(std::move(rows)),
           sequence_length_(sequence_length),
@@ -62,6 +65,7 @@ class MemoryDataset final : public Dataset {
     std::uint64_t token_count() const override { return token_count_; }
     const std::string& hash() const override { return hash_; }
     bool has_text() const override { return has_text_; }
+    bool names_teachers() const override { return names_teachers_; }
 
     TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override {
         TokenBatch batch;
@@ -100,6 +104,7 @@ class MemoryDataset final : public Dataset {
 
   private:
     bool has_text_;
+    bool names_teachers_;
     Tokens tokens_;
     std::vector<Row> rows_;
     std::uint32_t sequence_length_;
@@ -116,9 +121,11 @@ class Builder {
         }
     }
 
-    // `read_share` is the part of the file read so far, in (0, 1], or 0 when unknown.
-    Result<void> add(const Document& document, double read_share) {
+    // `number` counts the documents of the file. `read_share` is the part of it read so far, in (0, 1], or 0 when
+    // unknown.
+    Result<void> add(const Document& document, std::uint64_t number, double read_share) {
         has_text_ = has_text_ || document.from_text;
+        names_teachers_ = names_teachers_ || document.names_teacher;
         if (document.ids.empty()) {
             return {};
         }
@@ -145,12 +152,27 @@ class Builder {
         if (!options_.packing) {
             add_row(tokens_.ids.size(), count - 1);
         }
+        if (!options_.teachers.empty()) {
+            begins_.push_back({tokens_.ids.size(), number});
+        }
         const std::span ids(document.ids.data(), count);
         append(ids, document.has_labels ? std::span(document.labels.data(), count) : ids, document.has_labels);
         return {};
     }
 
-    std::unique_ptr<Dataset> finish() {
+    // The document in which each row begins, by its number; of mixed datasets. Before finish().
+    [[nodiscard]] std::vector<std::uint64_t> documents_of_rows() const {
+        std::vector<std::uint64_t> numbers;
+        numbers.reserve(rows_.size());
+        for (const Row& row : rows_) {
+            const auto next = std::ranges::upper_bound(begins_, row.begin, {}, &Begin::token);
+            numbers.push_back(std::prev(next)->document);
+        }
+        return numbers;
+    }
+
+    // The documents are all there: cuts the rows.
+    void cut() {
         const std::uint64_t count = tokens_.ids.size();
         if (options_.packing && count > 1) {
             const std::uint64_t stride = options_.sequence_length;
@@ -166,11 +188,15 @@ class Builder {
                                    [](std::int32_t label) { return label == kIgnoredLabel; });
             });
         }
+    }
+
+    // After cut(). Null: there is no row.
+    std::unique_ptr<Dataset> finish() {
         if (rows_.empty()) {
             return nullptr;
         }
         return std::make_unique<MemoryDataset>(std::move(tokens_), std::move(rows_), options_.sequence_length,
-                                               has_text_);
+                                               has_text_, names_teachers_);
     }
 
   private:
@@ -213,8 +239,14 @@ class Builder {
     std::optional<std::int32_t> separator_;
     Tokens tokens_;
     std::vector<Row> rows_;
+    struct Begin {
+        std::uint64_t token = 0;
+        std::uint64_t document = 0;
+    };
+    std::vector<Begin> begins_;  // of documents, where several teachers' rows are to be put in one order
     bool has_labels_ = false;
     bool has_text_ = false;
+    bool names_teachers_ = false;
     bool previous_from_text_ = false;
 };
 
@@ -236,10 +268,9 @@ Error at(const LineReader& reader, const Error& error) {
     return Error{error.kind, reader.location() + ": " + error.message};
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path& file, const Tokenizer* tokenizer,
-                                                    const DatasetOptions& options) {
+// One each for the teachers that the documents name, or one for all.
+Result<std::vector<Builder>> read_documents(const std::filesystem::path& file, const Tokenizer* tokenizer,
+                                            const DatasetOptions& options) {
     if (options.sequence_length == 0) {
         return invalid_input("sequence_length is 0: at least 1 is needed");
     }
@@ -248,9 +279,9 @@ Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path&
         return opened.error();
     }
     const auto parser = make_document_parser(tokenizer, options);
-    Builder builder(tokenizer, options);
+    std::vector<Builder> builders(std::max<std::size_t>(1, options.teachers.size()), Builder(tokenizer, options));
     Document document;
-    for (;;) {
+    for (std::uint64_t number = 0;; ++number) {
         const auto more = reader.next();
         if (!more) {
             return more.error();
@@ -273,17 +304,69 @@ Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path&
         const double read_share = reader.file_size() == 0 ? 0.0
                                                           : static_cast<double>(reader.bytes_consumed()) /
                                                                 static_cast<double>(reader.file_size());
-        if (auto added = builder.add(document, read_share); !added) {
+        if (auto added = builders[document.teacher].add(document, number, read_share); !added) {
             return at(reader, added.error());
         }
     }
-    auto dataset = builder.finish();
+    for (Builder& builder : builders) {
+        builder.cut();
+    }
+    return builders;
+}
+
+Error nothing_in(const std::filesystem::path& file, const std::string& of_whom) {
+    return invalid_input(file.string() + ": holds nothing to train on" + of_whom +
+                         ": no document has two tokens, the second of them a target");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path& file, const Tokenizer* tokenizer,
+                                                    const DatasetOptions& options) {
+    auto builders = read_documents(file, tokenizer, options);
+    if (!builders) {
+        return builders.error();
+    }
+    auto dataset = builders->front().finish();
     if (dataset == nullptr) {
-        return invalid_input(file.string() +
-                             ": holds nothing to train on: no document has two tokens, the second of "
-                             "them a target");
+        return nothing_in(file, "");
     }
     return dataset;
+}
+
+Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(const std::filesystem::path& file,
+                                                               const Tokenizer* tokenizer,
+                                                               const DatasetOptions& options) {
+    auto builders = read_documents(file, tokenizer, options);
+    if (!builders) {
+        return builders.error();
+    }
+    struct Placed {
+        std::uint64_t document = 0;
+        PartRow row;
+    };
+    std::vector<Placed> placed;
+    std::vector<DatasetPart> parts;
+    for (std::uint32_t part = 0; part < builders->size(); ++part) {
+        Builder& builder = (*builders)[part];
+        std::uint64_t row = 0;
+        for (const std::uint64_t document : builder.documents_of_rows()) {
+            placed.push_back({document, {part, row++}});
+        }
+        std::shared_ptr<const Dataset> rows = builder.finish();
+        if (rows == nullptr) {
+            return nothing_in(file, " of the teacher " + options.teachers[part]);
+        }
+        parts.push_back({options.teachers[part], std::move(rows)});
+    }
+    // Rows that begin in one document are of one part.
+    std::ranges::sort(placed, {}, [](const Placed& one) { return std::pair(one.document, one.row.row); });
+    std::vector<PartRow> order;
+    order.reserve(placed.size());
+    for (const Placed& one : placed) {
+        order.push_back(one.row);
+    }
+    return std::make_shared<const MixedDataset>(std::move(parts), std::move(order), options.sequence_length);
 }
 
 }  // namespace distilld

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "pipeline/core/job_spec.hpp"
+
 namespace distilld {
 
 const std::size_t kDocumentPadding = simdjson::SIMDJSON_PADDING;
@@ -38,7 +40,7 @@ std::string type_name(dom::element element) {
 // The fields that say what shape a line has. The first of two fields of one name would silently win, so two are
 // refused.
 struct Fields {
-    std::optional<dom::element> text, input_ids, labels, attention_mask, messages, prompt, completion;
+    std::optional<dom::element> text, input_ids, labels, attention_mask, messages, prompt, completion, teacher;
 };
 
 Result<Fields> collect(dom::object object) {
@@ -53,7 +55,8 @@ Result<Fields> collect(dom::object object) {
                           {"attention_mask", &fields.attention_mask},
                           {"messages", &fields.messages},
                           {"prompt", &fields.prompt},
-                          {"completion", &fields.completion}};
+                          {"completion", &fields.completion},
+                          {"teacher", &fields.teacher}};
     for (const dom::key_value_pair field : object) {
         for (const Name& known : names) {
             if (field.key != known.name) {
@@ -78,6 +81,8 @@ class SimdjsonDocumentParser final : public DocumentParser {
         document.labels.clear();
         document.has_labels = false;
         document.from_text = false;
+        document.names_teacher = false;
+        document.teacher = 0;
 
         dom::element root;
         // The caller's buffer is padded: no copy.
@@ -104,6 +109,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
         if (fields->prompt || fields->completion) {
             return unsupported("{\"prompt\", \"completion\"}");
         }
+        if (auto known = read_teacher(fields->teacher, document); !known) {
+            return known;
+        }
         if (fields->text && fields->input_ids) {
             return invalid_input("holds both \"text\" and \"input_ids\": " + std::string(kAccepted));
         }
@@ -123,6 +131,31 @@ class SimdjsonDocumentParser final : public DocumentParser {
     static Error unsupported(std::string_view shape) {
         return invalid_input("documents of the form " + std::string(shape) +
                              " are not supported: " + std::string(kAccepted));
+    }
+
+    Result<void> read_teacher(const std::optional<dom::element>& element, Document& document) const {
+        const std::vector<std::string>& teachers = options_.teachers;
+        std::string_view name = kDefaultTeacher;
+        const bool named = element && !element->is_null();
+        if (teachers.empty()) {
+            document.names_teacher = named && element->is_string();
+            return {};
+        }
+        if (named && element->get(name)) {
+            return invalid_input("\"teacher\" is " + type_name(*element) + " where a name was expected");
+        }
+        const auto found = std::find(teachers.begin(), teachers.end(), name);
+        if (found == teachers.end()) {
+            std::string known;
+            for (const std::string& teacher : teachers) {
+                known += (known.empty() ? "" : ", ") + teacher;
+            }
+            const std::string what = named ? "names the teacher \"" + std::string(name) + "\", of which"
+                                           : "names no teacher, and of one called \"" + std::string(name) + "\"";
+            return invalid_input(what + " /teachers knows nothing; it has " + known);
+        }
+        document.teacher = static_cast<std::size_t>(found - teachers.begin());
+        return {};
     }
 
     Result<void> read_text(dom::element element, Document& document) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -16,6 +17,8 @@ struct Document {
     std::vector<std::int32_t> labels;  ///< as many as ids, when has_labels
     bool has_labels = false;
     bool from_text = false;
+    bool names_teacher = false;  ///< though DatasetOptions::teachers is empty
+    std::size_t teacher = 0;     ///< which of DatasetOptions::teachers
 };
 
 /// Bytes that must be readable behind a line given to DocumentParser.

@@ -13,6 +13,11 @@ constexpr std::size_t kRememberedSteps = 64;
 BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan, std::uint32_t micro_batches)
     : dataset_(std::move(dataset)), plan_(std::move(plan)), micro_batches_(micro_batches) {}
 
+BatchSource::BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan plan, std::uint32_t micro_batches)
+    : BatchSource(std::shared_ptr<const Dataset>(dataset), std::move(plan), micro_batches) {
+    mixed_ = std::move(dataset);
+}
+
 PlannedBatch BatchSource::batch(std::uint64_t number) {
     const std::uint64_t step = number / micro_batches_;
     auto found = step_target_tokens_.find(step);
@@ -24,7 +29,25 @@ PlannedBatch BatchSource::batch(std::uint64_t number) {
         }
     }
     auto tokens = std::make_shared<const TokenBatch>(dataset_->batch(number, plan_.rows_of(number)));
-    return {std::move(tokens), found->second};
+    PlannedBatch planned{std::move(tokens), found->second};
+    if (mixed_) {
+        split(planned);
+    }
+    return planned;
+}
+
+void BatchSource::split(PlannedBatch& planned) const {
+    std::vector<std::vector<std::uint64_t>> rows(mixed_->parts().size());
+    for (const std::uint64_t row : planned.tokens->row_ids) {
+        const PartRow place = mixed_->place_of(row);
+        planned.places.push_back({place.part, rows[place.part].size()});
+        rows[place.part].push_back(place.row);
+    }
+    for (std::size_t part = 0; part < rows.size(); ++part) {
+        const Dataset& of_teacher = *mixed_->parts()[part].rows;
+        planned.parts.push_back(
+            std::make_shared<const TokenBatch>(of_teacher.batch(planned.tokens->number, rows[part])));
+    }
 }
 
 // The loss divides by the tokens of the whole step, so they are counted before its first micro-batch trains; the

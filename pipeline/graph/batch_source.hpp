@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "pipeline/core/batch_plan.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/data/dataset.hpp"
+#include "pipeline/data/mixed_dataset.hpp"
 
 namespace distilld {
 
@@ -14,19 +16,27 @@ namespace distilld {
 struct PlannedBatch {
     std::shared_ptr<const TokenBatch> tokens;
     std::uint64_t step_target_tokens = 0;  ///< of all micro-batches of its step
+    /// Of several teachers, in their order: the rows of each, which may be none; their row_ids are the numbers in the
+    /// teacher's own dataset. Empty: there are not several.
+    std::vector<std::shared_ptr<const TokenBatch>> parts{};
+    std::vector<PartRow> places{};  ///< of each row of `tokens`: in which of the parts, and which row of it
 };
 
 /// The plan stage: micro-batch n from dataset and plan. A pure function of n; what it caches is only speed. One thread.
 class BatchSource {
   public:
     BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan, std::uint32_t micro_batches);
+    /// Of several teachers.
+    BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan plan, std::uint32_t micro_batches);
 
     [[nodiscard]] PlannedBatch batch(std::uint64_t number);
 
   private:
     [[nodiscard]] std::uint64_t count_targets(std::uint64_t step) const;
+    void split(PlannedBatch& planned) const;
 
     std::shared_ptr<const Dataset> dataset_;
+    std::shared_ptr<const MixedDataset> mixed_;  // null: of one teacher, or none
     BatchPlan plan_;
     std::uint32_t micro_batches_;
     std::map<std::uint64_t, std::uint64_t> step_target_tokens_;  // of the last steps asked for

@@ -1,0 +1,79 @@
+#include "pipeline/data/mixed_dataset.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/sha256.hpp"
+
+namespace distilld {
+namespace {
+
+// What it is over is part of a checkpoint's identity: change it only together with the tag.
+std::string hash_of(const std::vector<DatasetPart>& parts, const std::vector<PartRow>& rows) {
+    constexpr std::string_view kTag = "distilld dataset of several teachers 1\n";
+    Sha256 hash;
+    const auto add_text = [&hash](std::string_view text) {
+        hash.add(std::uint64_t{text.size()});
+        hash.add(std::span<const char>(text.data(), text.size()));
+    };
+    add_text(kTag);
+    hash.add(std::uint64_t{parts.size()});
+    for (const DatasetPart& part : parts) {
+        add_text(part.teacher);
+        add_text(part.rows->hash());
+    }
+    for (const PartRow& row : rows) {
+        hash.add(row.part);
+        hash.add(row.row);
+    }
+    return hash.hex();
+}
+
+}  // namespace
+
+MixedDataset::MixedDataset(std::vector<DatasetPart> parts, std::vector<PartRow> rows, std::uint32_t sequence_length)
+    : parts_(std::move(parts)),
+      rows_(std::move(rows)),
+      sequence_length_(sequence_length),
+      hash_(hash_of(parts_, rows_)) {}
+
+std::uint64_t MixedDataset::token_count() const {
+    std::uint64_t tokens = 0;
+    for (const DatasetPart& part : parts_) {
+        tokens += part.rows->token_count();
+    }
+    return tokens;
+}
+
+bool MixedDataset::has_text() const {
+    return std::ranges::any_of(parts_, [](const DatasetPart& part) { return part.rows->has_text(); });
+}
+
+std::uint64_t MixedDataset::target_tokens(std::uint64_t row) const {
+    const PartRow place = place_of(row);
+    return parts_[place.part].rows->target_tokens(place.row);
+}
+
+TokenBatch MixedDataset::batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const {
+    TokenBatch whole;
+    whole.number = number;
+    whole.rows = static_cast<std::uint32_t>(rows.size());
+    whole.columns = sequence_length_;
+    whole.row_ids = rows;
+    whole.input_ids.reserve(rows.size() * sequence_length_);
+    whole.labels.reserve(rows.size() * sequence_length_);
+    whole.lengths.reserve(rows.size());
+    for (const std::uint64_t row : rows) {
+        const PartRow place = place_of(row);
+        const TokenBatch one = parts_[place.part].rows->batch(number, {place.row});
+        whole.input_ids.insert(whole.input_ids.end(), one.input_ids.begin(), one.input_ids.end());
+        whole.labels.insert(whole.labels.end(), one.labels.begin(), one.labels.end());
+        whole.lengths.push_back(one.lengths.front());
+        whole.target_tokens += one.target_tokens;
+    }
+    return whole;
+}
+
+}  // namespace distilld

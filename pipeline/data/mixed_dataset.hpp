@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "pipeline/data/dataset.hpp"
+
+namespace distilld {
+
+/// The rows of one of several teachers: the dataset that a file of its documents alone would be, hash included.
+struct DatasetPart {
+    std::string teacher;
+    std::shared_ptr<const Dataset> rows;
+};
+
+/// A row of a MixedDataset: in which part, and its number there.
+struct PartRow {
+    std::uint32_t part = 0;
+    std::uint64_t row = 0;
+};
+
+/// A dataset whose documents have one of several teachers each. A row has documents of one teacher; the rows stand in
+/// the order in which they begin in the file. The hash is over the teachers' names, their parts and that order.
+class MixedDataset final : public Dataset {
+  public:
+    /// `rows`: every row of every part once.
+    MixedDataset(std::vector<DatasetPart> parts, std::vector<PartRow> rows, std::uint32_t sequence_length);
+
+    [[nodiscard]] const std::vector<DatasetPart>& parts() const noexcept { return parts_; }
+    [[nodiscard]] PartRow place_of(std::uint64_t row) const { return rows_.at(row); }
+
+    [[nodiscard]] std::uint64_t row_count() const override { return rows_.size(); }
+    [[nodiscard]] std::uint64_t token_count() const override;
+    [[nodiscard]] const std::string& hash() const override { return hash_; }
+    [[nodiscard]] TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override;
+    [[nodiscard]] std::uint64_t target_tokens(std::uint64_t row) const override;
+    [[nodiscard]] bool has_text() const override;
+
+  private:
+    std::vector<DatasetPart> parts_;
+    std::vector<PartRow> rows_;
+    std::uint32_t sequence_length_;
+    std::string hash_;
+};
+
+/// As load_jsonl_dataset(), of documents that name one of `options.teachers` ({"teacher": "math"}), at least one; those
+/// that name none are the teacher's that is called kDefaultTeacher. Documents are packed with those of their teacher
+/// alone. An unknown name and a teacher without a row are errors.
+Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(const std::filesystem::path& file,
+                                                               const Tokenizer* tokenizer,
+                                                               const DatasetOptions& options);
+
+}  // namespace distilld
