@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
+
+#include "pipeline/core/micro_batch.hpp"
 
 namespace distilld::models {
 
@@ -24,7 +25,6 @@ struct TopkRow {
     float tail = 0;              ///< probability of the tail
     float negative_entropy = 0;  ///< Σ p·log p over all k + 1
 };
-inline constexpr float kUnknownTail = std::numeric_limits<float>::infinity();
 
 bool temper_topk_row(std::span<const float> log_probabilities, float log_tail, std::int64_t vocabulary_size,
                      double temperature, std::span<float> probabilities, TopkRow& row);

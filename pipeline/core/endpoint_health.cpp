@@ -204,6 +204,12 @@ bool EndpointHealth::on_dropped(std::uint32_t endpoint, Instant issued, Instant 
     return true;
 }
 
+void EndpointHealth::on_withdrawn(std::uint32_t endpoint) {
+    Endpoint& e = endpoints_[endpoint];
+    --e.in_flight;
+    e.probing = false;  // only one that is open probes, with this request
+}
+
 std::uint32_t EndpointHealth::open_count() const {
     return static_cast<std::uint32_t>(
         std::count_if(endpoints_.begin(), endpoints_.end(), [](const Endpoint& endpoint) { return endpoint.open; }));

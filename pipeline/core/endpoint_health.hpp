@@ -63,6 +63,8 @@ class EndpointHealth {
     /// dropped because its hedge was faster; an endpoint of which nothing else is heard counts as failing. True when
     /// this opened the breaker.
     bool on_dropped(std::uint32_t endpoint, Instant issued, Instant now, bool late);
+    /// A request that was never sent: there was nothing to ask.
+    void on_withdrawn(std::uint32_t endpoint);
 
     [[nodiscard]] bool is_open(std::uint32_t endpoint) const { return endpoints_[endpoint].open; }
     [[nodiscard]] std::uint32_t in_flight(std::uint32_t endpoint) const { return endpoints_[endpoint].in_flight; }

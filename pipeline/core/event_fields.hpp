@@ -101,6 +101,25 @@ void describe(Visitor& v, T& e) {
     v("sealed_bytes", e.sealed_bytes);
 }
 
+template <class Visitor, Describes<TeacherCounters> T>
+void describe(Visitor& v, T& e) {
+    v("teacher", e.teacher);
+    v("wait_seconds", e.wait_seconds);
+    v("tokens", e.tokens);
+    v("requests", e.requests);
+    v("completed", e.completed);
+    v("failures", e.failures);
+    v("bytes_received", e.bytes_received);
+    v("concurrency", e.concurrency);
+    v("window", e.window);
+    v("in_flight", e.in_flight);
+    v("buffered", e.buffered);
+    v("open_endpoints", e.open_endpoints);
+    v("latency_p50_seconds", e.latency_p50_seconds);
+    v("latency_p95_seconds", e.latency_p95_seconds);
+    v("store", e.store);
+}
+
 template <class Visitor, Describes<FetchCounters> T>
 void describe(Visitor& v, T& e) {
     v("requests", e.requests);
@@ -121,6 +140,7 @@ void describe(Visitor& v, T& e) {
     v("latency_p95_seconds", e.latency_p95_seconds);
     v("endpoints", e.endpoints);
     v("store", e.store);
+    v("teachers", e.teachers);
 }
 
 template <class Visitor, Describes<ProgressEvent> T>

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,9 @@ namespace distilld {
 
 /// Label of a position that carries no loss (padding, prompt).
 inline constexpr std::int32_t kIgnoredLabel = -100;
+
+/// In TeacherTargets::tail: the teacher did not say; it is then 1 − Σp.
+inline constexpr float kUnknownTail = std::numeric_limits<float>::infinity();
 
 /// Token ids of one micro-batch, row-major [rows, columns]. labels[b][t] is the token that follows input_ids[b][..t],
 /// already shifted; kIgnoredLabel where there is none. A row shorter than `columns` is padded on the right.
@@ -65,7 +69,7 @@ struct TeacherTargets {
     ArrayView ids;                 ///< topk: [B, T, k] i32 or u32, by descending probability
     ArrayView values;              ///< [B, T, width] f16, bf16 or f32: log-probabilities at temperature 1 (topk),
                                    ///< logits, or hidden states
-    ArrayView tail;                ///< topk: [B, T] f32, log of the mass outside the k; may be empty: then 1 − Σp
+    ArrayView tail;                ///< topk: [B, T] f32, log of the mass outside the k; kUnknownTail, or empty: 1 − Σp
     ArrayView loss_mask;           ///< [B, T] u8: 0 marks a row that the teacher did not give. It carries no loss, and
                                    ///< what stands in the other arrays means nothing. Empty: every row was given
     std::shared_ptr<const void> owner;  ///< keeps the bytes alive

@@ -93,6 +93,20 @@ void PrefetchScheduler::on_completed(RequestId request, AnswerBytes bytes, Insta
     drop(of.any_request(), now);
 }
 
+bool PrefetchScheduler::on_nothing_to_ask(RequestId request, Instant now) {
+    const std::optional<Request> known = forget(request);
+    if (!known) {
+        return false;
+    }
+    endpoints_.on_withdrawn(known->endpoint);
+    ++answered_;
+    Item& of = item(known->micro_batch);
+    of.state = Item::State::ready;
+    of.winner = request;
+    drop(of.any_request(), now);
+    return true;
+}
+
 void PrefetchScheduler::on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Instant now) {
     const std::optional<Request> known = forget(request);
     if (!known) {
@@ -143,16 +157,24 @@ Nanos PrefetchScheduler::backoff(std::uint32_t failures) {
 }
 
 void PrefetchScheduler::on_wanted(Instant now) {
-    wanted_since_ = now;
+    if (!options_.one_of_several || next_take_ >= next_deliver_) {
+        wanted_since_ = now;
+    }
+}
+
+void PrefetchScheduler::end_wait(Instant now) {
+    waited_ = waited(now);
+    wanted_since_.reset();
 }
 
 void PrefetchScheduler::on_taken(std::uint64_t n, Instant now) {
     next_take_ = n + 1;
-    const Nanos waited = wanted_since_ ? now - *wanted_since_ : Nanos(0);
+    end_wait(now);
+    const Nanos waited = waited_ - waited_at_last_take_;
+    waited_at_last_take_ = waited_;
     const Nanos latency = latencies_.mean_of_last(std::max<std::size_t>(8, controller_.limit()));
     controller_.on_taken(n - options_.first, waited, last_busy_, latency, latencies_.percentile(0),
                          full_while_waiting_);
-    wanted_since_.reset();
     full_while_waiting_ = false;
     taken_at_ = now;
 }
@@ -289,8 +311,11 @@ void PrefetchScheduler::issue_hedges(Instant now, bool slots_are_spare, std::vec
     }
 }
 
-void PrefetchScheduler::deliver(std::vector<SchedulerAction>& out) {
+void PrefetchScheduler::deliver(Instant now, std::vector<SchedulerAction>& out) {
     while (next_deliver_ < next_issue_ && item(next_deliver_).state == Item::State::ready) {
+        if (options_.one_of_several && next_deliver_ == next_take_) {
+            end_wait(now);
+        }
         Item& oldest = item(next_deliver_);
         oldest.state = Item::State::delivered;
         out.emplace_back(DeliverAction{next_deliver_, oldest.winner});
@@ -323,7 +348,7 @@ std::vector<SchedulerAction> PrefetchScheduler::poll(Instant now) {
     issue_hedges(now, false, out);
     issue_new(now, out);
     issue_hedges(now, true, out);
-    deliver(out);
+    deliver(now, out);
     lose_patience(now, out);
     if (wanted_since_ && !slot_free()) {
         full_while_waiting_ = true;

@@ -52,6 +52,9 @@ struct SchedulerOptions {
     HedgePolicy hedge;
     BreakerOptions breaker;
     std::uint64_t jitter_seed = 1;
+    /// There are other teachers of the same micro-batches: the student's wait is one for this one's rows until they are
+    /// delivered, and not any longer.
+    bool one_of_several = false;
 };
 
 /// Send a request for `micro_batch` to `endpoint`.
@@ -117,6 +120,9 @@ class PrefetchScheduler {
     /// `request` was answered with so many bytes.
     void on_completed(RequestId request, AnswerBytes bytes, Instant now);
     void on_failed(RequestId request, FailureKind kind, std::optional<Nanos> retry_after, Instant now);
+    /// There is nothing to ask this teacher about the micro-batch of `request`, which is as good as answered. Nothing
+    /// of it is measured. False: the request was cancelled before.
+    bool on_nothing_to_ask(RequestId request, Instant now);
     /// The student is idle and wants its next micro-batch.
     void on_wanted(Instant now);
     /// The student took micro-batch `n` (its busy time begins).
@@ -149,6 +155,10 @@ class PrefetchScheduler {
     [[nodiscard]] bool done() const noexcept { return next_release_ >= options_.end; }
     /// The student waits for a micro-batch.
     [[nodiscard]] bool student_waits() const noexcept { return wanted_since_.has_value(); }
+    /// How long it has waited in all, a wait under way included.
+    [[nodiscard]] Nanos waited(Instant now) const noexcept {
+        return waited_ + (wanted_since_ ? now - *wanted_since_ : Nanos(0));
+    }
     /// Since when nothing but failures has come; nullopt when the last news was an answer.
     [[nodiscard]] const std::optional<Instant>& silent_since() const noexcept { return patience_.silent_since(); }
     [[nodiscard]] const EndpointHealth& endpoints() const noexcept { return endpoints_; }
@@ -187,7 +197,8 @@ class PrefetchScheduler {
     void issue_retries(Instant now, std::vector<SchedulerAction>& out);
     void issue_new(Instant now, std::vector<SchedulerAction>& out);
     void issue_hedges(Instant now, bool slots_are_spare, std::vector<SchedulerAction>& out);
-    void deliver(std::vector<SchedulerAction>& out);
+    void deliver(Instant now, std::vector<SchedulerAction>& out);
+    void end_wait(Instant now);
     void lose_patience(Instant now, std::vector<SchedulerAction>& out);
     [[nodiscard]] bool slot_free() const noexcept { return in_flight() < controller_.limit(); }
     [[nodiscard]] bool has_bytes_for_another() const noexcept;
@@ -223,6 +234,8 @@ class PrefetchScheduler {
     double hedge_tokens_;
     SplitMix64 jitter_;
     std::optional<Instant> wanted_since_;
+    Nanos waited_{0};
+    Nanos waited_at_last_take_{0};
     Instant taken_at_;
     Nanos last_busy_{0};
     bool full_while_waiting_ = false;

@@ -47,7 +47,27 @@ struct StoreCounters {
     std::uint64_t sealed_bytes = 0;
 };
 
-/// Counters of the teacher side since the run began.
+/// One of several teachers: how it stands, and what came of its requests since the run began.
+struct TeacherCounters {
+    std::string teacher;       ///< its name
+    double wait_seconds = 0;   ///< for which the student waited while rows of this teacher were missing
+    std::uint64_t tokens = 0;  ///< input positions that it has answered for, unused answers among them
+    std::uint64_t requests = 0;
+    std::uint64_t completed = 0;
+    std::uint64_t failures = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint32_t concurrency = 0;  ///< limit now
+    std::uint32_t window = 0;       ///< micro-batches asked for and not yet trained on, at most
+    std::uint32_t in_flight = 0;
+    std::uint32_t buffered = 0;  ///< micro-batches whose rows are there, or that have none, not yet consumed
+    std::uint32_t open_endpoints = 0;
+    double latency_p50_seconds = 0;
+    double latency_p95_seconds = 0;
+    std::optional<StoreCounters> store{};
+};
+
+/// Counters of the teacher side since the run began. Of several teachers: sums, the smallest `buffered`, and of window
+/// and latencies the largest.
 struct FetchCounters {
     std::uint64_t requests = 0;
     std::uint64_t completed = 0;
@@ -67,6 +87,7 @@ struct FetchCounters {
     double latency_p95_seconds = 0;
     std::vector<EndpointCounters> endpoints;
     std::optional<StoreCounters> store{};
+    std::vector<TeacherCounters> teachers{};  ///< of several, one each
 };
 
 /// Requests to one endpoint that came to one end, by the time from sending to the answer's last byte.

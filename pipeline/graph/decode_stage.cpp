@@ -32,18 +32,18 @@ DecodeStage::DecodeStage(asio::any_io_executor io, asio::any_io_executor decode,
     note_state();
 }
 
-asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(std::uint64_t number, EncodedAnswer answer) {
+asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(AnswerKey key, EncodedAnswer answer) {
     struct Waiting {
         DecodeStage& stage;
-        std::multiset<std::uint64_t>::iterator mine;
+        std::multiset<AnswerKey>::iterator mine;
         ~Waiting() {
             stage.waiting_.erase(mine);
             stage.turn_.notify();  // it may have been woken and cancelled: the turn is another's
         }
     };
     {
-        const Waiting waiting{*this, waiting_.insert(number)};
-        while (running_ >= max_at_once_ || *waiting_.begin() != number) {
+        const Waiting waiting{*this, waiting_.insert(key)};
+        while (running_ >= max_at_once_ || *waiting_.begin() != key) {
             co_await turn_.wait();
         }
     }
@@ -61,18 +61,18 @@ asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(std::uint64_t n
     auto working = run_on(decode_, std::move(work));
     Decoded decoded = co_await std::move(working);
     if (trace_ != nullptr) {
-        trace_->overlapping_span(Stage::decode, "decode", decoded.began, decoded.ended, number);
+        trace_->overlapping_span(Stage::decode, "decode", decoded.began, decoded.ended, key.number);
     }
     co_return std::move(decoded.targets);
 }
 
-void DecodeStage::keep(std::uint64_t number, std::optional<TeacherTargets> targets) {
-    kept_.emplace(number, std::move(targets));
+void DecodeStage::keep(AnswerKey key, std::optional<TeacherTargets> targets) {
+    kept_.emplace(key, std::move(targets));
     note_state();
 }
 
-std::optional<TeacherTargets> DecodeStage::take(std::uint64_t number) {
-    auto node = kept_.extract(number);
+std::optional<TeacherTargets> DecodeStage::take(AnswerKey key) {
+    auto node = kept_.extract(key);
     if (node.empty()) {
         throw std::out_of_range("decode stage: an answer that is not kept");
     }

@@ -2,6 +2,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -16,6 +17,16 @@
 
 namespace distilld {
 
+/// An answer to a micro-batch: the one, or the one of one of several teachers. The earliest micro-batch comes first.
+struct AnswerKey {
+    std::uint64_t number = 0;
+    std::uint32_t part = 0;
+
+    constexpr AnswerKey(std::uint64_t of_number, std::uint32_t of_part = 0)  // NOLINT(google-explicit-constructor)
+        : number(of_number), part(of_part) {}
+    friend auto operator<=>(const AnswerKey&, const AnswerKey&) = default;
+};
+
 /// The stage decode: makes targets of the bytes of answers, and keeps them until they are handed on in order. Has no
 /// loop of its own: the teacher stage calls it when a request has brought its bytes. All calls on the graph's executor;
 /// the work is done on `decode`, for `max_at_once` answers at a time (the threads it has), the earliest micro-batch
@@ -27,12 +38,12 @@ class DecodeStage {
 
     /// The bytes are let go of when this ends. One that is cancelled (operation_aborted is thrown) while it waits for
     /// its turn is not decoded.
-    boost::asio::awaitable<FetchResult<TeacherTargets>> decode(std::uint64_t number, EncodedAnswer answer);
+    boost::asio::awaitable<FetchResult<TeacherTargets>> decode(AnswerKey key, EncodedAnswer answer);
 
-    /// `targets` is empty in plain training.
-    void keep(std::uint64_t number, std::optional<TeacherTargets> targets);
-    /// `number` must be kept.
-    [[nodiscard]] std::optional<TeacherTargets> take(std::uint64_t number);
+    /// `targets` is empty in plain training, and where there was nothing to ask.
+    void keep(AnswerKey key, std::optional<TeacherTargets> targets);
+    /// It must be kept.
+    [[nodiscard]] std::optional<TeacherTargets> take(AnswerKey key);
 
     [[nodiscard]] std::uint32_t max_at_once() const noexcept { return max_at_once_; }
     /// Answers that wait for their turn.
@@ -53,9 +64,9 @@ class DecodeStage {
     std::uint32_t max_at_once_;
     TraceWriter* trace_;
     Condition turn_;
-    std::multiset<std::uint64_t> waiting_;  // micro-batches with bytes, bounded by the requests in flight
+    std::multiset<AnswerKey> waiting_;  // whose bytes have come, bounded by the requests in flight
     std::uint32_t running_ = 0;
-    std::map<std::uint64_t, std::optional<TeacherTargets>> kept_;  // bounded by the scheduler's window
+    std::map<AnswerKey, std::optional<TeacherTargets>> kept_;  // bounded by the scheduler's window
     StageClock clock_{Stage::decode};
 };
 

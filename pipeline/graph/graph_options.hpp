@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/core/job_spec.hpp"
@@ -29,16 +30,24 @@ struct GraphExecutors {
     std::uint32_t decode_threads = 1;
 };
 
+/// One of several teachers.
+struct GraphTeacher {
+    std::string name;
+    TeacherSource* source = nullptr;  ///< outlives the graph
+    TeacherStageOptions options;      ///< scheduler.first and .end are set by the graph
+};
+
 struct GraphOptions {
     TrainingSpec training;
     std::uint64_t first_step = 0;
     std::uint64_t total_steps = 0;
-    CheckpointSpec checkpoint;      ///< every_steps and every_secs; there is always one at the end
-    std::uint64_t tokens_seen = 0;  ///< by the run that is resumed
-    std::string spec_json;          ///< goes into each checkpoint
-    ProgressEvent resumed;          ///< of first_step; its figures are those of a run that has no step left to do
-    std::string resumed_from;       ///< folder of the checkpoint; empty = from the start
-    TeacherStageOptions teacher;    ///< scheduler.first and .end are set by the graph
+    CheckpointSpec checkpoint;            ///< every_steps and every_secs; there is always one at the end
+    std::uint64_t tokens_seen = 0;        ///< by the run that is resumed
+    std::string spec_json;                ///< goes into each checkpoint
+    ProgressEvent resumed;                ///< of first_step; its figures are those of a run that has no step left to do
+    std::string resumed_from;             ///< folder of the checkpoint; empty = from the start
+    TeacherStageOptions teacher;          ///< scheduler.first and .end are set by the graph
+    std::vector<GraphTeacher> several{};  ///< teachers, in the order of the parts of the dataset; empty: not several
     /// By which the times of student, optimizer, recorder, evaluation and snapshot are measured, and nothing else.
     std::function<Instant()> now = steady_now;
 };

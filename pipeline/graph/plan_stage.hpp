@@ -12,18 +12,28 @@
 
 namespace distilld {
 
+/// Micro-batches as the teacher stage asks for them. All calls on the graph's executor.
+class MicroBatchPlan {
+  public:
+    virtual ~MicroBatchPlan() = default;
+    /// Micro-batch `number`, made now unless it is kept.
+    virtual boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number) = 0;
+    /// `number` must be kept.
+    [[nodiscard]] virtual PlannedBatch kept(std::uint64_t number) const = 0;
+    virtual void release(std::uint64_t number) = 0;
+};
+
 /// The stage plan: makes the micro-batches that the teacher stage asks for, and keeps each until it is released, so
 /// that a retry or a hedge asks about the very same tokens. Has no loop of its own. All calls on the graph's executor;
 /// the batches are made on `planning` (one thread). `trace` may be null.
-class PlanStage {
+class PlanStage final : public MicroBatchPlan {
   public:
     PlanStage(boost::asio::any_io_executor planning, std::shared_ptr<BatchSource> batches, TraceWriter* trace);
 
-    /// Micro-batch `number`, made now unless it is kept.
-    boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number);
-    /// `number` must be kept.
-    [[nodiscard]] const PlannedBatch& kept(std::uint64_t number) const { return kept_.at(number); }
-    void release(std::uint64_t number) { kept_.erase(number); }
+    boost::asio::awaitable<PlannedBatch> batch(std::uint64_t number) override;
+    [[nodiscard]] PlannedBatch kept(std::uint64_t number) const override { return kept_.at(number); }
+    [[nodiscard]] bool keeps(std::uint64_t number) const { return kept_.contains(number); }
+    void release(std::uint64_t number) override { kept_.erase(number); }
 
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
 

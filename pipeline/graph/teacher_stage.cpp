@@ -17,6 +17,7 @@
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/endpoint_tally.hpp"
+#include "pipeline/graph/counted.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -34,8 +35,8 @@ SchedulerOptions scheduler_options(const TeacherStageOptions& options, const Tea
 
 class PrefetchingTeacherStage final : public TeacherStage {
   public:
-    PrefetchingTeacherStage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode, TeacherSource* source,
-                            TeacherStageOptions options, TraceWriter* trace)
+    PrefetchingTeacherStage(asio::any_io_executor executor, MicroBatchPlan& plan, DecodeStage& decode,
+                            TeacherSource* source, TeacherStageOptions options, TraceWriter* trace)
         : plan_(plan),
           decode_(decode),
           source_(source),
@@ -54,7 +55,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         co_await asio::this_coro::throw_if_cancelled(false);
         requests_.cancel();
         co_await requests_.join();
-        clock_.enter(StageClock::State::idle);
+        enter(StageClock::State::idle);
         ended_ = true;
         delivered_changed_.notify();
         rethrow_if(thrown);
@@ -103,7 +104,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     FetchCounters counters() const override {
         const SchedulerCounters& seen = scheduler_.counters();
         FetchCounters counters;
-        counters.requests = seen.requests;
+        counters.requests = seen.requests - not_sent_ - not_sent_yet_;
         counters.completed = seen.completed;
         counters.retries = seen.retries;
         counters.hedges = seen.hedges;
@@ -141,6 +142,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
         counters.store = source_ != nullptr ? source_->store() : std::nullopt;
         return counters;
     }
+
+    Nanos waited() const override { return scheduler_.waited(steady_now()); }
 
     std::vector<RequestDurations> durations() const override {
         std::vector<RequestDurations> all;
@@ -184,7 +187,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     asio::awaitable<void> issue_all() {
-        clock_.enter(StageClock::State::wait_input);
+        enter(StageClock::State::wait_input);
         for (const std::size_t endpoint : options_.absent_endpoints) {
             scheduler_.on_endpoint_absent(static_cast<std::uint32_t>(endpoint), steady_now());
         }
@@ -217,13 +220,22 @@ class PrefetchingTeacherStage final : public TeacherStage {
         return deadline;
     }
 
+    void enter(StageClock::State state) {
+        clock_.enter(state);
+        if (options_.on_state) {
+            options_.on_state(state);
+        }
+    }
+
+    [[nodiscard]] AnswerKey key_of(std::uint64_t micro_batch) const { return {micro_batch, options_.part}; }
+
     void note_state() {
         if (on_the_wire_ > 0) {
-            clock_.enter(StageClock::State::busy);
+            enter(StageClock::State::busy);
         } else if (scheduler_.in_flight() > 0 || scheduler_.buffered() > 0) {
-            clock_.enter(StageClock::State::wait_output);
+            enter(StageClock::State::wait_output);
         } else {
-            clock_.enter(StageClock::State::wait_input);
+            enter(StageClock::State::wait_input);
         }
     }
 
@@ -249,8 +261,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void perform(const DeliverAction& deliver) {
-        const PlannedBatch& planned = plan_.kept(deliver.micro_batch);
-        auto targets = decode_.take(deliver.micro_batch);
+        const PlannedBatch planned = plan_.kept(deliver.micro_batch);
+        auto targets = decode_.take(key_of(deliver.micro_batch));
         delivered_.push_back(MicroBatch{planned.tokens, std::move(targets), planned.step_target_tokens});
         delivered_changed_.notify();
     }
@@ -289,12 +301,25 @@ class PrefetchingTeacherStage final : public TeacherStage {
         rethrow_if(thrown);
     }
 
-    asio::awaitable<void> carry_out(IssueAction issue) {
+    asio::awaitable<PlannedBatch> planned_for(IssueAction issue) {
+        const Counted planning_one(not_sent_yet_);
         auto planning = plan_.batch(issue.micro_batch);
+        co_return co_await std::move(planning);
+    }
+
+    asio::awaitable<void> carry_out(IssueAction issue) {
+        auto planning = planned_for(issue);
         const PlannedBatch planned = co_await std::move(planning);
         if (source_ == nullptr) {
             scheduler_.on_completed(issue.request, AnswerBytes(), steady_now());
             decode_.keep(issue.micro_batch, std::nullopt);
+            co_return;
+        }
+        if (planned.tokens->rows == 0) {
+            if (scheduler_.on_nothing_to_ask(issue.request, steady_now())) {
+                ++not_sent_;
+                decode_.keep(key_of(issue.micro_batch), std::nullopt);
+            }
             co_return;
         }
         const Instant began = steady_now();
@@ -327,7 +352,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     /// Whether the request was a success shows here; how long it took was known before.
     asio::awaitable<FetchResult<TeacherTargets>> decoded(IssueAction issue, EncodedAnswer answer, Nanos took) {
-        auto decoding = decode_.decode(issue.micro_batch, std::move(answer));
+        auto decoding = decode_.decode(key_of(issue.micro_batch), std::move(answer));
         try {
             FetchResult<TeacherTargets> targets = co_await std::move(decoding);
             tally_.on_ended(issue.endpoint, targets ? std::nullopt : std::optional(targets.error().kind), took);
@@ -371,7 +396,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         scheduler_.on_completed(issue.request, {answer.held_bytes, answer.wire_bytes}, now);
         // Otherwise it was cancelled meanwhile: another answer won.
         if (scheduler_.counters().completed > before) {
-            decode_.keep(issue.micro_batch, std::move(answer));
+            decode_.keep(key_of(issue.micro_batch), std::move(answer));
         }
     }
 
@@ -385,7 +410,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         return issue.attempt > 0 ? "retry" : "request";
     }
 
-    PlanStage& plan_;
+    MicroBatchPlan& plan_;
     DecodeStage& decode_;
     TeacherSource* source_;
     TeacherStageOptions options_;
@@ -400,7 +425,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
     StageClock clock_{Stage::teacher};
     std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;
-    std::uint32_t on_the_wire_ = 0;  // requests whose bytes have not come yet
+    std::uint64_t not_sent_ = 0;      // requests about micro-batches in which the teacher has no row
+    std::uint64_t not_sent_yet_ = 0;  // whose micro-batch is being planned
+    std::uint32_t on_the_wire_ = 0;   // requests whose bytes have not come yet
     std::optional<Error> failure_;
     bool news_ = false;
     bool stopped_ = false;
@@ -409,9 +436,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
 }  // namespace
 
-std::unique_ptr<TeacherStage> make_teacher_stage(asio::any_io_executor executor, PlanStage& plan, DecodeStage& decode,
-                                                 TeacherSource* source, TeacherStageOptions options,
-                                                 TraceWriter* trace) {
+std::unique_ptr<TeacherStage> make_teacher_stage(asio::any_io_executor executor, MicroBatchPlan& plan,
+                                                 DecodeStage& decode, TeacherSource* source,
+                                                 TeacherStageOptions options, TraceWriter* trace) {
     return std::make_unique<PrefetchingTeacherStage>(std::move(executor), plan, decode, source, std::move(options),
                                                      trace);
 }

@@ -14,6 +14,7 @@
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
+#include "pipeline/graph/stage_clock.hpp"
 #include "pipeline/graph/teacher_watch.hpp"
 #include "pipeline/graph/trace_writer.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
@@ -27,6 +28,10 @@ struct TeacherStageOptions {
     /// Told of warnings and of outages (see TeacherWatch). May be empty; the graph gives its own.
     std::function<void(const WorkerEvent&)> on_event;
     TeacherWatchOptions watch;  ///< max_hold is the scheduler's
+    /// Of several teachers: which one, from 0. What it answers is kept under it.
+    std::uint32_t part = 0;
+    /// Told of each state that times() is about. May be empty.
+    std::function<void(StageClock::State)> on_state{};
 };
 
 /// The stage teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order, with the
@@ -53,6 +58,8 @@ class TeacherStage {
     virtual void set_ceiling(std::uint32_t ceiling) = 0;
 
     [[nodiscard]] virtual FetchCounters counters() const = 0;
+    /// Time for which the student has waited for this teacher.
+    [[nodiscard]] virtual Nanos waited() const = 0;
     /// Of the requests that were sent and have ended, by endpoint and outcome.
     [[nodiscard]] virtual std::vector<RequestDurations> durations() const = 0;
     /// Answers before decode and staging, and how many there may be.
@@ -64,7 +71,7 @@ class TeacherStage {
 
 /// `source` may be null (plain training: batches without targets, and no second requests for what is late). `trace` may
 /// be null.
-std::unique_ptr<TeacherStage> make_teacher_stage(boost::asio::any_io_executor executor, PlanStage& plan,
+std::unique_ptr<TeacherStage> make_teacher_stage(boost::asio::any_io_executor executor, MicroBatchPlan& plan,
                                                  DecodeStage& decode, TeacherSource* source,
                                                  TeacherStageOptions options, TraceWriter* trace);
 

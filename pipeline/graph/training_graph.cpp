@@ -10,6 +10,7 @@
 
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/graph/decode_stage.hpp"
+#include "pipeline/graph/joined_teacher_stage.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
 #include "pipeline/graph/recorder_stage.hpp"
@@ -24,8 +25,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-TeacherStageOptions teacher_options(const GraphOptions& options, const GraphHooks& hooks) {
-    TeacherStageOptions teacher = options.teacher;
+TeacherStageOptions teacher_options(TeacherStageOptions teacher, const GraphOptions& options, const GraphHooks& hooks) {
     teacher.on_event = hooks.on_event;
     teacher.scheduler.first = options.first_step * options.training.micro_batches;
     teacher.scheduler.end = options.total_steps * options.training.micro_batches;
@@ -36,6 +36,14 @@ TeacherStageOptions teacher_options(const GraphOptions& options, const GraphHook
         teacher.scheduler.hedge.enabled = false;
     }
     return teacher;
+}
+
+std::vector<GraphTeacher> several_teachers(const GraphOptions& options, const GraphHooks& hooks) {
+    std::vector<GraphTeacher> teachers = options.several;
+    for (GraphTeacher& teacher : teachers) {
+        teacher.options = teacher_options(std::move(teacher.options), options, hooks);
+    }
+    return teachers;
 }
 
 void start(TaskGroup& stages, asio::awaitable<void> stage) {
@@ -50,11 +58,15 @@ class StagedTrainingGraph final : public TrainingGraph {
                         std::shared_ptr<BatchSource> batches, std::vector<TokenBatch> eval, const GraphOptions& options,
                         GraphHooks hooks, TraceWriter* trace)
         : io_(executors.io),
-          has_teacher_(source != nullptr),
+          has_teacher_(source != nullptr || !options.several.empty()),
           plan_(executors.staging, std::move(batches), trace),
           decode_(io_, executors.decode ? executors.decode : executors.staging,
                   executors.decode ? executors.decode_threads : 1, trace),
-          teacher_(make_teacher_stage(io_, plan_, decode_, source, teacher_options(options, hooks), trace)),
+          teacher_(options.several.empty()
+                       ? make_teacher_stage(io_, plan_, decode_, source,
+                                            teacher_options(options.teacher, options, hooks), trace)
+                       : make_joined_teacher_stage(io_, executors.decode ? executors.decode : executors.staging, plan_,
+                                                   decode_, several_teachers(options, hooks), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace, options.now),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),

@@ -31,7 +31,8 @@ class TrainingGraph : public RunningGraph {
     virtual boost::asio::awaitable<Result<GraphOutcome>> run() = 0;
 };
 
-/// `source` null = plain training. `eval` may be empty. `trace` may be null. What is passed by reference or pointer
+/// `source` null = plain training, or several teachers (GraphOptions::several), for which `batches` is of a mixed
+/// dataset with as many parts. `eval` may be empty. `trace` may be null. What is passed by reference or pointer
 /// must outlive the graph.
 std::unique_ptr<TrainingGraph> make_training_graph(GraphExecutors executors, Student& student, TeacherSource* source,
                                                    std::shared_ptr<BatchSource> batches, std::vector<TokenBatch> eval,
