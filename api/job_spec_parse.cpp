@@ -6,8 +6,10 @@
 #include "api/job_spec_json.hpp"
 #include "api/spec_fields.hpp"
 #include "api/spec_rules.hpp"
+#include "api/teacher_fields.hpp"
 #include "api/text_checks.hpp"
 #include "base/json_text.hpp"
+#include "pipeline/core/teacher_name.hpp"
 
 namespace distilld::api {
 namespace {
@@ -28,14 +30,58 @@ class SpecReader {
             names.emplace_back(pointer.substr(1));
             if (const auto* field = table_.field(pointer)) {
                 read_field(*field, reading_.document);
+            } else if (const auto& section = table_.section(pointer); section.members_as.empty()) {
+                read_section(section);
             } else {
-                read_section(table_.section(pointer));
+                read_members(section);
             }
         }
         refuse_unknown("", reading_.document, names);
     }
 
   private:
+    /// Objects with the fields of another section, which are read as if each were that section of a spec of its own.
+    void read_members(const SpecSection& section) {
+        const auto* value = reading_.document.if_contains(section.name());
+        if (value == nullptr) {
+            return;
+        }
+        const auto* object = value->if_object();
+        if (object == nullptr) {
+            FieldReport{section.pointer, reading_.violations}.wrong_type("an object", *value);
+            return;
+        }
+        if (object->empty() || object->size() > kMaxTeachers) {
+            reading_.violate(section.pointer, "out_of_range", "has 1 to " + std::to_string(kMaxTeachers) + " teachers");
+            return;
+        }
+        for (const auto& member : *object) {
+            read_member(section, member.key(), member.value());
+        }
+        check_rules(section.pointer);
+    }
+
+    void read_member(const SpecSection& section, const std::string& name, const json::value& value) {
+        const auto pointer = std::string(section.pointer) + "/" + escape_pointer_token(name);
+        if (!is_teacher_name(name)) {
+            reading_.violate(pointer, "invalid_value", std::string("is no name: ") + kTeacherNameForm.complaint);
+            return;
+        }
+        const auto& as = table_.section(section.members_as);
+        const json::object alone{{as.name(), value}};
+        JobSpec spec;
+        spec.kind = reading_.spec.kind;
+        std::vector<Violation> violations;
+        SpecReader(table_, alone, spec, violations).read_section(as);
+        for (auto& violation : violations) {
+            reading_.violate(pointer + violation.pointer.substr(as.pointer.size()), std::move(violation.code),
+                             of_named_teacher(std::move(violation.detail), name));
+        }
+        if (spec.teacher) {
+            reading_.spec.teachers.emplace(name, *std::move(spec.teacher));
+        }
+    }
+
     void read_section(const SpecSection& section) {
         const auto* value = reading_.document.if_contains(section.name());
         if (value == nullptr) {
@@ -68,8 +114,12 @@ class SpecReader {
         } else if (!field.required.empty() && needed(field.needed_by)) {
             reading_.require(field.pointer, field.required);
         }
+        check_rules(field.pointer);
+    }
+
+    void check_rules(std::string_view after) {
         for (const auto& rule : spec_rules()) {
-            if (rule.after == field.pointer) {
+            if (rule.after == after) {
                 rule.check(reading_);
             }
         }

@@ -10,27 +10,47 @@ namespace distilld::api {
 
 namespace json = boost::json;
 
+namespace {
+
+void write(const JobSpec& spec, const SpecField& field, json::object& object) {
+    if (auto value = field.kind->write(spec)) {
+        object[field.name()] = *std::move(value);
+    }
+}
+
+json::object written_section(const JobSpec& spec, const SpecTable& table, std::string_view pointer) {
+    json::object object;
+    for (const auto* field : table.fields_of(pointer)) {
+        write(spec, *field, object);
+    }
+    return object;
+}
+
+json::object written_members(const JobSpec& spec, const SpecTable& table, const SpecSection& section) {
+    json::object members;
+    for (const auto& [name, teacher] : spec.teachers) {
+        JobSpec alone;
+        alone.teacher = teacher;
+        members[name] = written_section(alone, table, section.members_as);
+    }
+    return members;
+}
+
+}  // namespace
+
 json::object to_json_object(const JobSpec& spec, const SpecTable& table) {
-    const auto write = [&spec](const SpecField& field, json::object& object) {
-        if (auto value = field.kind->write(spec)) {
-            object[field.name()] = *std::move(value);
-        }
-    };
     json::object document;
     for (const auto pointer : table.members_of_document()) {
         if (const auto* field = table.field(pointer)) {
-            write(*field, document);
+            write(spec, *field, document);
             continue;
         }
         const auto& section = table.section(pointer);
         if (section.present != nullptr && !section.present(spec)) {
             continue;
         }
-        json::object object;
-        for (const auto* field : table.fields_of(pointer)) {
-            write(*field, object);
-        }
-        document[section.name()] = std::move(object);
+        document[section.name()] =
+            section.members_as.empty() ? written_section(spec, table, pointer) : written_members(spec, table, section);
     }
     write_dependent_defaults(spec, document);
     return document;

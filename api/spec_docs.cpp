@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
+#include "api/teacher_fields.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -61,7 +62,21 @@ json::object object_schema(const SpecTable& table, std::string_view section) {
     return schema;
 }
 
+/// Of a section whose members are as another section of the spec.
+json::object members_schema(const SpecSection& section) {
+    return {{"type", "object"},
+            {"minProperties", 1},
+            {"maxProperties", kMaxTeachers},
+            {"propertyNames", {{"pattern", std::string("^") + kTeacherNameForm.pattern + "$"}}},
+            {"additionalProperties",
+             {{"$ref", "#/components/schemas/JobSpec/properties" + std::string(section.members_as)}}},
+            {"description", section.help}};
+}
+
 json::object section_schema(const SpecTable& table, const SpecSection& section) {
+    if (!section.members_as.empty()) {
+        return members_schema(section);
+    }
     auto schema = object_schema(table, section.pointer);
     json::object properties;
     for (const auto* field : table.fields_of(section.pointer)) {
@@ -214,7 +229,9 @@ std::string job_spec_schema_yaml(const SpecTable& table) {
 Result<std::string> with_field_tables(std::string markdown, const SpecTable& table) {
     std::vector<std::string_view> sections{""};
     for (const auto& section : table.sections) {
-        sections.push_back(section.pointer);
+        if (section.members_as.empty()) {
+            sections.push_back(section.pointer);
+        }
     }
     for (const auto section : sections) {
         const auto name = section.empty() ? "document" : std::string(section.substr(1));

@@ -30,6 +30,11 @@ std::vector<SpecSection> sections() {
         {.pointer = "/teacher",
          .open = [](JobSpec& spec) { spec.teacher.emplace(); },
          .present = [](const JobSpec& spec) { return spec.teacher.has_value(); }},
+        {.pointer = "/teachers",
+         .present = [](const JobSpec& spec) { return !spec.teachers.empty(); },
+         .members_as = "/teacher",
+         .help = "several teachers by name, instead of `teacher`: a row of the data says whose it is (`\"teacher\": "
+                 "NAME`; without, `default`'s)"},
         {.pointer = "/dataset", .required = "an object with train (a JSONL file) and sequence_length"},
         {.pointer = "/training",
          .required = "an object with at least max_steps or epochs",

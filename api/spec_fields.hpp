@@ -57,6 +57,10 @@ struct SpecSection {
     /// Names of fields of which exactly one must be given (a rule of spec_rules.cpp says so); else empty.
     std::vector<std::string_view> exactly_one = {};
     NeededBy needed_by = NeededBy::all;
+    /// "/teacher" of "/teachers": its members are objects with the fields of that section, each under a name of its own
+    /// (it has no rows). Empty: an object with fields.
+    std::string_view members_as = {};
+    std::string_view help = {};  ///< of such a section: one line of Markdown
 
     [[nodiscard]] std::string_view name() const { return pointer.substr(1); }
 };
@@ -72,7 +76,7 @@ struct SpecTable {
     /// Of one section, "" = of the document itself, in order.
     [[nodiscard]] std::vector<const SpecField*> fields_of(std::string_view section) const;
     /// What stands in the document: fields of its own ("/name"), and sections ("/student") at the place of their first
-    /// field. In order.
+    /// field, one whose members are as that section behind it. In order.
     [[nodiscard]] std::vector<std::string_view> members_of_document() const;
 };
 

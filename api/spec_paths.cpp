@@ -1,5 +1,7 @@
 #include "api/spec_paths.hpp"
 
+#include <utility>
+
 #include "api/spec_fields.hpp"
 
 namespace distilld::api {
@@ -27,6 +29,12 @@ void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base, const
         if (auto* path = field.kind->path(spec)) {
             *path = absolute(*path, base);
         }
+    }
+    for (auto& [name, teacher] : spec.teachers) {
+        JobSpec alone;
+        alone.teacher = std::move(teacher);
+        make_paths_absolute(alone, base, table);
+        teacher = *std::move(alone.teacher);
     }
 }
 

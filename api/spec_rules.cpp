@@ -1,6 +1,8 @@
 #include "api/spec_rules.hpp"
 
 #include <boost/json/value.hpp>
+#include <map>
+#include <string>
 
 #include "api/spec_paths.hpp"
 
@@ -13,7 +15,7 @@ bool trains(const SpecReading& reading) {
 }
 
 void generating_takes_a_teacher(SpecReading& reading) {
-    if (!trains(reading) && !reading.given("/teacher")) {
+    if (!trains(reading) && !reading.given("/teacher") && !reading.given("/teachers")) {
         reading.require("/teacher", "an object with endpoints and store");
     }
 }
@@ -30,6 +32,40 @@ void answers_have_a_source(SpecReading& reading) {
     const TeacherCache cache = reading.spec.teacher->cache;
     if (trains(reading) && !store && (cache == TeacherCache::read || cache == TeacherCache::write)) {
         reading.violate("/teacher/cache", "conflict", "needs a store: give /teacher/store too");
+    }
+}
+
+/// What the rows of several teachers have to have in common is what a micro-batch is one array of.
+void several_teachers_fit_together(SpecReading& reading) {
+    if (reading.given("/teacher")) {
+        reading.violate("/teachers", "conflict", "give teacher or teachers, not both");
+    }
+    if (!trains(reading)) {
+        reading.violate("/teachers", "conflict",
+                        "a generate job asks one teacher: give it as teacher, and a dataset with its rows alone (their "
+                        "store serves the job with several teachers too)");
+    }
+    std::map<std::string, std::string> owners;  // of stores
+    const auto& teachers = reading.spec.teachers;
+    for (const auto& [name, teacher] : teachers) {
+        const std::string pointer = "/teachers/" + name;
+        const auto& [first_name, first] = *teachers.begin();
+        if (teacher.targets == TargetsChoice::hidden) {
+            reading.violate(pointer + "/targets", "conflict",
+                            "is hidden, but a student holds the head of one teacher: give topk or logits");
+        }
+        if ((teacher.top_k == 0) != (first.top_k == 0)) {
+            reading.violate(pointer + "/top_k", "conflict",
+                            "is " + std::to_string(teacher.top_k) + ", but " + std::to_string(first.top_k) + " of " +
+                                first_name + ": all teachers send top-k rows, or none does");
+        }
+        if (teacher.store.empty()) {
+            continue;
+        }
+        const auto [owner, is_new] = owners.emplace(normal_path(teacher.store).string(), name);
+        if (!is_new) {
+            reading.violate(pointer + "/store", "conflict", "is that of " + owner->second + ": each has its own");
+        }
     }
 }
 
@@ -94,7 +130,7 @@ void teacher_has_one_key(SpecReading& reading) {
 }
 
 void distillation_has_a_teacher(SpecReading& reading) {
-    const bool has_teacher = reading.given("/teacher");
+    const bool has_teacher = reading.given("/teacher") || reading.given("/teachers");
     if (!reading.given("/training/kd_ratio")) {
         reading.spec.training.kd_ratio = has_teacher ? 1.0 : 0.0;
     } else if (reading.good.contains("/training/kd_ratio") && reading.spec.training.kd_ratio > 0 && !has_teacher) {
@@ -113,6 +149,7 @@ constexpr SpecRule kRules[] = {
     {"/kind", generating_takes_a_teacher},
     {"/student/device", student_has_a_network},
     {"/teacher/store_samples", answers_have_a_source},
+    {"/teachers", several_teachers_fit_together},
     {"/training/epochs", run_has_one_length},
     {"/teacher/targets", targets_fit_top_k},
     {"/teacher/api_key_file", teacher_has_one_key},
@@ -154,7 +191,7 @@ std::span<const SpecRule> spec_rules() {
 }
 
 void write_dependent_defaults(const JobSpec& spec, boost::json::object& document) {
-    if (spec.teacher) {
+    if (spec.has_teacher()) {
         return;
     }
     if (auto* training = document.if_contains("training")) {

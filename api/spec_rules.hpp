@@ -31,7 +31,9 @@ struct SpecReading {
 };
 
 struct SpecRule {
-    std::string_view after;  ///< the field behind which its violations are listed; its section must stand in the spec
+    /// The field, or section of named members, behind which its violations are listed; a field's section must stand in
+    /// the spec.
+    std::string_view after;
     void (*check)(SpecReading&);
 };
 

@@ -34,6 +34,11 @@ std::vector<std::string_view> SpecTable::members_of_document() const {
         const auto member = field.section().empty() ? field.pointer : field.section();
         if (std::ranges::find(members, member) == members.end()) {
             members.push_back(member);
+            for (const auto& section : sections) {
+                if (!member.empty() && section.members_as == member) {
+                    members.push_back(section.pointer);
+                }
+            }
         }
     }
     return members;

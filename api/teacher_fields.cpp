@@ -1,5 +1,7 @@
 #include "api/teacher_fields.hpp"
 
+#include <regex>
+
 namespace distilld::api {
 namespace {
 
@@ -27,6 +29,11 @@ std::vector<std::string> texts_of(const Texts& texts) {
 }
 
 }  // namespace
+
+bool is_teacher_name(std::string_view text) {
+    static const std::regex form(kTeacherNameForm.pattern);
+    return std::regex_match(text.begin(), text.end(), form);
+}
 
 // A teacher may move to other endpoints and be asked in another way, as long as it answers the same questions.
 std::vector<SpecField> teacher_fields() {

@@ -179,6 +179,33 @@ JOB = (
         ),
     ),
     (
+        "Several teachers of the job, by name",
+        (
+            plot(
+                "Starved by a teacher",
+                "percentunit",
+                "Share of the time that the student waits while rows of this teacher are missing: what is near 100 % "
+                "holds up the job and the other teachers.",
+                ("rate(distilld_job_teacher_wait_seconds_total{JOB}[RATE])", "{{teacher}}"),
+            ),
+            plot(
+                "Tokens of the teachers",
+                "short",
+                "Input positions a second that each teacher answers for, and requests that fail.",
+                ("rate(distilld_job_several_teachers_tokens_total{JOB}[RATE])", "{{teacher}}"),
+                ("rate(distilld_job_several_teachers_failures_total{JOB}[RATE])", "failures {{teacher}}"),
+            ),
+            plot(
+                "Windows of the teachers",
+                "short",
+                "Micro-batches that a teacher may be asked about, those whose rows are there, and requests in flight.",
+                ("distilld_job_several_teachers_window_items{JOB}", "window {{teacher}}"),
+                ("distilld_job_several_teachers_buffer_items{JOB}", "there {{teacher}}"),
+                ("distilld_job_several_teachers_in_flight{JOB}", "in flight {{teacher}}"),
+            ),
+        ),
+    ),
+    (
         "Teacher of the job, by endpoint",
         (
             plot(

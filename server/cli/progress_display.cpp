@@ -81,9 +81,15 @@ std::string generate_line(const ProgressEvent& progress) {
 }
 
 std::string teacher_figures(const FetchCounters& fetch) {
-    return "  teacher         " + plural(fetch.requests, "request") + ", " + std::to_string(fetch.retries) +
-           " retried, " + std::to_string(fetch.hedges) + " hedged, p50 " + format("%.3f s", fetch.latency_p50_seconds) +
-           ", p95 " + format("%.3f s", fetch.latency_p95_seconds) + "\n";
+    std::string text = "  teacher         " + plural(fetch.requests, "request") + ", " + std::to_string(fetch.retries) +
+                       " retried, " + std::to_string(fetch.hedges) + " hedged, p50 " +
+                       format("%.3f s", fetch.latency_p50_seconds) + ", p95 " +
+                       format("%.3f s", fetch.latency_p95_seconds) + "\n";
+    for (const TeacherCounters& one : fetch.teachers) {
+        text += "    " + one.teacher + ": " + plural(one.requests, "request") + ", waited for " +
+                format("%.3f s", one.wait_seconds) + "\n";
+    }
+    return text;
 }
 
 std::string generate_summary(const FinishedEvent& finished) {

@@ -25,6 +25,16 @@ MetricSamples by_endpoint(const JobRun& run, Read read) {
     return samples_of(values);
 }
 
+/// Of a job with several teachers.
+template <class Read>
+MetricSamples by_teacher(const JobRun& run, Read read) {
+    std::map<LabelValues, double> values;
+    for (const auto& one : run.progress.fetch.teachers) {
+        values[{one.teacher}] = metric_number(std::invoke(read, one));
+    }
+    return samples_of(values);
+}
+
 MetricSamples endpoints_in_flight(const JobRun& run) {
     return by_endpoint(run, &EndpointCounters::in_flight);
 }
@@ -104,6 +114,21 @@ std::vector<MetricRow<JobRun>> teacher_gauges() {
          gauge,
          {"endpoint", "job_id"},
          endpoints_open},
+        {"distilld_job_several_teachers_in_flight",
+         "Requests under way to one of an active job's several teachers.",
+         gauge,
+         {"job_id", "teacher"},
+         [](const JobRun& run) { return by_teacher(run, &TeacherCounters::in_flight); }},
+        {"distilld_job_several_teachers_buffer_items",
+         "Micro-batches not yet trained on for which one of an active job's several teachers has given its rows.",
+         gauge,
+         {"job_id", "teacher"},
+         [](const JobRun& run) { return by_teacher(run, &TeacherCounters::buffered); }},
+        {"distilld_job_several_teachers_window_items",
+         "Micro-batches that one of an active job's several teachers may be asked about and that are not trained on.",
+         gauge,
+         {"job_id", "teacher"},
+         [](const JobRun& run) { return by_teacher(run, &TeacherCounters::window); }},
     };
 }
 
@@ -159,6 +184,21 @@ std::vector<MetricRow<JobRun>> teacher_counters() {
 
 std::vector<MetricRow<JobRun>> teacher_job_counters() {
     return {
+        {"distilld_job_teacher_wait_seconds_total",
+         "Time that the student of an active job waited while rows of one of its several teachers were missing.",
+         counter,
+         {"job_id", "teacher"},
+         [](const JobRun& run) { return by_teacher(run, &TeacherCounters::wait_seconds); }},
+        {"distilld_job_several_teachers_tokens_total",
+         "Input positions that one of an active job's several teachers has answered for, unused answers among them.",
+         counter,
+         {"job_id", "teacher"},
+         [](const JobRun& run) { return by_teacher(run, &TeacherCounters::tokens); }},
+        {"distilld_job_several_teachers_failures_total",
+         "Requests to one of an active job's several teachers that failed.",
+         counter,
+         {"job_id", "teacher"},
+         [](const JobRun& run) { return by_teacher(run, &TeacherCounters::failures); }},
         {"distilld_teacher_endpoint_retries_total",
          "Requests of an active job sent to an endpoint after a failure, its own or another's.",
          counter,

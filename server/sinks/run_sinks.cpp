@@ -144,8 +144,15 @@ Result<std::unique_ptr<RunSinks>> open_sinks(const SinkContext& context, SinkRun
 }
 
 std::string public_spec(JobSpec spec) {
+    std::vector<TeacherSpec*> teachers;
     if (spec.teacher) {
-        for (std::string& url : spec.teacher->endpoints) {
+        teachers.push_back(&*spec.teacher);
+    }
+    for (auto& [name, teacher] : spec.teachers) {
+        teachers.push_back(&teacher);
+    }
+    for (TeacherSpec* teacher : teachers) {
+        for (std::string& url : teacher->endpoints) {
             url.resize(std::min(url.find('?'), url.size()));
         }
     }

@@ -37,7 +37,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.dataset_rows = run.dataset->row_count();
     event.dataset_tokens = run.dataset->token_count();
     event.dtype = to_string(run.spec.student.dtype);
-    event.teacher = run.teacher_info.description;
+    event.teacher = run.several.empty() ? run.teacher_info.description : description_of(run.several);
     event.batch_size = run.spec.training.batch_size;
     event.micro_batches = run.spec.training.micro_batches;
     event.tokenizer = run.tokenizer;
@@ -90,6 +90,7 @@ GraphOptions graph_options(const PreparedRun& run, std::uint32_t decode_threads)
     options.resumed = last_figures(run.resumed.last);
     options.resumed_from = run.resumed_from;
     options.teacher = teacher_options(run, decode_threads);
+    options.several = graph_teachers(run.several, run.spec, decode_threads);
     return options;
 }
 
@@ -134,7 +135,10 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
     const TrainingSpec& training = run.spec.training;
     const RowOrder order{run.spec.dataset.shuffle, run.spec.dataset.shuffle_block_rows};
     BatchPlan plan(run.dataset->row_count(), training.batch_size, training.seed, order);
-    auto batches = std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches);
+    // Without a teacher's answers (no step is left to do) nobody asks for their rows.
+    auto batches = run.several.empty()
+                       ? std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches)
+                       : std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches);
     GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
     GraphOptions options = graph_options(run, executors.decode_threads);
     return make_training_graph(std::move(executors), *run.student, run.teacher.get(), std::move(batches),
@@ -243,6 +247,9 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     graph.reset();
     if (run.teacher) {
         run.teacher->close();
+    }
+    for (const NamedTeacher& teacher : run.several) {
+        teacher.source->close();
     }
     if (!outcome) {
         co_return outcome.error();

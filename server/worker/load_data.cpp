@@ -25,6 +25,36 @@ ExportTokenizer settle_tokenizer(PreparedRun& run, TokenizerChoice choice) {
     return exported;
 }
 
+Result<void> load_training_rows(PreparedRun& run, const TokenizerChoice& choice,
+                                const std::function<void(const std::string&)>& on_info) {
+    const JobSpec& spec = run.spec;
+    const std::uint32_t vocabulary = run.student->vocabulary_size();
+    if (!spec.teachers.empty()) {
+        Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(spec, choice, vocabulary);
+        if (!mixed) {
+            return mixed.error();
+        }
+        for (const DatasetPart& part : (*mixed)->parts()) {
+            on_info(std::to_string(part.rows->row_count()) + " of " + std::to_string((*mixed)->row_count()) +
+                    " rows are of the teacher " + part.teacher);
+        }
+        run.mixed = std::move(*mixed);
+        run.dataset = run.mixed;
+        return {};
+    }
+    Result<std::shared_ptr<const Dataset>> train =
+        load_rows(spec.dataset, "train", spec.dataset.train, choice, vocabulary);
+    if (!train) {
+        return train.error();
+    }
+    run.dataset = std::move(*train);
+    if (spec.teacher && run.dataset->names_teachers()) {
+        on_info("rows of " + spec.dataset.train +
+                " name a teacher, of which the spec has one: all rows go to it (several: /teachers)");
+    }
+    return {};
+}
+
 }  // namespace
 
 Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info) {
@@ -35,12 +65,9 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
         return choice.error();
     }
     const std::uint32_t vocabulary = run.student->vocabulary_size();
-    Result<std::shared_ptr<const Dataset>> train =
-        load_rows(spec.dataset, "train", spec.dataset.train, *choice, vocabulary);
-    if (!train) {
-        return train.error();
+    if (Result<void> loaded = load_training_rows(run, *choice, on_info); !loaded) {
+        return loaded.error();
     }
-    run.dataset = std::move(*train);
     Result<std::string> hash = tokenizer_hash(*run.dataset, *choice);
     if (!hash) {
         return hash.error();

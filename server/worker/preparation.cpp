@@ -1,5 +1,6 @@
 #include "server/worker/preparation.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -30,7 +31,11 @@ namespace asio = boost::asio;
 namespace {
 
 Surroundings surroundings_of(const PreparedRun& run) {
-    return Surroundings{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
+    Surroundings around{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
+    for (const NamedTeacher& teacher : run.several) {
+        around.teachers[teacher.name] = {teacher.info.fingerprint, teacher.info.deterministic};
+    }
+    return around;
 }
 
 class Preparation {
@@ -80,8 +85,8 @@ class Preparation {
         if (Result<void> fits = check_length(run_.spec, run_.total_steps, resumed.step, run_.resumed_from); !fits) {
             co_return fits;
         }
-        if (run_.spec.teacher && resumed.step < run_.total_steps) {
-            auto connecting = connect_teacher();
+        if (run_.spec.has_teacher() && resumed.step < run_.total_steps) {
+            auto connecting = run_.mixed ? connect_teachers() : connect_teacher();
             if (Result<void> connected = co_await std::move(connecting); !connected) {
                 co_return connected;
             }
@@ -143,7 +148,7 @@ class Preparation {
         models::CausalLmStudentOptions options;
         options.student = run_.spec.student;
         options.training = run_.spec.training;
-        options.with_teacher = run_.spec.teacher.has_value();
+        options.with_teacher = run_.spec.has_teacher();
         options.sequence_length = run_.spec.dataset.sequence_length;
         Result<std::unique_ptr<models::DeviceMemory>> memory = models::make_device_memory(run_.spec.student.device);
         if (!memory) {
@@ -249,7 +254,11 @@ class Preparation {
     Result<void> choose_batch_size() {
         MemoryProbeOptions options;
         options.sequence_length = run_.spec.dataset.sequence_length;
-        options.with_teacher = run_.spec.teacher.has_value();
+        options.with_teacher = run_.spec.has_teacher();
+        for (const auto& [name, teacher] : run_.spec.teachers) {
+            options.top_k = std::max(options.top_k, teacher.top_k);
+            options.window_bytes += teacher.window_bytes;
+        }
         if (run_.spec.teacher) {
             options.top_k = run_.spec.teacher->top_k;
             options.window_bytes = run_.spec.teacher->window_bytes;
@@ -281,6 +290,24 @@ class Preparation {
         auto taking = on(executors_.compute, [this, head] { return run_.student->set_teacher_head(*head); });
         Result<void> taken = co_await std::move(taking);
         co_return taken;
+    }
+
+    asio::awaitable<Result<void>> connect_teachers() {
+        TeachersWish wish;
+        wish.specs = run_.spec.teachers;
+        wish.batch_rows = run_.spec.training.batch_size;
+        wish.dataset = run_.mixed.get();
+        wish.data = {nullptr, run_.spec.dataset.sequence_length, run_.tokenizer_hash, run_.student->vocabulary_size()};
+        auto connecting = distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
+        Result<std::vector<NamedTeacher>> connected = co_await std::move(connecting);
+        if (!connected) {
+            co_return connected.error();
+        }
+        run_.several = std::move(*connected);
+        for (const NamedTeacher& teacher : run_.several) {
+            run_.spec.teachers.at(teacher.name).targets = choice_of(teacher.info.kind);
+        }
+        co_return Result<void>();
     }
 
     asio::awaitable<Result<void>> connect_teacher() {

@@ -18,6 +18,7 @@
 #include "server/sinks/run_sinks.hpp"
 #include "server/worker/emit_event.hpp"
 #include "server/worker/orders.hpp"
+#include "server/worker/several_teachers.hpp"
 
 namespace distilld {
 
@@ -26,16 +27,18 @@ struct PreparedRun {
     JobSpec spec;  ///< with what is in force: threads, the device, and the batch size that the memory probe chose
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
-    std::shared_ptr<const Dataset> eval;     ///< null: none
-    bool exports_byte_tokenizer = false;     ///< the text was read byte by byte, by the built-in tokenizer
-    std::string tokenizer;                   ///< what read the data, in one line
-    std::string tokenizer_hash;              ///< of what read text; empty: there was none
-    std::vector<FolderLock> locks;           ///< output and checkpoint folder are ours
-    std::unique_ptr<TeacherSource> teacher;  ///< null: plain training
-    TeacherInfo teacher_info;                ///< of the probe; empty without a teacher
-    RunState resumed;                        ///< step 0: a first run
-    std::string resumed_from;                ///< folder of its checkpoint; empty: a first run
-    bool replaces_checkpoints = false;       ///< those of an earlier run are to go
+    std::shared_ptr<const Dataset> eval;          ///< null: none
+    bool exports_byte_tokenizer = false;          ///< the text was read byte by byte, by the built-in tokenizer
+    std::string tokenizer;                        ///< what read the data, in one line
+    std::string tokenizer_hash;                   ///< of what read text; empty: there was none
+    std::vector<FolderLock> locks;                ///< output and checkpoint folder are ours
+    std::unique_ptr<TeacherSource> teacher;       ///< null: plain training, or several
+    TeacherInfo teacher_info;                     ///< of the probe; empty without a teacher
+    std::shared_ptr<const MixedDataset> mixed{};  ///< the dataset, when it is of several teachers
+    std::vector<NamedTeacher> several{};          ///< teachers, in the order of its parts
+    RunState resumed;                             ///< step 0: a first run
+    std::string resumed_from;                     ///< folder of its checkpoint; empty: a first run
+    bool replaces_checkpoints = false;            ///< those of an earlier run are to go
     std::uint64_t total_steps = 0;
     std::string job_id;                      ///< the service's; empty: none
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready

@@ -1,10 +1,13 @@
 #include "server/worker/resume_identity.hpp"
 
+#include <algorithm>
 #include <boost/json/value.hpp>
+#include <cstddef>
 
 #include "api/job_spec_json.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
+#include "pipeline/core/teacher_name.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
 
 namespace distilld {
@@ -55,6 +58,58 @@ std::string targets_then(const json::value& identity) {
     return all_tokens ? "\"logits\"" : "\"topk\"";
 }
 
+/// A spec with one of several teachers for its only one; null where it has none of that name.
+json::value alone(const json::value& spec, std::string_view section, const std::string& name) {
+    const auto* teacher = find(spec, std::string(section) + "/" + name);
+    return teacher != nullptr ? json::value({{"teacher", *teacher}}) : json::value(nullptr);
+}
+
+std::vector<std::string> names_in(const json::value& spec, std::string_view section) {
+    std::vector<std::string> names;
+    const auto* members = find(spec, section);
+    const auto* object = members != nullptr ? members->if_object() : nullptr;
+    for (std::size_t i = 0; object != nullptr && i < object->size(); ++i) {
+        names.emplace_back((object->begin() + static_cast<std::ptrdiff_t>(i))->key());
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
+Result<void> check_field(const api::SpecField& field, const json::value& then, const json::value& now,
+                         const std::string& targets) {
+    const auto is = value_in(now, field);
+    // What the teacher sent when it was asked what it offers, a spec may also name.
+    const bool names_targets =
+        field.pointer == "/teacher/targets" && is != "\"auto\"" && is != "nothing" && find(then, "/teacher") != nullptr;
+    const auto was = names_targets ? targets : value_in(then, field);
+    const bool not_told = field.pointer == "/student/dtype" && was == "\"auto\"";
+    if (field.decides_weights == api::DecidesWeights::yes && was != is && !not_told) {
+        return invalid_input(difference(field, was, is) + "; weights depend on it, so the run cannot be resumed");
+    }
+    return {};
+}
+
+/// Which rows a teacher has its name decides, and what it says of them the fields that decide of one teacher.
+Result<void> check_several(const api::SpecSection& section, const json::value& then, const json::value& now,
+                           const api::SpecTable& table) {
+    const auto names = names_in(now, section.pointer);
+    if (names != names_in(then, section.pointer)) {
+        return invalid_input(std::string(section.pointer) +
+                             ": the checkpoint was made with others; rows go to them by name, so the run cannot be "
+                             "resumed");
+    }
+    for (const auto& name : names) {
+        const json::value was = alone(then, section.pointer, name);
+        const json::value is = alone(now, section.pointer, name);
+        for (const auto* field : table.fields_of(section.members_as)) {
+            if (Result<void> same = check_field(*field, was, is, targets_then({{"spec", was}})); !same) {
+                return invalid_input(of_named_teacher(same.error().message, name));
+            }
+        }
+    }
+    return {};
+}
+
 void adopt_batch_size(const json::value& identity, TrainingSpec& training) {
     const auto* size = find(identity, "/spec/training/batch_size");
     const auto number =
@@ -88,6 +143,13 @@ std::string make_run_identity(const JobSpec& spec, const std::string& dataset_ha
         identity["teacher"] = {{"fingerprint", surroundings.teacher},
                                {"deterministic", surroundings.teacher_deterministic}};
     }
+    for (const auto& [name, teacher] : surroundings.teachers) {
+        auto& teachers = identity["teachers"];
+        if (teachers.is_null()) {
+            teachers.emplace_object();
+        }
+        teachers.get_object()[name] = {{"fingerprint", teacher.fingerprint}, {"deterministic", teacher.deterministic}};
+    }
     return to_text(identity);
 }
 
@@ -106,14 +168,16 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     const json::value now = api::to_json_object(spec, table);
     const json::value& spec_then = then->get_object().at("spec");
     for (const auto& field : table.fields) {
-        const auto is = value_in(now, field);
-        // What the teacher sent when it was asked what it offers, a spec may also name.
-        const bool names_targets = field.pointer == "/teacher/targets" && is != "\"auto\"" && is != "nothing" &&
-                                   find(spec_then, "/teacher") != nullptr;
-        const auto was = names_targets ? targets_then(*then) : value_in(spec_then, field);
-        const bool not_told = field.pointer == "/student/dtype" && was == "\"auto\"";
-        if (field.decides_weights == api::DecidesWeights::yes && was != is && !not_told) {
-            return invalid_input(difference(field, was, is) + "; weights depend on it, so the run cannot be resumed");
+        if (Result<void> same = check_field(field, spec_then, now, targets_then(*then)); !same) {
+            return same;
+        }
+    }
+    for (const auto& section : table.sections) {
+        if (section.members_as.empty()) {
+            continue;
+        }
+        if (Result<void> same = check_several(section, spec_then, now, table); !same) {
+            return same;
         }
     }
     return {};
@@ -161,20 +225,43 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
     return warnings;
 }
 
-Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec, const Surroundings& surroundings) {
-    const auto then = read_identity(identity);
-    const auto* was = then ? find(*then, "/teacher/fingerprint") : nullptr;
-    if (was == nullptr || !was->is_string() || same_teacher(std::string(was->get_string()), surroundings.teacher)) {
+namespace {
+
+/// `then`: what the checkpoint says of the teacher, or null.
+Result<std::string> check_one_teacher(const json::value* then, const TeacherMark& now, bool overwrite) {
+    const auto* was = then != nullptr ? find(*then, "/fingerprint") : nullptr;
+    if (was == nullptr || !was->is_string() || same_teacher(std::string(was->get_string()), now.fingerprint)) {
         return std::string();
     }
     const std::string difference =
         "/teacher/endpoints: the teacher is not the one that the checkpoint was made with: it answers otherwise";
-    const auto* deterministic = find(*then, "/teacher/deterministic");
+    const auto* deterministic = find(*then, "/deterministic");
     const bool was_certain = deterministic != nullptr && *deterministic == json::value(true);
-    if (was_certain && surroundings.teacher_deterministic && !spec.overwrite) {
+    if (was_certain && now.deterministic && !overwrite) {
         return invalid_input(difference + "; ask that one, or say \"overwrite\": true to go on with this one");
     }
     return difference;
+}
+
+}  // namespace
+
+Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec, const Surroundings& surroundings) {
+    const auto then = read_identity(identity);
+    if (!then) {
+        return std::string();
+    }
+    const TeacherMark only{surroundings.teacher, surroundings.teacher_deterministic};
+    Result<std::string> told = check_one_teacher(find(*then, "/teacher"), only, spec.overwrite);
+    for (const auto& [name, mark] : surroundings.teachers) {
+        const Result<std::string> of_one = check_one_teacher(find(*then, "/teachers/" + name), mark, spec.overwrite);
+        if (!of_one) {
+            return invalid_input(of_named_teacher(of_one.error().message, name));
+        }
+        if (told && !of_one->empty()) {
+            *told += (told->empty() ? "" : "; ") + of_named_teacher(*of_one, name);
+        }
+    }
+    return told;
 }
 
 void adopt_decisions(const std::string& identity, JobSpec& spec) {
@@ -187,6 +274,11 @@ void adopt_decisions(const std::string& identity, JobSpec& spec) {
     }
     if (spec.teacher && spec.teacher->targets == TargetsChoice::automatic) {
         adopt_targets(*then, *spec.teacher);
+    }
+    for (auto& [name, teacher] : spec.teachers) {
+        if (teacher.targets == TargetsChoice::automatic) {
+            adopt_targets({{"spec", alone(then->at("spec"), "/teachers", name)}}, teacher);
+        }
     }
 }
 

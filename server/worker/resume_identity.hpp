@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,11 +10,18 @@
 
 namespace distilld {
 
+/// One of several teachers.
+struct TeacherMark {
+    std::string fingerprint{};  ///< empty = not known
+    bool deterministic = true;  ///< it says the same when it is asked again
+};
+
 /// What a run depends on beside its spec and its data.
 struct Surroundings {
-    std::string libtorch{};             ///< version; empty = not known
-    std::string teacher{};              ///< fingerprint; empty = none, or not known
-    bool teacher_deterministic = true;  ///< it says the same when it is asked again
+    std::string libtorch{};                         ///< version; empty = not known
+    std::string teacher{};                          ///< fingerprint; empty = none, or not known
+    bool teacher_deterministic = true;              ///< it says the same when it is asked again
+    std::map<std::string, TeacherMark> teachers{};  ///< several, by name
 };
 
 /// What a checkpoint remembers of its run: the spec with the values in force, the hash of the dataset and the

@@ -4,14 +4,37 @@
 
 namespace distilld {
 
-Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
-                                                 const std::string& file, const TokenizerChoice& choice,
-                                                 std::uint32_t vocabulary_size) {
+namespace {
+
+DatasetOptions options_of(const DatasetSpec& spec, const TokenizerChoice& choice, std::uint32_t vocabulary_size) {
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
     options.packing = spec.packing;
     options.vocabulary_size = vocabulary_size;
     options.no_tokenizer_reason = choice.refusal;
+    return options;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec, const TokenizerChoice& choice,
+                                                            std::uint32_t vocabulary_size) {
+    DatasetOptions options = options_of(spec.dataset, choice, vocabulary_size);
+    for (const auto& [name, teacher] : spec.teachers) {
+        options.teachers.push_back(name);
+    }
+    Result<std::shared_ptr<const MixedDataset>> rows =
+        load_mixed_dataset(spec.dataset.train, choice.tokenizer.get(), options);
+    if (!rows) {
+        return Error{rows.error().kind, "/dataset/train: " + rows.error().message};
+    }
+    return rows;
+}
+
+Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
+                                                 const std::string& file, const TokenizerChoice& choice,
+                                                 std::uint32_t vocabulary_size) {
+    const DatasetOptions options = options_of(spec, choice, vocabulary_size);
     Result<std::unique_ptr<Dataset>> rows = load_jsonl_dataset(file, choice.tokenizer.get(), options);
     if (!rows) {
         return Error{rows.error().kind, "/dataset/" + field + ": " + rows.error().message};

@@ -51,6 +51,7 @@ def live(module_service, teacher, text_data, tmp_path_factory):
         spec["training"]["eval_steps"] = 50
         # The teacher is asked all the same.
         spec["teacher"] |= {"store": str(folder / "answers"), "cache": "write"}
+        spec["teachers"] = {"default": spec.pop("teacher")}  # several have panels of their own
         spec["dataset"]["eval"] = str(jobs.write_text_data(folder / "eval.jsonl", 8, seed=2))
         job_id = rest.submit(spec)
         waiting = rest.submit(

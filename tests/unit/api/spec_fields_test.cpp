@@ -70,7 +70,9 @@ TEST(SpecFields, EachHasOneRowThatSaysWhatItIs) {
         }
     }
     for (const auto& rule : spec_rules()) {
-        EXPECT_NE(spec_table().field(rule.after), nullptr) << rule.after;
+        if (spec_table().field(rule.after) == nullptr) {
+            EXPECT_NO_THROW((void)spec_table().section(rule.after)) << rule.after;
+        }
     }
 }
 

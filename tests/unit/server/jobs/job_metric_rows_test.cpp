@@ -57,6 +57,37 @@ TEST(JobMetricRows, WhatAnEndpointWasAskedAndSaidGoesOnOverTheJobsRuns) {
     EXPECT_THAT(metrics->text(), Not(HasSubstr("job_id")));
 }
 
+TEST(JobMetricRows, EachOfSeveralTeachersIsShownForItself) {
+    const auto metrics = make_job_metrics({});
+    metrics->run_started("j");
+    ProgressEvent event = answered(1, 1);
+    metrics->progress("j", event);
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("teacher=\""))) << "there is one";
+    for (const char* name : {"code", "math"}) {
+        TeacherCounters& teacher = event.fetch.teachers.emplace_back();
+        teacher.teacher = name;
+        teacher.wait_seconds = name == std::string("math") ? 2.5 : 0.25;
+        teacher.tokens = 64;
+        teacher.failures = 3;
+        teacher.in_flight = 4;
+        teacher.buffered = 5;
+        teacher.window = 6;
+    }
+    event.step = 2;
+    metrics->progress("j", event);
+    const auto text = metrics->text();
+    const auto of = [&text](const char* name, const char* teacher) {
+        return sample(text, std::string("distilld_job_") + name + "{job_id=\"j\",teacher=\"" + teacher + "\"}");
+    };
+    EXPECT_EQ(of("teacher_wait_seconds_total", "math"), 2.5);
+    EXPECT_EQ(of("teacher_wait_seconds_total", "code"), 0.25);
+    EXPECT_EQ(of("several_teachers_tokens_total", "math"), 64);
+    EXPECT_EQ(of("several_teachers_failures_total", "math"), 3);
+    EXPECT_EQ(of("several_teachers_in_flight", "math"), 4);
+    EXPECT_EQ(of("several_teachers_buffer_items", "math"), 5);
+    EXPECT_EQ(of("several_teachers_window_items", "math"), 6);
+}
+
 TEST(JobMetricRows, AGenerateJobHasRowsAndNoStudent) {
     const auto metrics = make_job_metrics({});
     metrics->run_started("g");
