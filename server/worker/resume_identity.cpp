@@ -167,8 +167,10 @@ Result<std::string> check_teacher(const std::string& identity, const JobSpec& sp
     if (was == nullptr || !was->is_string() || same_teacher(std::string(was->get_string()), surroundings.teacher)) {
         return std::string();
     }
+    const bool local = spec.teacher && !spec.teacher->model_dir.empty();
     const std::string difference =
-        "/teacher/endpoints: the teacher is not the one that the checkpoint was made with: it answers otherwise";
+        std::string(local ? "/teacher/model_dir" : "/teacher/endpoints") +
+        ": the teacher is not the one that the checkpoint was made with: it answers otherwise";
     const auto* deterministic = find(*then, "/teacher/deterministic");
     const bool was_certain = deterministic != nullptr && *deterministic == json::value(true);
     if (was_certain && surroundings.teacher_deterministic && !spec.overwrite) {
