@@ -16,15 +16,27 @@ bool trains(const SpecReading& reading) {
 
 void generating_takes_a_teacher(SpecReading& reading) {
     if (!trains(reading) && !reading.given("/teacher") && !reading.given("/teachers")) {
-        reading.require("/teacher", "an object with endpoints and store");
+        reading.require("/teacher", "an object with endpoints or model_dir, and store");
     }
+}
+
+/// What is wrong with its path is another's to say.
+bool names_a_model(const SpecReading& reading) {
+    constexpr std::string_view kField = "/teacher/model_dir";
+    return reading.given(kField) && (!reading.good.contains(kField) || !reading.spec.teacher->model_dir.empty());
 }
 
 void answers_have_a_source(SpecReading& reading) {
     const bool endpoints = reading.given("/teacher/endpoints");
+    const bool model = names_a_model(reading);
     const bool store = reading.given("/teacher/store");
-    if (!endpoints && (!store || !trains(reading))) {
-        reading.require("/teacher/endpoints", "a list of http or https URLs");
+    if (endpoints && model) {
+        reading.violate("/teacher/model_dir", "conflict", "give endpoints or model_dir, not both");
+    } else if (!endpoints && !model && !trains(reading)) {
+        reading.require("/teacher/endpoints", "a list of http or https URLs; or model_dir, the folder of a model");
+    } else if (!endpoints && !model && !store) {
+        reading.require("/teacher/endpoints",
+                        "a list of http or https URLs; or model_dir, the folder of a model, or store, that of answers");
     }
     if (!trains(reading) && !store) {
         reading.require("/teacher/store", "the folder that takes the teacher's answers");
@@ -67,6 +79,23 @@ void several_teachers_fit_together(SpecReading& reading) {
             reading.violate(pointer + "/store", "conflict", "is that of " + owner->second + ": each has its own");
         }
     }
+}
+
+/// How a model computes is ours to say where it computes in the process.
+void computing_takes_a_model(SpecReading& reading) {
+    if (names_a_model(reading)) {
+        return;
+    }
+    const TeacherSpec defaults;
+    const TeacherSpec& given = *reading.spec.teacher;
+    const auto refuse = [&reading](bool said, const char* field) {
+        if (said) {
+            reading.violate(field, "conflict", "is of a teacher in the process: give /teacher/model_dir too");
+        }
+    };
+    refuse(given.placement != defaults.placement, "/teacher/placement");
+    refuse(given.dtype != defaults.dtype, "/teacher/dtype");
+    refuse(given.threads != defaults.threads, "/teacher/threads");
 }
 
 /// A generate job writes into the store and nowhere else, and asks for several rows at a time.
@@ -150,6 +179,7 @@ constexpr SpecRule kRules[] = {
     {"/student/device", student_has_a_network},
     {"/teacher/store_samples", answers_have_a_source},
     {"/teachers", several_teachers_fit_together},
+    {"/teacher/threads", computing_takes_a_model},
     {"/training/epochs", run_has_one_length},
     {"/teacher/targets", targets_fit_top_k},
     {"/teacher/api_key_file", teacher_has_one_key},

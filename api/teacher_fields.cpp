@@ -43,7 +43,28 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "where the teacher answers; without user name, password and fragment; a URL without a path gets its "
                  "protocol's own. A job starts when one is up",
-         .default_note = "required, unless `store` is to hold all answers"},
+         .default_note = "required, unless `model_dir` is given, or `store` is to hold all answers"},
+        {.pointer = "/teacher/model_dir",
+         .kind = make_path(&TeacherSpec::model_dir, "Hugging Face folder", true),
+         .decides_weights = no,
+         .help = "of a teacher that computes inside the job, in place of `endpoints`: a folder as `distilld teacher` "
+                 "takes it. It is loaded once, and what it says is what that server would answer, bit for bit where "
+                 "`dtype` and the number of threads are the same"},
+        {.pointer = "/teacher/placement",
+         .kind = make_choice(&TeacherSpec::placement, kTeacherPlacementNames),
+         .decides_weights = no,
+         .help = "of `model_dir`: on the student's device (rank0), on the CPU whatever that is (cpu), layers spread "
+                 "over all CUDA devices (balanced), or on the CPU with the weights in the files themselves, of which "
+                 "all processes of a machine have one copy (shared; `dtype` has to be the files')"},
+        {.pointer = "/teacher/dtype",
+         .kind = make_choice(&TeacherSpec::dtype, kDtypeNames),
+         .decides_weights = no,
+         .help = "of the arithmetic of `model_dir`; auto is bf16 on CUDA and on CPUs with AMX, else fp32"},
+        {.pointer = "/teacher/threads",
+         .kind = make_integer(&TeacherSpec::threads, {0, 4096}),
+         .decides_weights = no,
+         .help = "with which `model_dir` computes on a CPU, beside those of the student (`/training/threads`)",
+         .default_note = "= half the cores, at least one"},
         {.pointer = "/teacher/protocol",
          .kind = make_choice(&TeacherSpec::protocol, kTeacherProtocolNames),
          .decides_weights = yes,
@@ -126,12 +147,12 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/store",
          .kind = make_path(&TeacherSpec::store, "folder", true),
          .decides_weights = no,
-         .help = "of stored answers. Without `endpoints` they are all that the student learns from, and those that a "
-                 "writer has not written yet are waited for; with endpoints, see `cache`"},
+         .help = "of stored answers. Without `endpoints` and `model_dir` they are all that the student learns from, "
+                 "and those that a writer has not written yet are waited for; with one of these, see `cache`"},
         {.pointer = "/teacher/cache",
          .kind = make_choice(&TeacherSpec::cache, kTeacherCacheNames),
          .decides_weights = no,
-         .help = "of a store beside endpoints: read what it holds, write what it lacks, both, or neither"},
+         .help = "of a store beside a teacher: read what it holds, write what it lacks, both, or neither"},
         {.pointer = "/teacher/store_format",
          .kind = make_choice(&TeacherSpec::store_format, texts_of(kStoreFormatChoices)),
          .decides_weights = yes,

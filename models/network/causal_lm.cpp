@@ -66,18 +66,50 @@ Result<void> check_tensors(const WeightFolder& weights, const CausalLm& network)
     return {};
 }
 
+Error not_finite(const SafetensorsFile& file, const Parameter& parameter) {
+    return invalid_input(file.path().string() + ": tensor " + parameter.name +
+                         " holds NaN or infinity; the file is damaged, or was saved by a run that failed");
+}
+
 /// Gives memory to what a network that only infers holds of each tensor. Those that the file has in `type` are taken as
 /// they are read. All at once: between the reads, the heap would keep what the files' tensors leave.
-void allocate_converted(const WeightFolder& weights, std::vector<ParameterGroup>& groups, torch::ScalarType type,
-                        const torch::Device& device) {
-    for (ParameterGroup& group : groups) {
-        for (Parameter& parameter : group.parameters) {
+void allocate_converted(const WeightFolder& weights, CausalLm& network) {
+    const torch::ScalarType type = to_scalar_type(network.dtype());
+    for (std::size_t index = 0; index < network.groups().size(); ++index) {
+        const torch::Device device = network.group_device(index);
+        for (Parameter& parameter : network.groups()[index].parameters) {
             if (!device.is_cpu() || weights.file_of(parameter.name)->find(parameter.name)->dtype != type) {
                 const auto options = torch::TensorOptions().dtype(type).device(device);
                 parameter.compute = torch::empty(parameter.master.sizes(), options);
             }
         }
     }
+}
+
+/// The files' own pages; nothing is read but to look for NaN.
+Result<void> map_tensors(const WeightFolder& weights, CausalLm& network) {
+    const torch::ScalarType type = to_scalar_type(network.dtype());
+    for (ParameterGroup& group : network.groups()) {
+        for (Parameter& parameter : group.parameters) {
+            const SafetensorsFile& file = *weights.file_of(parameter.name);
+            const torch::ScalarType saved = file.find(parameter.name)->dtype;
+            if (saved != type) {
+                return invalid_input(
+                    "/teacher/placement: weights can be shared only as they are: " + file.path().string() + " holds " +
+                    parameter.name + " in " + dtype_name(saved) + ", and the arithmetic is " + dtype_name(type) +
+                    "; set /teacher/dtype, or save the model in " + dtype_name(type));
+            }
+            const Result<torch::Tensor> value = file.mapped_tensor(parameter.name);
+            if (!value) {
+                return value.error();
+            }
+            if (!all_finite(*value)) {
+                return not_finite(file, parameter);
+            }
+            keep_converted(parameter, *value);
+        }
+    }
+    return {};
 }
 
 /// Into the masters, or for inference.
@@ -90,8 +122,7 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
                 return value.error();
             }
             if (!all_finite(*value)) {
-                return invalid_input(weights.file_of(parameter.name)->path().string() + ": tensor " + parameter.name +
-                                     " holds NaN or infinity; the file is damaged, or was saved by a run that failed");
+                return not_finite(*weights.file_of(parameter.name), parameter);
             }
             parameter.saved = value->scalar_type();
             if (use == WeightUse::training) {
@@ -127,7 +158,7 @@ std::string CausalLm::canonical_config() const {
 std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype, const torch::Device& device,
                                          std::uint64_t seed) {
     const double deviation = config.decoder.initializer_range;
-    std::unique_ptr<CausalLm> network = make_decoder(std::move(config), dtype, device);
+    std::unique_ptr<CausalLm> network = make_decoder(std::move(config), dtype, {device});
     allocate_parameters(network->groups(), master_type(dtype), device);
     initialize_parameters(network->groups(), seed, deviation);
     return network;
@@ -135,18 +166,28 @@ std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype,
 
 Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
                                                  ComputeDtype dtype, const torch::Device& device, WeightUse use) {
+    return load_causal_lm(std::move(config), folder, dtype, std::vector<torch::Device>{device}, use);
+}
+
+Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
+                                                 ComputeDtype dtype, const std::vector<torch::Device>& devices,
+                                                 WeightUse use) {
     const Result<WeightFolder> weights = WeightFolder::open(folder);
     if (!weights) {
         return weights.error();
     }
-    std::unique_ptr<CausalLm> network = make_decoder(std::move(config), dtype, device);
+    std::unique_ptr<CausalLm> network = make_decoder(std::move(config), dtype, devices);
     if (const Result<void> checked = check_tensors(*weights, *network); !checked) {
         return checked.error();
     }
+    if (use == WeightUse::mapped) {
+        const Result<void> mapped = map_tensors(*weights, *network);
+        return mapped ? Result<std::unique_ptr<CausalLm>>(std::move(network)) : mapped.error();
+    }
     if (use == WeightUse::training) {
-        allocate_parameters(network->groups(), master_type(dtype), device);
+        allocate_parameters(network->groups(), master_type(dtype), devices.front());
     } else {
-        allocate_converted(*weights, network->groups(), to_scalar_type(dtype), device);
+        allocate_converted(*weights, *network);
     }
     if (const Result<void> read = read_tensors(*weights, network->groups(), use); !read) {
         return read.error();
@@ -157,11 +198,17 @@ Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::
 Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
                                                  const torch::Device& device, std::span<const ModelFamily> families,
                                                  WeightUse use) {
+    return open_causal_lm(folder, dtype, std::vector<torch::Device>{device}, families, use);
+}
+
+Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
+                                                 const std::vector<torch::Device>& devices,
+                                                 std::span<const ModelFamily> families, WeightUse use) {
     Result<ModelConfig> config = read_model_config(folder, families);
     if (!config) {
         return config.error();
     }
-    return load_causal_lm(std::move(*config), folder, dtype, device, use);
+    return load_causal_lm(std::move(*config), folder, dtype, devices, use);
 }
 
 }  // namespace distilld::models

@@ -21,8 +21,9 @@
 
 namespace distilld::models {
 
-/// A network that predicts the next token, on one device. One thread at a time. Deterministic on a CPU for a fixed
-/// number of threads. Training, serving and the benchmarks know networks by this interface only.
+/// A network that predicts the next token, on one device or, layer by layer, on several. One thread at a time.
+/// Deterministic on a CPU for a fixed number of threads. Training, serving and the benchmarks know networks by this
+/// interface only.
 class CausalLm {
   public:
     /// Called with the index of a group just before that group's first use in a forward pass.
@@ -52,7 +53,10 @@ class CausalLm {
 
     [[nodiscard]] virtual const ModelConfig& config() const = 0;
     [[nodiscard]] virtual ComputeDtype dtype() const = 0;
+    /// Of the input.
     [[nodiscard]] virtual torch::Device device() const = 0;
+    /// On which a group's parameters lie and its part of forward runs; hidden states come from the last one's.
+    [[nodiscard]] virtual torch::Device group_device(std::size_t group) const = 0;
 
     [[nodiscard]] std::int64_t vocabulary_size() const { return config().decoder.vocab_size; }
     [[nodiscard]] std::int64_t max_positions() const { return config().decoder.max_position_embeddings; }
@@ -74,6 +78,8 @@ std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype,
 enum class WeightUse {
     training,   ///< as masters that learn
     inference,  ///< in the compute dtype, which is all that is ever held of them; nothing can be trained or exported
+    mapped,     ///< as inference, on a CPU, and not even held: they are the pages of the files, read-only, of which the
+                ///< processes of a machine have one copy. All have to be in the compute dtype there
 };
 
 /// A network of this shape with the weights of `folder`: model.safetensors, or the shards that
@@ -85,10 +91,19 @@ Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::
                                                  ComputeDtype dtype, const torch::Device& device,
                                                  WeightUse use = WeightUse::training);
 
+/// As above on several devices, in their order: each has layers that follow one another, of about as many numbers as
+/// the others' where there are as many layers. What is not for training only.
+Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
+                                                 ComputeDtype dtype, const std::vector<torch::Device>& devices,
+                                                 WeightUse use);
+
 /// load_causal_lm with the folder's own config.json.
 Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
                                                  const torch::Device& device,
                                                  std::span<const ModelFamily> families = model_families(),
                                                  WeightUse use = WeightUse::training);
+Result<std::unique_ptr<CausalLm>> open_causal_lm(const std::filesystem::path& folder, ComputeDtype dtype,
+                                                 const std::vector<torch::Device>& devices,
+                                                 std::span<const ModelFamily> families, WeightUse use);
 
 }  // namespace distilld::models

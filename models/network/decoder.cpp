@@ -1,5 +1,8 @@
 #include "models/network/decoder.hpp"
 
+#include <algorithm>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,12 +38,28 @@ class DecoderLayer {
     Mlp mlp_;
 };
 
+/// A device for each group: the one in whose share of all numbers the group's middle falls.
+std::vector<torch::Device> spread(const std::vector<ParameterGroup>& groups,
+                                  const std::vector<torch::Device>& devices) {
+    const auto all = static_cast<double>(parameter_count(groups));
+    std::vector<torch::Device> chosen;
+    double before = 0;
+    for (const ParameterGroup& group : groups) {
+        const auto own = static_cast<double>(parameter_count(std::span(&group, 1)));
+        const double share = (before + own / 2) / all * static_cast<double>(devices.size());
+        chosen.push_back(devices[std::min(static_cast<std::size_t>(share), devices.size() - 1)]);
+        before += own;
+    }
+    chosen.front() = devices.front();
+    chosen.back() = devices.back();
+    return chosen;
+}
+
 class Decoder final : public CausalLm {
   public:
-    Decoder(ModelConfig config, ComputeDtype dtype, const torch::Device& device)
+    Decoder(ModelConfig config, ComputeDtype dtype, const std::vector<torch::Device>& devices)
         : config_(std::move(config)),
           dtype_(dtype),
-          device_(device),
           groups_(static_cast<std::size_t>(config_.decoder.num_hidden_layers) + 2),
           embedding_(declare_table(groups_.front(), config_.family->names.embedding)),
           layers_(declare_layers()),
@@ -48,7 +67,10 @@ class Decoder final : public CausalLm {
                       config_.decoder.norm_epsilon),
           head_(config_.decoder.tie_word_embeddings ? embedding_
                                                     : declare_table(groups_.back(), config_.family->names.head)),
-          rotary_(config_.decoder, to_scalar_type(dtype), device) {
+          devices_(spread(groups_, devices)) {
+        for (const torch::Device& device : devices) {
+            rotary_.emplace(device.str(), RotaryPositions(config_.decoder, to_scalar_type(dtype), device));
+        }
         groups_.front().name = "embedding";
         groups_.back().name = "head";
     }
@@ -62,28 +84,34 @@ class Decoder final : public CausalLm {
                 before(group);
             }
         };
-        const auto angles = rotary_.angles(input_ids.size(1));
         announce(0);
         // Looking up first and converting after gives the same bits as the other order, and converts fewer numbers.
         auto hidden = at::embedding(embedding_.held(), input_ids).to(to_scalar_type(dtype_));
+        RotaryPositions::Angles angles;
         for (std::size_t index = 0; index < layers_.size(); ++index) {
             announce(index + 1);
+            if (index == 0 || devices_[index + 1] != devices_[index]) {
+                hidden = hidden.to(devices_[index + 1]);
+                angles = rotary_.at(devices_[index + 1].str()).angles(input_ids.size(1));
+            }
             hidden = layers_[index].forward(hidden, angles);
         }
         announce(groups_.size() - 1);
-        return final_norm_.forward(hidden);
+        return final_norm_.forward(hidden.to(devices_.back()));
     }
 
     [[nodiscard]] Parameter& head() override { return head_; }
     [[nodiscard]] torch::Tensor head_weight() const override { return weight_of(head_, to_scalar_type(dtype_)); }
     [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const override {
-        return at::linear(hidden, head_weight());
+        const torch::Tensor weight = head_weight();  // a tied one lies where the embedding does
+        return at::linear(hidden.to(weight.device()), weight);
     }
     [[nodiscard]] std::vector<ParameterGroup>& groups() override { return groups_; }
     [[nodiscard]] const std::vector<ParameterGroup>& groups() const override { return groups_; }
     [[nodiscard]] const ModelConfig& config() const override { return config_; }
     [[nodiscard]] ComputeDtype dtype() const override { return dtype_; }
-    [[nodiscard]] torch::Device device() const override { return device_; }
+    [[nodiscard]] torch::Device device() const override { return devices_.front(); }
+    [[nodiscard]] torch::Device group_device(std::size_t group) const override { return devices_.at(group); }
 
   private:
     /// A matrix with one row a token.
@@ -106,19 +134,20 @@ class Decoder final : public CausalLm {
 
     ModelConfig config_;
     ComputeDtype dtype_;
-    torch::Device device_;
     std::vector<ParameterGroup> groups_;  // keeps its size: what follows refers into it
     Parameter& embedding_;
     std::vector<DecoderLayer> layers_;
     RmsNorm final_norm_;
     Parameter& head_;
-    RotaryPositions rotary_;
+    std::vector<torch::Device> devices_;  ///< of each group
+    std::map<std::string, RotaryPositions> rotary_;
 };
 
 }  // namespace
 
-std::unique_ptr<CausalLm> make_decoder(ModelConfig config, ComputeDtype dtype, const torch::Device& device) {
-    return std::make_unique<Decoder>(std::move(config), dtype, device);
+std::unique_ptr<CausalLm> make_decoder(ModelConfig config, ComputeDtype dtype,
+                                       const std::vector<torch::Device>& devices) {
+    return std::make_unique<Decoder>(std::move(config), dtype, devices);
 }
 
 }  // namespace distilld::models

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <memory>
+#include <vector>
 
 #include "models/network/causal_lm.hpp"
 
@@ -10,7 +11,9 @@ namespace distilld::models {
 
 /// The decoder that `config` describes, assembled from norm, attention and mlp: the same function as transformers'
 /// model of that family. Its groups are 0 = embedding, 1..L = layers, L + 1 = final norm (and untied head). Parameters
-/// are declared, not allocated.
-std::unique_ptr<CausalLm> make_decoder(ModelConfig config, ComputeDtype dtype, const torch::Device& device);
+/// are declared, not allocated. Layers are spread over `devices` (at least one) in their order, so that each has about
+/// as many numbers of the weights; the embedding lies on the first, the final norm and an untied head on the last.
+std::unique_ptr<CausalLm> make_decoder(ModelConfig config, ComputeDtype dtype,
+                                       const std::vector<torch::Device>& devices);
 
 }  // namespace distilld::models

@@ -48,7 +48,7 @@ class TeacherEngine final : public TeacherScorer {
         const torch::Tensor input = torch::from_blob(const_cast<std::int64_t*>(ids.data()), {rows, columns},
                                                      torch::kInt64)  // NOLINT: read only
                                         .to(network_->device());
-        const torch::Tensor hidden = network_->forward(input).reshape({positions, -1});
+        const torch::Tensor hidden = network_->forward(input).reshape({positions, -1});  // on the last device
 
         ScoreResult result;
         allocate(request, result);
@@ -202,16 +202,54 @@ class TeacherEngine final : public TeacherScorer {
     std::vector<TopEntry> best_;  ///< scratch of select_top_k
 };
 
+Result<std::vector<torch::Device>> devices_of(const TeacherEngineOptions& options) {
+    std::vector<torch::Device> devices;
+    switch (options.placement) {
+        case TeacherPlacement::rank0: {
+            const Result<torch::Device> device = resolve_device(options.device);
+            if (!device) {
+                return device.error();
+            }
+            devices.push_back(*device);
+            break;
+        }
+        case TeacherPlacement::balanced:
+            for (int index = 0; index < cuda_devices().count; ++index) {
+                devices.emplace_back(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+            }
+            break;
+        case TeacherPlacement::cpu:
+        case TeacherPlacement::shared:
+            break;
+    }
+    if (devices.empty()) {
+        devices.emplace_back(torch::kCPU);
+    }
+    return devices;
+}
+
+std::string text_of(const std::vector<torch::Device>& devices, bool shared) {
+    if (devices.size() > 1) {
+        return std::to_string(devices.size()) + " CUDA devices";
+    }
+    return std::string(devices.front().is_cuda() ? "cuda" : "cpu") + (shared ? ", weights shared" : "");
+}
+
 }  // namespace
 
-Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem::path& folder, Dtype dtype,
-                                                           std::uint32_t threads) {
-    if (threads != 0) {
-        at::set_num_threads(static_cast<int>(threads));
+Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem::path& folder,
+                                                           const TeacherEngineOptions& options) {
+    if (options.threads != 0) {
+        at::set_num_threads(static_cast<int>(options.threads));
     }
-    const torch::Device device = default_device();
+    const Result<std::vector<torch::Device>> devices = devices_of(options);
+    if (!devices) {
+        return devices.error();
+    }
+    const bool shared = options.placement == TeacherPlacement::shared;
+    const auto dtype = resolve_dtype(options.dtype, devices->front());
     Result<std::unique_ptr<CausalLm>> network =
-        open_causal_lm(folder, resolve_dtype(dtype, device), device, model_families(), WeightUse::inference);
+        open_causal_lm(folder, dtype, *devices, model_families(), shared ? WeightUse::mapped : WeightUse::inference);
     if (!network) {
         return network.error();
     }
@@ -221,14 +259,24 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
         std::min<std::int64_t>((*network)->max_positions(), std::numeric_limits<std::int32_t>::max()));
     model.parameters = parameter_count((*network)->groups());
     model.dtype = to_string((*network)->dtype());
-    model.device = device.is_cuda() ? "cuda" : "cpu";
+    model.device = text_of(*devices, shared);
     model.threads = static_cast<std::uint32_t>(at::get_num_threads());
     model.hidden_size = static_cast<std::uint32_t>((*network)->config().decoder.hidden_size);
     model.hidden_type =
         (*network)->dtype() == ComputeDtype::bf16 ? ScoreRequest::HiddenType::bf16 : ScoreRequest::HiddenType::f16;
-    model.head = make_served_head((*network)->head_weight());
+    if (options.with_head) {
+        model.head = make_served_head((*network)->head_weight());
+    }
     model.warnings = (*network)->config().warnings;
     return std::make_unique<TeacherEngine>(std::move(*network), std::move(model));
+}
+
+Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem::path& folder, Dtype dtype,
+                                                           std::uint32_t threads) {
+    TeacherEngineOptions options;
+    options.dtype = dtype;
+    options.threads = threads;
+    return load_teacher_engine(folder, options);
 }
 
 }  // namespace distilld::models

@@ -46,7 +46,7 @@ std::string gibibytes(std::uint64_t bytes) {
 Result<void> check_memory(const ModelConfig& config, ComputeDtype dtype, const StudentSpec& spec,
                           std::uint64_t max_bytes) {
     constexpr std::uint64_t kTensors = 4;  // weights, gradients, two moments
-    const std::uint64_t count = parameter_count(make_decoder(config, dtype, torch::kCPU)->groups());
+    const std::uint64_t count = parameter_count(make_decoder(config, dtype, {torch::kCPU})->groups());
     const std::uint64_t bytes = count * kTensors * c10::elementSize(master_type(dtype));
     if (max_bytes == 0 || bytes <= max_bytes) {
         return {};

@@ -76,7 +76,8 @@ SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
       descriptor_(std::exchange(other.descriptor_, -1)),
       names_(std::move(other.names_)),
       entries_(std::move(other.entries_)),
-      metadata_(std::move(other.metadata_)) {}
+      metadata_(std::move(other.metadata_)),
+      mapped_(std::move(other.mapped_)) {}
 
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
     std::swap(path_, other.path_);
@@ -84,6 +85,7 @@ SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
     std::swap(names_, other.names_);
     std::swap(entries_, other.entries_);
     std::swap(metadata_, other.metadata_);
+    std::swap(mapped_, other.mapped_);
     return *this;
 }
 
@@ -150,6 +152,32 @@ Result<torch::Tensor> SafetensorsFile::tensor(const std::string& name) const {
         }
     }
     return result;
+}
+
+Result<torch::Tensor> SafetensorsFile::mapped_tensor(const std::string& name) const {
+    const auto* entry = find(name);
+    if (entry == nullptr) {
+        return invalid_input(path_.string() + ": has no tensor " + name);
+    }
+    if (entry->dtype == torch::kBool || entry->begin % c10::elementSize(entry->dtype) != 0) {
+        return invalid_input(path_.string() + ": tensor " + name + " cannot be used in the file itself: it begins at " +
+                             std::to_string(entry->begin));
+    }
+    if (!mapped_) {
+        Result<MappedFile> mapped = MappedFile::open(path_);
+        if (!mapped) {
+            return mapped.error();
+        }
+        mapped_ = std::make_shared<const MappedFile>(std::move(*mapped));
+    }
+    const std::span<const std::byte> bytes = mapped_->bytes();
+    if (entry->begin > bytes.size() || entry->bytes > bytes.size() - entry->begin) {
+        return io_error(path_.string() + ": cannot map tensor " + name + ": the file has become shorter");
+    }
+    // libtorch has no tensors of constants; nothing writes to a weight that is not trained.
+    void* data = const_cast<std::byte*>(bytes.data() + entry->begin);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    const auto keep = [owner = mapped_](void*) {};
+    return torch::from_blob(data, entry->shape, keep, torch::TensorOptions().dtype(entry->dtype));
 }
 
 Result<void> write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 
 namespace distilld::models {
 
@@ -50,6 +52,11 @@ class SafetensorsFile {
     /// An owned, contiguous copy on the CPU, in the file's dtype. Any thread.
     [[nodiscard]] Result<torch::Tensor> tensor(const std::string& name) const;
 
+    /// The tensor in the file itself, which it keeps mapped: not to be written to, and only of a file that is not
+    /// changed any more (base/mapped_file.hpp). One thread at a time. Not of BOOL, and an error where the file does not
+    /// have it at a multiple of its elements' size.
+    [[nodiscard]] Result<torch::Tensor> mapped_tensor(const std::string& name) const;
+
   private:
     SafetensorsFile(std::filesystem::path path, int descriptor);
     Result<void> read_header();
@@ -59,6 +66,7 @@ class SafetensorsFile {
     std::vector<std::string> names_;
     std::map<std::string, Entry> entries_;
     std::map<std::string, std::string> metadata_;
+    mutable std::shared_ptr<const MappedFile> mapped_;  ///< from the first mapped_tensor() on
 };
 
 /// Writes a safetensors file atomically (base/files.hpp), laid out as write_safetensors_header() says. The same tensors

@@ -25,8 +25,15 @@ enum class StudentInit { pretrained, random };
 enum class LrScheduler { constant, linear, cosine };
 /// In which order an epoch visits the rows: any, those of a block after those of the block before it, or as they stand.
 enum class Shuffle { full, blocks, off };
-/// What a job that has endpoints does with its store.
+/// What a job that has a teacher beside its store does with the store.
 enum class TeacherCache { off, read, write, readwrite };
+/// Where the weights of a teacher in the process lie, and where it computes.
+enum class TeacherPlacement {
+    rank0,     ///< on the student's device
+    cpu,       ///< on the CPU
+    balanced,  ///< layers spread over all CUDA devices; without one, on the CPU
+    shared,    ///< on the CPU, in the files themselves, of which all processes of a machine have one copy
+};
 
 inline constexpr std::array kJobKindNames{EnumName<JobKind>{"train", JobKind::train},
                                           EnumName<JobKind>{"generate", JobKind::generate}};
@@ -43,6 +50,11 @@ inline constexpr std::array kShuffleNames{EnumName<Shuffle>{"full", Shuffle::ful
 inline constexpr std::array kTeacherCacheNames{
     EnumName<TeacherCache>{"off", TeacherCache::off}, EnumName<TeacherCache>{"read", TeacherCache::read},
     EnumName<TeacherCache>{"write", TeacherCache::write}, EnumName<TeacherCache>{"readwrite", TeacherCache::readwrite}};
+
+inline constexpr std::array kTeacherPlacementNames{EnumName<TeacherPlacement>{"rank0", TeacherPlacement::rank0},
+                                                   EnumName<TeacherPlacement>{"cpu", TeacherPlacement::cpu},
+                                                   EnumName<TeacherPlacement>{"balanced", TeacherPlacement::balanced},
+                                                   EnumName<TeacherPlacement>{"shared", TeacherPlacement::shared}};
 
 [[nodiscard]] constexpr const auto& enum_names(JobKind) {
     return kJobKindNames;
@@ -67,7 +79,11 @@ struct ConcurrencySpec {
 };
 
 struct TeacherSpec {
-    std::vector<std::string> endpoints;  ///< URLs; none: the store has to hold all that is asked for
+    std::vector<std::string> endpoints;  ///< URLs; none: model_dir, or the store has to hold all that is asked for
+    std::string model_dir;               ///< Hugging Face folder of a teacher in the process; empty = none
+    TeacherPlacement placement = TeacherPlacement::rank0;  ///< of model_dir
+    Dtype dtype = Dtype::auto_select;                      ///< of model_dir's arithmetic
+    std::uint32_t threads = 0;                             ///< of model_dir on a CPU; 0 = half the cores, at least one
     TeacherProtocol protocol = kDefaultTeacherProtocol;
     std::string model = "teacher";
     ConcurrencySpec max_concurrent;
@@ -85,7 +101,7 @@ struct TeacherSpec {
     std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch after faults of its answers
     bool hedge = true;              ///< a second request for what is slower than the 95th percentile
     std::string store;              ///< folder of stored answers; empty = none
-    TeacherCache cache = TeacherCache::readwrite;  ///< of a store beside endpoints
+    TeacherCache cache = TeacherCache::readwrite;  ///< of a store beside endpoints or model_dir
     // Of a store that is made: names of kStoreFormatChoices and kStoreValuesChoices, which are those of pipeline/store.
     std::string store_format = "auto";  ///< "auto": topk or, of full logits, full
     std::string store_values = "f16";
@@ -100,6 +116,11 @@ inline constexpr std::string_view kDefaultTeacher = "default";
 
 inline constexpr std::array kStoreFormatChoices{"auto", "full", "topk", "packed", "topp", "sampled"};
 inline constexpr std::array kStoreValuesChoices{"f16", "f32", "u8"};
+
+/// Whether there is somebody to ask beside what is stored.
+[[nodiscard]] inline bool can_be_asked(const TeacherSpec& teacher) {
+    return !teacher.endpoints.empty() || !teacher.model_dir.empty();
+}
 
 struct DatasetSpec {
     std::string train;                  ///< JSONL file

@@ -188,7 +188,7 @@ class CachingTeacher final : public TeacherSource {
     std::uint64_t bytes_received() const override { return teacher_->bytes_received(); }
     WireTraffic traffic(std::size_t endpoint) const override { return teacher_->traffic(endpoint); }
     /// Beside rows that are at hand, every request would look late.
-    bool is_slow_by_chance() const override { return !partly_; }
+    bool is_slow_by_chance() const override { return !partly_ && teacher_->is_slow_by_chance(); }
     std::optional<StoreCounters> store() const override { return cache_->counters(); }
     void close() override {
         teacher_->close();

@@ -78,8 +78,10 @@ Result<std::uint32_t> student_vocabulary(const StudentSpec& student) {
 
 class GenerateRun {
   public:
-    GenerateRun(JobSpec spec, GraphExecutors executors, RunControl& control, EmitEvent emit, std::string trace_file)
+    GenerateRun(JobSpec spec, models::LoadTeacherModel load_model, GraphExecutors executors, RunControl& control,
+                EmitEvent emit, std::string trace_file)
         : spec_(std::move(spec)),
+          load_model_(std::move(load_model)),
           executors_(std::move(executors)),
           control_(control),
           emit_(std::move(emit)),
@@ -107,7 +109,7 @@ class GenerateRun {
         if (control_.cancelled()) {
             co_return cancelled(*there ? (*there)->sealed_rows : 0);
         }
-        TeacherWish wish{*spec_.teacher, spec_.training.batch_size, data_.stored};
+        TeacherWish wish{*spec_.teacher, spec_.training.batch_size, data_.stored, load_model_};
         auto connecting = connect_endpoints(std::move(wish), executors_, control_, emit_);
         Result<ConnectedTeacher> connected = co_await std::move(connecting);
         if (!connected && connected.error().kind == ErrorKind::cancelled) {
@@ -264,6 +266,7 @@ class GenerateRun {
     }
 
     JobSpec spec_;
+    models::LoadTeacherModel load_model_;
     GraphExecutors executors_;
     RunControl& control_;
     EmitEvent emit_;
@@ -275,9 +278,11 @@ class GenerateRun {
 
 }  // namespace
 
-asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, GraphExecutors executors, RunControl& control,
-                                                      EmitEvent emit, std::string trace_file) {
-    GenerateRun run(std::move(spec), std::move(executors), control, std::move(emit), std::move(trace_file));
+asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::LoadTeacherModel load_model,
+                                                      GraphExecutors executors, RunControl& control, EmitEvent emit,
+                                                      std::string trace_file) {
+    GenerateRun run(std::move(spec), std::move(load_model), std::move(executors), control, std::move(emit),
+                    std::move(trace_file));
     auto performing = run.perform();
     co_return co_await std::move(performing);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "models/serving/local_teacher.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/graph_options.hpp"
@@ -15,9 +16,10 @@ namespace distilld {
 /// A generate job: reads the dataset, asks the teacher of the spec for every row that the store lacks, and writes the
 /// answers into it. Goes on with a store of the same data that is there; one that is whole needs no teacher. Returns
 /// the last event of the run: finished (its output is the store) or, when `control` was cancelled, cancelled.
-/// `trace_file`: Chrome trace to write; empty = none. `control` must outlive it. Executor of `executors.io`.
-boost::asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, GraphExecutors executors,
-                                                             RunControl& control, EmitEvent emit,
-                                                             std::string trace_file);
+/// `load_model`: for a spec that names a model. `trace_file`: Chrome trace to write; empty = none. `control` must
+/// outlive it. Executor of `executors.io`.
+boost::asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::LoadTeacherModel load_model,
+                                                             GraphExecutors executors, RunControl& control,
+                                                             EmitEvent emit, std::string trace_file);
 
 }  // namespace distilld

@@ -9,6 +9,7 @@
 
 #include "models/network/device_name.hpp"
 #include "models/network/in_force.hpp"
+#include "models/serving/local_engine.hpp"
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
@@ -67,8 +68,8 @@ class Preparation {
         if (Result<void> found = co_await std::move(resuming); !found) {
             co_return found;
         }
-        if (run_.spec.training.batch_size_auto && may_send_hidden_states(run_.spec)) {
-            // The head that goes with them takes memory, which the probe is to find taken.
+        if (run_.spec.training.batch_size_auto && takes_memory_beside(run_.spec)) {
+            // What the teacher takes beside the student is to be found taken by the probe.
             auto connecting = connect_teacher();
             if (Result<void> connected = co_await std::move(connecting); !connected) {
                 co_return connected;
@@ -86,9 +87,12 @@ class Preparation {
             co_return fits;
         }
         if (run_.spec.has_teacher() && resumed.step < run_.total_steps) {
-            auto connecting = run_.mixed ? connect_teachers() : connect_teacher();
-            if (Result<void> connected = co_await std::move(connecting); !connected) {
-                co_return connected;
+            const bool has_model = run_.teacher && !run_.spec.teacher->model_dir.empty();  // it is loaded once
+            if (!has_model) {
+                auto connecting = run_.mixed ? connect_teachers() : connect_teacher();
+                if (Result<void> connected = co_await std::move(connecting); !connected) {
+                    co_return connected;
+                }
             }
             if (Result<void> same = recognise_teacher(); !same) {
                 co_return same;
@@ -298,6 +302,7 @@ class Preparation {
         wish.batch_rows = run_.spec.training.batch_size;
         wish.dataset = run_.mixed.get();
         wish.data = {nullptr, run_.spec.dataset.sequence_length, run_.tokenizer_hash, run_.student->vocabulary_size()};
+        wish.load_model = models::local_model_loader(run_.spec.student.device);
         auto connecting = distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
         Result<std::vector<NamedTeacher>> connected = co_await std::move(connecting);
         if (!connected) {
@@ -316,6 +321,7 @@ class Preparation {
         wish.batch_rows = run_.spec.training.batch_size;
         wish.data = {run_.dataset.get(), run_.spec.dataset.sequence_length, run_.tokenizer_hash,
                      run_.student->vocabulary_size()};
+        wish.load_model = models::local_model_loader(run_.spec.student.device);
         auto connecting = distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
         Result<ConnectedTeacher> connected = co_await std::move(connecting);
         if (!connected) {

@@ -227,14 +227,17 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
 
 namespace {
 
-/// `then`: what the checkpoint says of the teacher, or null.
-Result<std::string> check_one_teacher(const json::value* then, const TeacherMark& now, bool overwrite) {
+/// `then`: what the checkpoint says of the teacher, or null; `spec`: the teacher's.
+Result<std::string> check_one_teacher(const json::value* then, const TeacherMark& now, const TeacherSpec* spec,
+                                      bool overwrite) {
     const auto* was = then != nullptr ? find(*then, "/fingerprint") : nullptr;
     if (was == nullptr || !was->is_string() || same_teacher(std::string(was->get_string()), now.fingerprint)) {
         return std::string();
     }
+    const bool local = spec != nullptr && !spec->model_dir.empty();
     const std::string difference =
-        "/teacher/endpoints: the teacher is not the one that the checkpoint was made with: it answers otherwise";
+        std::string(local ? "/teacher/model_dir" : "/teacher/endpoints") +
+        ": the teacher is not the one that the checkpoint was made with: it answers otherwise";
     const auto* deterministic = find(*then, "/deterministic");
     const bool was_certain = deterministic != nullptr && *deterministic == json::value(true);
     if (was_certain && now.deterministic && !overwrite) {
@@ -251,9 +254,10 @@ Result<std::string> check_teacher(const std::string& identity, const JobSpec& sp
         return std::string();
     }
     const TeacherMark only{surroundings.teacher, surroundings.teacher_deterministic};
-    Result<std::string> told = check_one_teacher(find(*then, "/teacher"), only, spec.overwrite);
+    Result<std::string> told = check_one_teacher(find(*then, "/teacher"), only, spec.teacher ? &*spec.teacher : nullptr, spec.overwrite);
     for (const auto& [name, mark] : surroundings.teachers) {
-        const Result<std::string> of_one = check_one_teacher(find(*then, "/teachers/" + name), mark, spec.overwrite);
+        const Result<std::string> of_one =
+            check_one_teacher(find(*then, "/teachers/" + name), mark, &spec.teachers.at(name), spec.overwrite);
         if (!of_one) {
             return invalid_input(of_named_teacher(of_one.error().message, name));
         }

@@ -63,6 +63,7 @@ asio::awaitable<Result<std::vector<NamedTeacher>>> connect_teachers(TeachersWish
         one.batch_rows = wish.batch_rows;
         one.data = wish.data;
         one.data.dataset = part.rows.get();
+        one.load_model = wish.load_model;
         auto connecting = connect_teacher(std::move(one), executors, control, named_events(part.teacher, emit));
         Result<ConnectedTeacher> connected = co_await std::move(connecting);
         if (!connected && connected.error().kind == ErrorKind::cancelled) {

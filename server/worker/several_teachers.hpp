@@ -2,11 +2,13 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "models/serving/local_teacher.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/data/mixed_dataset.hpp"
 #include "pipeline/graph/graph_options.hpp"
@@ -30,6 +32,7 @@ struct TeachersWish {
     std::uint32_t batch_rows = 1;  ///< sequences of a micro-batch
     const MixedDataset* dataset = nullptr;
     StoredData data;
+    models::LoadTeacherModel load_model;  ///< where a spec names a model
 };
 
 /// Connects each (connect_teacher()), one after the other, and checks that what they send can lie in one array. Logits

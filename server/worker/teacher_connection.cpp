@@ -1,5 +1,6 @@
 #include "server/worker/teacher_connection.hpp"
 
+#include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -67,29 +68,15 @@ class Connection {
         if (stored && wish_.spec.targets == TargetsChoice::automatic && wish_.spec.top_k == 0) {
             wish_.spec.targets = TargetsChoice::logits;
         }
-        RemoteTeacherOptions options;
-        const TeacherSpec& spec = wish_.spec;
-        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
-        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
         // Shared with the teacher, which outlives this call.
         auto wait = std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ");
-        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
-        options.batch_rows = wish_.batch_rows;
-        options.batch_columns = wish_.data.sequence_length;
-        options.on_warning = warning();
-        Result<std::unique_ptr<TeacherSource>> made =
-            make_remote_teacher(executors_.io, executors_.decode, spec, std::move(options));
+        Result<std::unique_ptr<TeacherSource>> made = wish_.spec.model_dir.empty() ? remote(wait) : local();
         if (!made) {
             co_return made.error();
         }
         ConnectedTeacher connected;
         connected.source = std::move(*made);
         TeacherSource& teacher = *connected.source;
-        std::string where = teacher.endpoint_name(0);
-        if (teacher.endpoint_count() > 1) {
-            where += " and " + std::to_string(teacher.endpoint_count() - 1) + " more";
-        }
-        info("asking the teacher at " + where + " (one that is not up yet is waited for)");
         auto probing = asio::co_spawn(executors_.io, teacher.probe(wish_.data.vocabulary),
                                       asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
@@ -115,7 +102,7 @@ class Connection {
 
     asio::awaitable<Result<ConnectedTeacher>> endpoints_or_store() {
         const TeacherSpec& spec = wish_.spec;
-        const bool alone = spec.endpoints.empty();
+        const bool alone = !can_be_asked(spec);
         const bool reads = alone || spec.cache == TeacherCache::read || spec.cache == TeacherCache::readwrite;
         const bool writes = !alone && (spec.cache == TeacherCache::write || spec.cache == TeacherCache::readwrite);
         if (spec.store.empty() || (!reads && !writes)) {
@@ -150,6 +137,38 @@ class Connection {
     }
 
   private:
+    Result<std::unique_ptr<TeacherSource>> remote(const std::shared_ptr<TeacherWait>& wait) const {
+        const TeacherSpec& spec = wish_.spec;
+        RemoteTeacherOptions options;
+        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
+        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
+        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
+        options.batch_rows = wish_.batch_rows;
+        options.batch_columns = wish_.data.sequence_length;
+        options.on_warning = warning();
+        Result<std::unique_ptr<TeacherSource>> made =
+            make_remote_teacher(executors_.io, executors_.decode, spec, std::move(options));
+        if (made) {
+            std::string where = (*made)->endpoint_name(0);
+            if ((*made)->endpoint_count() > 1) {
+                where += " and " + std::to_string((*made)->endpoint_count() - 1) + " more";
+            }
+            info("asking the teacher at " + where + " (one that is not up yet is waited for)");
+        }
+        return made;
+    }
+
+    Result<std::unique_ptr<TeacherSource>> local() const {
+        if (!wish_.load_model) {
+            return Error{ErrorKind::internal, "/teacher/model_dir: this program cannot load models"};
+        }
+        models::LocalTeacherOptions options;
+        options.batch_columns = wish_.data.sequence_length;
+        options.on_warning = warning();
+        info("loading the teacher of " + wish_.spec.model_dir);
+        return models::make_local_teacher(executors_.io, wish_.spec, wish_.load_model, std::move(options));
+    }
+
     void info(const std::string& message) const { emit_(LogEvent{"info", message}); }
     void warn(const std::string& message) const { emit_(LogEvent{"warn", message}); }
     [[nodiscard]] std::function<void(const std::string&)> warning() const {
@@ -292,6 +311,10 @@ TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const Teac
     scheduler.endpoints = static_cast<std::uint32_t>(source.endpoint_count());
     scheduler.limit.adaptive = teacher.max_concurrent.automatic;
     scheduler.limit.ceiling = teacher.max_concurrent.limit;
+    if (!teacher.model_dir.empty()) {
+        scheduler.limit.adaptive = false;
+        scheduler.limit.ceiling = std::min(scheduler.limit.ceiling, models::kLocalRequests);
+    }
     const AnswerSize expected = source.answer_size(rows, columns);
     scheduler.window.size = teacher.window;
     scheduler.window.max_bytes = teacher.window_bytes;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "models/serving/local_teacher.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/graph/graph_options.hpp"
 #include "pipeline/store/store_writer.hpp"
@@ -18,8 +19,9 @@ namespace distilld {
 /// What a run asks its teacher for.
 struct TeacherWish {
     TeacherSpec spec;
-    std::uint32_t batch_rows = 1;  ///< sequences of a micro-batch
-    StoredData data;               ///< that the teacher is asked about
+    std::uint32_t batch_rows = 1;         ///< sequences of a micro-batch
+    StoredData data;                      ///< that the teacher is asked about
+    models::LoadTeacherModel load_model;  ///< where the spec names a model
 };
 
 /// A teacher that has passed its probe.
@@ -28,13 +30,14 @@ struct ConnectedTeacher {
     TeacherInfo info;
 };
 
-/// Makes the teacher behind the endpoints, whose answers are to be stored, and probes it; while none of them is up,
-/// that is said by events. An error of kind `cancelled`: `control` was. Executor of `executors.io`.
+/// Makes the teacher behind the endpoints, or of the model that the spec names in their place, whose answers are to be
+/// stored, and probes it; while none of them is up, that is said by events. An error of kind `cancelled`: `control`
+/// was. Executor of `executors.io`.
 boost::asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish wish, GraphExecutors executors,
                                                                    RunControl& control, EmitEvent emit);
 
-/// The answers are where the spec says: at its endpoints, in its store, or in both. Errors name the spec's field.
-/// Otherwise as connect_endpoints().
+/// The answers are where the spec says: at its endpoints or with its model, in its store, or in both. Errors name the
+/// spec's field. Otherwise as connect_endpoints().
 boost::asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, GraphExecutors executors,
                                                                  RunControl& control, EmitEvent emit);
 

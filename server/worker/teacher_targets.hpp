@@ -27,4 +27,10 @@ namespace distilld {
     return targets == TargetsChoice::hidden || (targets == TargetsChoice::automatic && spec.teacher->top_k == 0);
 }
 
+/// Whether the teacher takes memory beside the student: as a model in the process, or with the head that goes with
+/// hidden states.
+[[nodiscard]] inline bool takes_memory_beside(const JobSpec& spec) {
+    return may_send_hidden_states(spec) || (spec.teacher && !spec.teacher->model_dir.empty());
+}
+
 }  // namespace distilld

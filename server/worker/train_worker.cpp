@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "api/job_spec_json.hpp"
+#include "models/serving/local_engine.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "server/protocol/worker_channel.hpp"
@@ -167,7 +168,8 @@ class TrainWorker {
 
     asio::awaitable<WorkerEvent> generate(std::string trace_file) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
-        auto generating = generate_answers(run_.spec, threads_.executors(), control_, emit, std::move(trace_file));
+        auto generating = generate_answers(run_.spec, models::local_model_loader(run_.spec.student.device),
+                                           threads_.executors(), control_, emit, std::move(trace_file));
         Result<WorkerEvent> last = co_await std::move(generating);
         if (!last) {
             co_return failed(last.error());

@@ -113,7 +113,9 @@ class Ways:
         return "\n".join(lines)
 
 
-def test_weights_do_not_depend_on_where_the_answers_come_from(distilld, teacher, data, generate, tmp_path):
+def test_weights_do_not_depend_on_where_the_answers_come_from(
+    distilld, teacher, teacher_folder, data, generate, tmp_path
+):
     ways = Ways(distilld, data, tmp_path)
     url = {"endpoints": [teacher.url]}
     ways.train("live", url)
@@ -142,6 +144,18 @@ def test_weights_do_not_depend_on_where_the_answers_come_from(distilld, teacher,
         ways.train(f"from a generated store, {form}", {"store": str(store)})
     assert shard_bytes(tmp_path / "topk") == shard_bytes(through), "neither order nor batches show in a shard"
     ways.train("read only, what is lacking live", {**url, "store": str(tmp_path / "topk"), "cache": "read"})
+    # The same model in the process, as the fixture serves it.
+    local = {"model_dir": str(teacher_folder), "dtype": "fp32", "threads": 1}
+    assert ways.train("in the process", local)["bytes_received"] == 0
+    beside = ways.train("in the process, filling a store", {**local, "store": str(tmp_path / "local")})
+    assert beside["store"]["sealed_rows"] == rows
+    assert shard_bytes(tmp_path / "local") == shard_bytes(through)
+    ways.train("from that store, made in the process", {"store": str(tmp_path / "local")})
+    spec = jobs.changed(generate_spec(data, []), {"/teacher/endpoints": None})
+    spec["teacher"] |= local
+    report, _ = generate.run(spec, tmp_path / "made")
+    assert report["last"]["step"] == rows
+    assert shard_bytes(tmp_path / "made") == shard_bytes(through)
     print("\n" + str(ways))
     assert len({sha256 for sha256, _ in ways.table.values()}) == 1, str(ways)
 

@@ -171,6 +171,27 @@ TEST(JobSpecJson, AnswersComeFromEndpointsOrAStore) {
     EXPECT_THAT(describe(astray.error()), ::testing::HasSubstr("/teacher/cache: needs a store"));
 }
 
+TEST(JobSpecJson, ATeacherInTheProcessStandsInPlaceOfEndpoints) {
+    const auto local =
+        parse_job_spec(with({{"/teacher", R"({"model_dir": "m", "placement": "shared", "threads": 3})"}}));
+    ASSERT_TRUE(local) << describe(local.error());
+    EXPECT_EQ(local->teacher->model_dir, "m");
+    EXPECT_EQ(local->teacher->placement, TeacherPlacement::shared);
+    EXPECT_EQ(local->teacher->threads, 3U);
+    EXPECT_TRUE(can_be_asked(*local->teacher));
+    const auto again = parse_job_spec(to_json(*local));
+    ASSERT_TRUE(again) << describe(again.error());
+    EXPECT_EQ(to_json(*again), to_json(*local));
+    const auto none = parse_job_spec(with({{"/teacher", R"({"model_dir": ""})"}}));
+    ASSERT_FALSE(none);
+    EXPECT_THAT(describe(none.error()), ::testing::AllOf(::testing::HasSubstr("/teacher/endpoints: "),
+                                                         ::testing::HasSubstr("model_dir, the folder of a model"),
+                                                         ::testing::HasSubstr("or store, that of answers")));
+    EXPECT_TRUE(parse_job_spec(
+        R"({"kind": "generate", "teacher": {"model_dir": "m", "store": "s"}, "dataset": {"train": "d",
+            "sequence_length": 8}})"));
+}
+
 TEST(JobSpecJson, RoundTripKeepsOddDoubles) {
     for (const auto* rate :
          {"0.1", "3e-4", "0.30000000000000004", "1.7976931348623157e-300", "0.0012345678901234567"}) {
@@ -208,6 +229,13 @@ TEST(JobSpecJson, NamesWhatIsWrong) {
         {"unknown dtype", {{"/student/dtype", "fp16"}}, {"/student/dtype invalid_value"}},
         {"unknown init", {{"/student/init", "zero"}}, {"/student/init invalid_value"}},
         {"no endpoints", {{"/teacher", "{}"}}, {"/teacher/endpoints required"}},
+        {"endpoints and a model", {{"/teacher/model_dir", "m"}}, {"/teacher/model_dir conflict"}},
+        {"placement of endpoints", {{"/teacher/placement", "cpu"}}, {"/teacher/placement conflict"}},
+        {"dtype of endpoints", {{"/teacher/dtype", "bf16"}}, {"/teacher/dtype conflict"}},
+        {"threads of endpoints", {{"/teacher/threads", "2"}}, {"/teacher/threads conflict"}},
+        {"unknown placement",
+         {{"/teacher", R"({"model_dir": "m", "placement": "gpu"})"}},
+         {"/teacher/placement invalid_value"}},
         {"empty endpoints", {{"/teacher/endpoints", "[]"}}, {"/teacher/endpoints invalid_value"}},
         {"endpoints is text", {{"/teacher/endpoints", "\"http://a\""}}, {"/teacher/endpoints wrong_type"}},
         {"endpoint is a number", {{"/teacher/endpoints/0", "7"}}, {"/teacher/endpoints/0 wrong_type"}},

@@ -218,6 +218,8 @@ TEST(ResumeIdentity, AnotherTeacherIsRefusedWhereItIsCertain) {
     EXPECT_THAT(told({"", fox}, {"", hen, false}).value(), StartsWith("/teacher/endpoints"));
     spec.overwrite = true;
     EXPECT_THAT(told({"", fox}, {"", hen}).value(), StartsWith("/teacher/endpoints"));
+    spec.teacher->model_dir = "hen";
+    EXPECT_THAT(told({"", fox}, {"", hen}).value(), StartsWith("/teacher/model_dir: the teacher is not the one"));
 }
 
 TEST(ResumeIdentity, TheProbedBatchSizeIsTakenOver) {

@@ -1,0 +1,34 @@
+#include "models/serving/local_engine.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "models/serving/teacher_engine.hpp"
+
+namespace distilld::models {
+
+std::uint32_t local_threads_for(std::uint32_t wanted, std::uint32_t cores) noexcept {
+    return wanted > 0 ? wanted : std::max(1U, cores / 2);
+}
+
+LoadTeacherModel local_model_loader(std::string student_device) {
+    return [device = std::move(student_device)](const TeacherSpec& spec, bool with_head) {
+        // Asking makes the process's number this thread's, as its first tensor operation would.
+        const int of_process = at::get_num_threads();
+        TeacherEngineOptions options;
+        options.dtype = spec.dtype;
+        options.threads = local_threads_for(spec.threads, std::thread::hardware_concurrency());
+        options.device = device;
+        options.placement = spec.placement;
+        options.with_head = with_head;
+        auto engine = load_teacher_engine(spec.model_dir, options);
+        // What was set last is also what threads get that have computed nothing yet, and they are the student's.
+        std::thread([of_process] { at::set_num_threads(of_process); }).join();
+        return engine;
+    };
+}
+
+}  // namespace distilld::models
