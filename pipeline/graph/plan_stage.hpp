@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "pipeline/graph/batch_source.hpp"
 #include "pipeline/graph/stage_clock.hpp"
@@ -24,6 +25,8 @@ class PlanStage {
     /// `number` must be kept.
     [[nodiscard]] const PlannedBatch& kept(std::uint64_t number) const { return kept_.at(number); }
     void release(std::uint64_t number) { kept_.erase(number); }
+    /// BatchPlan::append().
+    boost::asio::awaitable<std::uint64_t> append(std::vector<std::uint64_t> rows);
 
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
 

@@ -27,6 +27,8 @@ struct TeacherStageOptions {
     /// Told of warnings and of outages (see TeacherWatch). May be empty; the graph gives its own.
     std::function<void(const WorkerEvent&)> on_event;
     TeacherWatchOptions watch;  ///< max_hold is the scheduler's
+    /// Called whenever short_of_batches() and something has changed. May be empty.
+    std::function<void()> on_short;
 };
 
 /// The stage teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order, with the
@@ -51,6 +53,10 @@ class TeacherStage {
     virtual void on_trained(std::uint64_t n) = 0;
     virtual void on_released(std::uint64_t n) = 0;
     virtual void set_ceiling(std::uint32_t ceiling) = 0;
+    /// Of a stage whose scheduler.growing is set: there are micro-batches up to `end`, and with `last` no others.
+    virtual void set_end(std::uint64_t end, bool last) = 0;
+    /// More are wanted soon (PrefetchScheduler::short_of_batches()).
+    [[nodiscard]] virtual bool short_of_batches() const = 0;
 
     [[nodiscard]] virtual FetchCounters counters() const = 0;
     /// Of the requests that were sent and have ended, by endpoint and outcome.

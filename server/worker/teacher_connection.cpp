@@ -227,7 +227,7 @@ class Connection {
         options.on_warning = warning();
         if (writes) {
             std::function<Result<std::shared_ptr<StoreWriter>>()> open = [this, &connected] {
-                return open_writer(wish_.spec, wish_.data, connected.info);
+                return open_writer(wish_.spec, wish_.data, connected.info, false);
             };
             auto opening = run_on(executors_.disk, std::move(open));
             Result<std::shared_ptr<StoreWriter>> opened = co_await std::move(opening);
@@ -259,9 +259,11 @@ class Connection {
 }  // namespace
 
 Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
-                                                 const TeacherInfo& info) {
+                                                 const TeacherInfo& info, bool shared) {
     StoreWriterOptions options;
     options.same_teacher = same_teacher;
+    options.shared = shared;
+    options.leases.expiry = lease_expiry(spec);
     Result<std::unique_ptr<StoreWriter>> opened =
         open_store_writer(spec.store, wanted_manifest(spec, data, info), std::move(options));
     if (!opened) {

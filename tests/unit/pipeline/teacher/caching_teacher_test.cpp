@@ -31,6 +31,7 @@ class TroubledWriter final : public StoreWriter {
         return damaged ? Result<TeacherTargets>(io_error("shard-000000: row 0 is damaged")) : real_->read(batch);
     }
     Result<void> sync() override { return real_->sync(); }
+    Result<StoreClaim> claim(bool more) override { return real_->claim(more); }
 
     bool full = false;
     bool damaged = false;
