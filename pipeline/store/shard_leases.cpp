@@ -158,7 +158,9 @@ Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Ta
 }
 
 bool ShardLeases::is_file(const std::string& name) {
-    return name == kTable || name == kLock || (name.starts_with(kWriter) && name.ends_with(kLockEnding));
+    // A table that was being written when its writer was killed is one too.
+    return name == kTable || name == kLock || name.starts_with("." + std::string(kTable) + ".") ||
+           (name.starts_with(kWriter) && name.ends_with(kLockEnding));
 }
 
 void ShardLeases::clear(const fs::path& folder) {

@@ -132,6 +132,7 @@ TEST_F(SharedStore, IsNotWrittenByOneWhoWantsItAlone) {
 TEST_F(SharedStore, GoesOnWithWhatOneWhoWasKilledHasWritten) {
     be_killed_behind({1});
     write_bytes(folder_ / ".shard-000000.safetensors.4711.3.tmp", "as when it was sealing the shard");
+    write_bytes(folder_ / ".leases.json.4711.4.tmp", "or had not written its leases yet");
     const auto writer = join();
     EXPECT_THAT(claim(*writer), ElementsAre(0, 2));
     write(*writer, {0, 2});
