@@ -113,6 +113,24 @@ void generating_has_its_own_defaults(SpecReading& reading) {
     }
 }
 
+void generating_tells_no_figures(SpecReading& reading) {
+    if (trains(reading)) {
+        return;
+    }
+    const MetricsSpec& metrics = reading.spec.metrics;
+    const std::pair<const char*, const std::string*> sinks[] = {{"/metrics/tensorboard_dir", &metrics.tensorboard_dir},
+                                                                {"/metrics/jsonl_file", &metrics.jsonl_file},
+                                                                {"/metrics/mlflow_url", &metrics.mlflow_url},
+                                                                {"/metrics/otlp_url", &metrics.otlp_url}};
+    for (const auto& [pointer, value] : sinks) {
+        if (!value->empty()) {
+            reading.violate(pointer, "conflict",
+                            "takes the figures of training steps, which a generate job has none of; how far it is says "
+                            "its progress");
+        }
+    }
+}
+
 void student_has_a_network(SpecReading& reading) {
     if (reading.given("/student/model") || !trains(reading)) {
         return;
@@ -186,6 +204,7 @@ constexpr SpecRule kRules[] = {
     {"/training/kd_ratio", distillation_has_a_teacher},
     {"/output", output_is_not_the_model},
     {"/output", generating_has_its_own_defaults},
+    {"/metrics/otlp_url", generating_tells_no_figures},
 };
 
 }  // namespace

@@ -109,9 +109,13 @@ Result<void> AtomicFile::write(std::string_view text) {
     return write(std::as_bytes(std::span(text.data(), text.size())));
 }
 
+Result<void> AtomicFile::sync() {
+    return ::fsync(descriptor_) == 0 ? Result<void>() : file_error(path_, "cannot make durable", errno);
+}
+
 Result<void> AtomicFile::commit() {
-    if (::fsync(descriptor_) != 0) {
-        return file_error(path_, "cannot make durable", errno);
+    if (auto synced = sync(); !synced) {
+        return synced;
     }
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
         return file_error(path_, "cannot rename into place", errno);

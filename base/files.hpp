@@ -29,6 +29,9 @@ class AtomicFile {
     Result<void> write(std::span<const std::byte> bytes);
     Result<void> write(std::string_view text);
 
+    /// Makes what was written durable, so that commit() takes no time.
+    Result<void> sync();
+
     /// Makes the file durable under its final name, replacing what was there. Call once, last.
     Result<void> commit();
 

@@ -16,8 +16,9 @@ Error failure(const std::string& what, int number) {
 }
 
 /// 0, or why there is no lock (EWOULDBLOCK: another has it).
-int flock_error(int descriptor) {
-    return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+int flock_error(int descriptor, LockShare share = LockShare::exclusive) {
+    const int kind = share == LockShare::shared ? LOCK_SH : LOCK_EX;
+    return ::flock(descriptor, kind | LOCK_NB) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -39,13 +40,14 @@ Result<std::optional<FolderLock>> FolderLock::try_lock(const std::filesystem::pa
     return std::optional<FolderLock>(std::move(lock));
 }
 
-Result<std::optional<FolderLock>> FolderLock::try_lock_file(const std::filesystem::path& folder) {
-    const std::string file = (folder / "lock").string();
+Result<std::optional<FolderLock>> FolderLock::try_lock_file(const std::filesystem::path& folder, LockShare share,
+                                                            const std::string& name) {
+    const std::string file = (folder / name).string();
     FolderLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (lock.descriptor_ < 0) {
         return failure("open " + file, errno);
     }
-    const int error = flock_error(lock.descriptor_);
+    const int error = flock_error(lock.descriptor_, share);
     if (error == EWOULDBLOCK) {
         return std::optional<FolderLock>();
     }

@@ -19,6 +19,8 @@
 #include "base/mapped_file.hpp"
 #include "base/random.hpp"
 #include "bench/median.hpp"
+#include "pipeline/store/store_error.hpp"
+#include "pipeline/store/store_export.hpp"
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
 
@@ -277,12 +279,43 @@ boost::json::object measure(const Candidate& candidate, const StoreOptions& opti
     report["kl_direction"] = candidate.format == StoreFormat::sampled ? "stored_teacher" : "teacher_stored";
     report["write_tokens_per_second"] = tokens / write_seconds;
     report["read_tokens_per_second"] = tokens / again;
+    const double entries = manifest.format == StoreFormat::full ? static_cast<double>(manifest.vocabulary)
+                                                                : std::max(manifest.k, manifest.samples);
+    report["read_ns_per_entry"] = again * 1e9 / (tokens * entries);
     report["read_stored_gb_per_second"] = static_cast<double>(written.sealed_bytes) / again / 1e9;
     report["copy_stored_gb_per_second"] = static_cast<double>(written.sealed_bytes) / median(timing.stored) / 1e9;
     report["read_to_copy_of_stored"] = median(timing.stored) / again;
     report["read_to_copy_of_output"] = median(timing.output) / again;
     report["first_read_to_copy_of_stored"] = median(timing.stored) / median(timing.first);
     report["first_read_to_copy_of_output"] = median(timing.output) / median(timing.first);
+    return report;
+}
+
+/// What a store of logits would be in another format.
+boost::json::object convert(const Candidate& candidate, StoreReader& full) {
+    const ScratchFolder scratch;
+    StoreExport wanted;
+    wanted.format = candidate.format;
+    wanted.values = candidate.values;
+    wanted.k = candidate.k;
+    wanted.p = candidate.p;
+    wanted.samples = candidate.samples;
+    const StoreProgress written = export_store(full, scratch.path(), wanted).value();
+    const auto reader = open_store_reader(scratch.path()).value();
+    const StoreError error = measure_error(*reader, full, full.manifest().rows).value();
+    const StoreManifest& manifest = reader->manifest();
+    const auto tokens = static_cast<double>(written.sealed_tokens);
+    boost::json::object report;
+    report["format"] = to_string(manifest.format);
+    report["values"] = to_string(manifest.values);
+    report["k"] = manifest.k;
+    report["p"] = manifest.p;
+    report["samples"] = manifest.samples;
+    report["tokens"] = written.sealed_tokens;
+    report["bytes_per_token"] = static_cast<double>(written.sealed_bytes) / tokens;
+    report["kl_teacher_stored"] = std::isfinite(error.kl_teacher_stored) ? boost::json::value(error.kl_teacher_stored)
+                                                                         : boost::json::value(nullptr);
+    report["kl_stored_teacher"] = error.kl_stored_teacher;
     return report;
 }
 
@@ -294,12 +327,28 @@ void add_store_options(CLI::App& command, StoreOptions& options) {
     command.add_option("--rows", options.rows, "rows of a store")->check(CLI::Range(1, 1'000'000));
     command.add_option("--batch-size", options.batch_size, "rows read at once")->check(CLI::Range(1, 4096));
     command.add_option("--format", options.format, "only this one")->check(CLI::IsMember(names_of(kStoreFormatNames)));
+    command.add_option("--store", options.store, "a store of all logits: what each format would take and lose of it")
+        ->type_name("DIR");
     command.add_option("--repeat", options.repeat, "measurements of each")->check(CLI::Range(1, 1000));
 }
 
 boost::json::object run_store(const StoreOptions& options) {
     boost::json::object report;
     report["command"] = "store";
+    if (!options.store.empty()) {
+        const auto full = open_store_reader(options.store).value();
+        report["store"] = options.store;
+        report["teacher"] = full->manifest().teacher_name;
+        report["vocabulary"] = full->manifest().vocabulary;
+        boost::json::array formats;
+        for (const Candidate& candidate : kCandidates) {
+            if (options.format.empty() || options.format == to_string(candidate.format)) {
+                formats.push_back(convert(candidate, *full));
+            }
+        }
+        report["formats"] = std::move(formats);
+        return report;
+    }
     report["vocabulary"] = options.vocabulary;
     report["sequence_length"] = options.sequence_length;
     report["batch_size"] = options.batch_size;

@@ -29,19 +29,25 @@ void shuffle(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64
 BatchPlan::BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed, RowOrder order)
     : rows_(rows), batch_size_(batch_size), seed_(seed), order_(order) {}
 
-BatchPlan BatchPlan::once(std::vector<std::uint64_t> rows, std::uint32_t batch_size) {
+BatchPlan BatchPlan::once(const std::vector<std::uint64_t>& rows, std::uint32_t batch_size) {
     BatchPlan plan(rows.size(), batch_size, 0, {Shuffle::off, 0});
     plan.once_ = true;
-    plan.cache_[0].order = std::move(rows);
+    plan.append(rows);
     return plan;
+}
+
+std::uint64_t BatchPlan::append(const std::vector<std::uint64_t>& rows) {
+    for (std::size_t first = 0; first < rows.size(); first += batch_size_) {
+        const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(first);
+        const auto left = static_cast<std::ptrdiff_t>(rows.size() - first);
+        batches_.emplace_back(begin, begin + std::min<std::ptrdiff_t>(left, batch_size_));
+    }
+    return batches_.size();
 }
 
 std::vector<std::uint64_t> BatchPlan::rows_of(std::uint64_t number) const {
     if (once_) {
-        const std::vector<std::uint64_t>& all = cache_[0].order;
-        const std::uint64_t first = std::min(rows_, number * batch_size_);
-        const std::uint64_t end = std::min(rows_, first + batch_size_);
-        return {all.begin() + static_cast<std::ptrdiff_t>(first), all.begin() + static_cast<std::ptrdiff_t>(end)};
+        return number < batches_.size() ? batches_[number] : std::vector<std::uint64_t>();
     }
     std::vector<std::uint64_t> rows(batch_size_);
     for (std::uint32_t i = 0; i < batch_size_; ++i) {

@@ -24,7 +24,10 @@ class BatchPlan {
     BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed, RowOrder order = {});
 
     /// Of these rows, in this order and once: the last micro-batch may be smaller, and none is behind it.
-    static BatchPlan once(std::vector<std::uint64_t> rows, std::uint32_t batch_size);
+    static BatchPlan once(const std::vector<std::uint64_t>& rows, std::uint32_t batch_size);
+    /// Further rows of a plan that once() made, behind those it has; they begin a micro-batch of their own. The number
+    /// of micro-batches that there are now.
+    std::uint64_t append(const std::vector<std::uint64_t>& rows);
 
     /// Row indices of micro-batch `number`, batch_size of them. One thread at a time (a permutation is cached).
     [[nodiscard]] std::vector<std::uint64_t> rows_of(std::uint64_t number) const;
@@ -36,7 +39,8 @@ class BatchPlan {
     std::uint32_t batch_size_;
     std::uint64_t seed_;
     RowOrder order_;
-    bool once_ = false;  ///< the rows are those of the first slot
+    bool once_ = false;
+    std::vector<std::vector<std::uint64_t>> batches_;  ///< of a plan that goes through its rows once
     struct Cached {
         std::uint64_t epoch = 0;
         std::vector<std::uint64_t> order;

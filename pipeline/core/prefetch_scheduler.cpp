@@ -25,6 +25,11 @@ std::uint32_t PrefetchScheduler::buffered() const noexcept {
     return static_cast<std::uint32_t>(answered_ - (next_take_ - options_.first));
 }
 
+void PrefetchScheduler::set_end(std::uint64_t end, bool last) {
+    options_.end = std::max(options_.end, end);
+    options_.growing = options_.growing && !last;
+}
+
 void PrefetchScheduler::set_ceiling(std::uint32_t ceiling) {
     controller_.set_ceiling(ceiling);
     endpoints_.set_ceiling(ceiling);

@@ -45,6 +45,7 @@ struct HedgePolicy {
 struct SchedulerOptions {
     std::uint64_t first = 0;  ///< micro-batches [first, end)
     std::uint64_t end = 0;
+    bool growing = false;  ///< `end` is not the last yet: see set_end()
     std::uint32_t endpoints = 1;
     LimitOptions limit;    ///< C: requests in flight, over all endpoints
     WindowOptions window;  ///< W: micro-batches issued and not yet released
@@ -136,6 +137,8 @@ class PrefetchScheduler {
     void on_endpoint_absent(std::uint32_t endpoint, Instant now);
     /// An operator's order; the controller stays at or below it from now on.
     void set_ceiling(std::uint32_t ceiling);
+    /// There are micro-batches up to `end`, which does not go back; with `last` there will be no more.
+    void set_end(std::uint64_t end, bool last);
 
     // --- actions ---
     [[nodiscard]] std::vector<SchedulerAction> poll(Instant now);
@@ -152,7 +155,9 @@ class PrefetchScheduler {
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return window_.held_bytes(); }
     [[nodiscard]] const SchedulerCounters& counters() const noexcept { return counters_; }
     [[nodiscard]] const LatencyWindow& latencies() const noexcept { return latencies_; }
-    [[nodiscard]] bool done() const noexcept { return next_release_ >= options_.end; }
+    [[nodiscard]] bool done() const noexcept { return !options_.growing && next_release_ >= options_.end; }
+    /// More micro-batches may come, and fewer are left to issue than may be in flight at once.
+    [[nodiscard]] bool short_of_batches() const { return options_.growing && options_.end < next_issue_ + limit(); }
     /// The student waits for a micro-batch.
     [[nodiscard]] bool student_waits() const noexcept { return wanted_since_.has_value(); }
     /// How long it has waited in all, a wait under way included.

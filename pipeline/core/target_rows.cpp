@@ -6,12 +6,15 @@
 #include <limits>
 
 #include "base/half_float.hpp"
+#include "pipeline/core/softmax_sums.hpp"
 
 namespace distilld {
 namespace {
 
 /// Rounding of fp16 and a softmax in lower precision may lift a certain token a little above zero.
 constexpr float kMaxLogProbability = 0.01F;
+/// Logits that are looked at together for one that is among the best.
+constexpr std::size_t kBlock = 64;
 
 template <class T>
 T load(std::span<const std::byte> bytes, std::size_t index) {
@@ -262,7 +265,6 @@ TopKReducer::TopKReducer(std::uint32_t rows, std::uint32_t columns, std::uint32_
     storage_->logprobs.reserve(positions * k_);
     storage_->tail.reserve(positions);
     heap_.reserve(k_);
-    chosen_.reserve(k_);
 }
 
 bool TopKReducer::add_row(std::span<const float> logits) {
@@ -270,46 +272,49 @@ bool TopKReducer::add_row(std::span<const float> logits) {
     const auto better = [](const Entry& a, const Entry& b) {
         return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
     };
+    bool usable = true;
+    for (const float logit : logits) {
+        usable &= logit < std::numeric_limits<float>::infinity();
+    }
+    if (!usable) {
+        return false;
+    }
     heap_.clear();
     float max_logit = -std::numeric_limits<float>::infinity();
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        const float logit = logits[i];
-        if (!(logit < std::numeric_limits<float>::infinity())) {
-            return false;
+    // Of a large vocabulary nearly every block has nothing that is better than the best k so far.
+    for (std::size_t first = 0; first < logits.size(); first += kBlock) {
+        const auto block = logits.subspan(first, std::min(kBlock, logits.size() - first));
+        const float best = largest(block);
+        max_logit = std::max(max_logit, best);
+        if (heap_.size() == k_ && !(best > heap_.front().logit)) {
+            continue;
         }
-        max_logit = std::max(max_logit, logit);
-        const Entry entry{logit, static_cast<std::int32_t>(i)};
-        if (heap_.size() < k_) {
-            heap_.push_back(entry);
-            std::push_heap(heap_.begin(), heap_.end(), better);
-        } else if (logit > heap_.front().logit) {
-            std::pop_heap(heap_.begin(), heap_.end(), better);
-            heap_.back() = entry;
-            std::push_heap(heap_.begin(), heap_.end(), better);
+        for (std::size_t i = 0; i < block.size(); ++i) {
+            const Entry entry{block[i], static_cast<std::int32_t>(first + i)};
+            if (heap_.size() < k_) {
+                heap_.push_back(entry);
+                std::push_heap(heap_.begin(), heap_.end(), better);
+            } else if (entry.logit > heap_.front().logit) {
+                std::pop_heap(heap_.begin(), heap_.end(), better);
+                heap_.back() = entry;
+                std::push_heap(heap_.begin(), heap_.end(), better);
+            }
         }
     }
     if (!std::isfinite(max_logit)) {
         return false;
     }
-    chosen_.clear();
-    for (const Entry& entry : heap_) {
-        chosen_.push_back(entry.id);
-    }
-    std::sort(chosen_.begin(), chosen_.end());
     std::sort(heap_.begin(), heap_.end(), better);
     double inside = 0;
     for (const Entry& entry : heap_) {
         inside += std::exp(static_cast<double>(entry.logit) - max_logit);
     }
-    double outside = 0;
-    auto next = chosen_.begin();
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        if (next != chosen_.end() && static_cast<std::size_t>(*next) == i) {
-            ++next;
-            continue;
-        }
-        outside += std::exp(static_cast<double>(logits[i]) - max_logit);
+    // Of the others alone: the difference of the sums would be rounding where the tail is small.
+    others_.assign(logits.begin(), logits.end());
+    for (const Entry& entry : heap_) {
+        others_[static_cast<std::size_t>(entry.id)] = -std::numeric_limits<float>::infinity();
     }
+    const double outside = sum_of_masses(others_, max_logit);
     const double log_total = std::log(inside + outside);
     for (const Entry& entry : heap_) {
         storage_->ids.push_back(entry.id);

@@ -58,7 +58,7 @@ class TopKReducer {
     std::uint32_t k_;
     std::shared_ptr<Storage> storage_;
     std::vector<Entry> heap_;
-    std::vector<std::int32_t> chosen_;
+    std::vector<float> others_;  ///< the logits outside the entries
 };
 
 /// Memory of one position after the reduction of `width` logits (0 = not known) to the `k` most probable.

@@ -30,6 +30,8 @@ class BatchSource {
     BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan plan, std::uint32_t micro_batches);
 
     [[nodiscard]] PlannedBatch batch(std::uint64_t number);
+    /// BatchPlan::append().
+    std::uint64_t append(const std::vector<std::uint64_t>& rows) { return plan_.append(rows); }
 
   private:
     [[nodiscard]] std::uint64_t count_targets(std::uint64_t step) const;

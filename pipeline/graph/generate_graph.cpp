@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/async/condition.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/batch_plan.hpp"
@@ -27,32 +28,25 @@ namespace asio = boost::asio;
 
 namespace {
 
-std::vector<std::uint64_t> needed_rows(const Dataset& dataset, const StoreWriter& writer) {
-    std::vector<std::uint64_t> rows;
-    for (std::uint64_t row = 0; row < dataset.row_count(); ++row) {
-        if (writer.needs(row)) {
-            rows.push_back(row);
-        }
-    }
-    return rows;
-}
-
-TeacherStageOptions stage_options(const GenerateOptions& options, std::uint64_t batches,
-                                  std::function<void(const WorkerEvent&)> on_event) {
+TeacherStageOptions stage_options(const GenerateOptions& options, std::function<void(const WorkerEvent&)> on_event,
+                                  std::function<void()> on_short) {
     TeacherStageOptions teacher = options.teacher;
     teacher.on_event = std::move(on_event);
+    teacher.on_short = std::move(on_short);
     teacher.scheduler.first = 0;
-    teacher.scheduler.end = batches;
+    teacher.scheduler.end = 0;
+    teacher.scheduler.growing = true;  // by what is claimed
     return teacher;
 }
 
-/// Rows and tokens of the last micro-batches, by the endpoint that answered for them.
+/// Rows of the store, whoever has added them, and our tokens of the last micro-batches, by the endpoint that answered
+/// for them.
 class GenerateMeter {
   public:
-    explicit GenerateMeter(Instant start) : start_(start) { marks_.push_back({start, 0, 0, {}}); }
+    GenerateMeter(Instant start, std::uint64_t rows) : start_(start) { marks_.push_back({start, rows, 0, {}}); }
 
     void on_batch(std::uint64_t rows, std::uint64_t tokens, const FetchCounters& fetch, Instant now) {
-        Mark mark{now, marks_.back().rows + rows, marks_.back().tokens + tokens, {}};
+        Mark mark{now, rows, marks_.back().tokens + tokens, {}};
         for (const EndpointCounters& endpoint : fetch.endpoints) {
             mark.endpoints.push_back(endpoint.tokens);
         }
@@ -104,21 +98,22 @@ class StagedGenerateGraph final : public GenerateGraph {
           writer_(writer),
           options_(std::move(options)),
           emit_(on_event ? std::move(on_event) : [](const WorkerEvent&) {}),
-          rows_(needed_rows(*dataset, writer)),
-          batches_((rows_.size() + options_.batch_rows - 1) / options_.batch_rows),
-          plan_(executors.staging,
-                std::make_shared<BatchSource>(dataset, BatchPlan::once(rows_, options_.batch_rows), 1), trace),
+          plan_(executors.staging, std::make_shared<BatchSource>(dataset, BatchPlan::once({}, options_.batch_rows), 1),
+                trace),
           decode_(io_, executors.decode ? executors.decode : executors.staging,
                   executors.decode ? executors.decode_threads : 1, trace),
-          teacher_(make_teacher_stage(io_, plan_, decode_, &source, stage_options(options_, batches_, emit_), trace)),
+          claims_(io_),
+          teacher_(make_teacher_stage(io_, plan_, decode_, &source,
+                                      stage_options(options_, emit_, [this] { claims_.notify(); }), trace)),
           space_(io_, emit_),
-          meter_(options_.now()) {}
+          meter_(options_.now(), writer.progress().held_rows),
+          seen_sealed_(writer.progress().sealed_rows) {}
 
     asio::awaitable<Result<GenerateOutcome>> run() override {
         // What runs refers to us, so it is joined whatever happens, to our caller too.
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
-        std::exception_ptr thrown = co_await thrown_by(both_stages());
+        std::exception_ptr thrown = co_await thrown_by(all_stages());
         const std::exception_ptr unsettled = co_await thrown_by(settle());
         co_await asio::this_coro::throw_if_cancelled(throwing);
         rethrow_if(thrown);
@@ -138,6 +133,7 @@ class StagedGenerateGraph final : public GenerateGraph {
 
     void cancel() override {
         cancelled_ = true;
+        end_claims();
         teacher_->stop();
         space_.give_up();
     }
@@ -145,9 +141,9 @@ class StagedGenerateGraph final : public GenerateGraph {
     void set_max_concurrent(std::uint32_t limit) override { teacher_->set_ceiling(limit); }
 
   private:
-    asio::awaitable<void> both_stages() {
+    asio::awaitable<void> all_stages() {
         TaskGroup stages(io_);
-        if (!stages.spawn(teacher_->run()) || !stages.spawn(store_all())) {
+        if (!stages.spawn(teacher_->run()) || !stages.spawn(store_all()) || !stages.spawn(claim_all())) {
             throw std::logic_error("the graph's task group is closed");
         }
         co_await stages.join();
@@ -159,8 +155,82 @@ class StagedGenerateGraph final : public GenerateGraph {
 
     asio::awaitable<void> store_all() {
         const std::exception_ptr thrown = co_await thrown_by(take_and_store());
+        end_claims();
         teacher_->stop();
         rethrow_if(thrown);
+    }
+
+    asio::awaitable<void> claim_all() {
+        const std::exception_ptr thrown = co_await thrown_by(claim_what_is_left());
+        if (thrown || failure_) {
+            teacher_->stop();
+        }
+        rethrow_if(thrown);
+    }
+
+    void end_claims() {
+        claims_end_ = true;
+        claims_.notify();
+    }
+
+    asio::awaitable<void> claim_what_is_left() {
+        std::uint64_t batches = 0;
+        while (!claims_end_) {
+            const bool more = teacher_->short_of_batches();
+            auto claim = [this, more] { return writer_.claim(more); };
+            auto claiming = run_on(disk_, std::move(claim));
+            Result<StoreClaim> claimed = co_await std::move(claiming);
+            if (!claimed && claimed.error().kind != ErrorKind::disk_full) {
+                failure_ = claimed.error();
+                co_return;
+            }
+            const bool empty = !claimed || claimed->rows.empty();
+            if (!empty) {
+                auto appending = plan_.append(std::move(claimed->rows));
+                batches = co_await std::move(appending);
+            }
+            if (claimed) {
+                note_others(*claimed);
+                teacher_->set_end(batches, claimed->last);
+            }
+            if (claimed && claimed->last) {
+                co_return;
+            }
+            if (empty) {
+                // Nothing is free, or nothing is wanted yet: then the stage says when it is.
+                const auto pause = more ? options_.poll : options_.beat;
+                auto waiting = until(std::chrono::steady_clock::now() + pause, !more);
+                co_await std::move(waiting);
+            }
+        }
+    }
+
+    /// Or until the claims end, or the stage is short of batches and that matters.
+    asio::awaitable<void> until(Condition::TimePoint deadline, bool or_short) {
+        while (!claims_end_ && std::chrono::steady_clock::now() < deadline && !all_sealed() &&
+               !(or_short && teacher_->short_of_batches())) {
+            co_await claims_.wait(deadline);
+        }
+    }
+
+    [[nodiscard]] bool all_sealed() const {
+        const StoreProgress stored = writer_.progress();
+        return stored.sealed_rows == stored.rows;
+    }
+
+    /// What others have sealed shows in the progress, and what we wait for is said.
+    void note_others(const StoreClaim& claim) {
+        const StoreProgress stored = writer_.progress();
+        if (stored.sealed_rows > seen_sealed_) {
+            seen_sealed_ = stored.sealed_rows;
+            tell_progress();
+        }
+        const bool waits = claim.others_shards > 0 && claim.others_shards + stored.sealed_shards == stored.shards;
+        if (waits && !told_of_others_) {
+            emit_(LogEvent{"info", "waits for " + std::to_string(claim.others_shards) +
+                                       " shards of the store that others have; one of them: " + claim.other});
+        }
+        told_of_others_ = told_of_others_ || waits;
     }
 
     asio::awaitable<void> take_and_store() {
@@ -181,7 +251,6 @@ class StagedGenerateGraph final : public GenerateGraph {
     }
 
     asio::awaitable<void> store(MicroBatch batch) {
-        const std::uint64_t rows = batch.tokens->rows;
         std::uint64_t tokens = 0;
         for (const std::int32_t length : batch.tokens->lengths) {
             tokens += static_cast<std::uint64_t>(length);
@@ -199,11 +268,18 @@ class StagedGenerateGraph final : public GenerateGraph {
             co_return;
         }
         const Instant now = options_.now();
-        meter_.on_batch(rows, tokens, teacher_->counters(), now);
-        if (!told_ || now - *told_ >= Nanos(options_.progress_interval)) {
-            told_ = now;
-            emit_(progress());
+        meter_.on_batch(writer_.progress().held_rows, tokens, teacher_->counters(), now);
+        if (all_sealed()) {
+            claims_.notify();
         }
+        if (!told_ || now - *told_ >= Nanos(options_.progress_interval)) {
+            tell_progress();
+        }
+    }
+
+    void tell_progress() {
+        told_ = options_.now();
+        emit_(progress());
     }
 
     /// What a machine's crash must not take.
@@ -237,15 +313,17 @@ class StagedGenerateGraph final : public GenerateGraph {
     StoreWriter& writer_;
     GenerateOptions options_;
     std::function<void(const WorkerEvent&)> emit_;
-    std::vector<std::uint64_t> rows_;  ///< that are to be generated
-    std::uint64_t batches_;
     PlanStage plan_;
     DecodeStage decode_;
+    Condition claims_;
     std::unique_ptr<TeacherStage> teacher_;
     SpaceWait space_;
     GenerateMeter meter_;
+    std::uint64_t seen_sealed_;  ///< rows, whoever sealed them
     std::optional<Instant> told_;
     std::optional<Error> failure_;
+    bool told_of_others_ = false;
+    bool claims_end_ = false;
     bool cancelled_ = false;
 };
 

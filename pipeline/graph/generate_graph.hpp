@@ -21,6 +21,10 @@ struct GenerateOptions {
     std::uint32_t batch_rows = 8;  ///< rows of a request
     /// Between two progress events, but for the last.
     std::chrono::nanoseconds progress_interval = std::chrono::milliseconds(200);
+    /// Between two looks at a store that others write as well: at least so often they are shown that we live.
+    std::chrono::nanoseconds beat = std::chrono::seconds(5);
+    /// The same, while nothing is left that others do not have.
+    std::chrono::nanoseconds poll = std::chrono::milliseconds(500);
     std::function<Instant()> now = steady_now;
 };
 
@@ -35,7 +39,9 @@ struct GenerateOutcome {
 ///
 /// Rows that the store needs are asked for in the order of the dataset, several requests at once at all endpoints: one
 /// that dies leaves its requests to the others. What has come is encoded and written on `disk`, where a full disk is
-/// waited out. Each row is added once; what is in the store when the run ends, or dies, is not asked for again.
+/// waited out. Each row is added once; what is in the store when the run ends, or dies, is not asked for again. Of a
+/// store that others write at the same time, a shard is claimed when no more requests are left than may be in flight at
+/// once, and the run ends when all are sealed, whoever has done it.
 class GenerateGraph : public RunningGraph {
   public:
     /// Generates to the end, to cancel(), or to the first failure. Run it once. Requests and writes under way have

@@ -39,4 +39,10 @@ asio::awaitable<PlannedBatch> PlanStage::batch(std::uint64_t number) {
     co_return kept_.at(number);
 }
 
+asio::awaitable<std::uint64_t> PlanStage::append(std::vector<std::uint64_t> rows) {
+    auto add = [batches = batches_, more = std::move(rows)] { return batches->append(more); };
+    auto adding = run_on(planning_, std::move(add));
+    co_return co_await std::move(adding);
+}
+
 }  // namespace distilld

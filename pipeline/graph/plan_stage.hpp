@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "pipeline/graph/batch_source.hpp"
 #include "pipeline/graph/stage_clock.hpp"
@@ -34,6 +35,8 @@ class PlanStage final : public MicroBatchPlan {
     [[nodiscard]] PlannedBatch kept(std::uint64_t number) const override { return kept_.at(number); }
     [[nodiscard]] bool keeps(std::uint64_t number) const { return kept_.contains(number); }
     void release(std::uint64_t number) override { kept_.erase(number); }
+    /// BatchPlan::append().
+    boost::asio::awaitable<std::uint64_t> append(std::vector<std::uint64_t> rows);
 
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
 

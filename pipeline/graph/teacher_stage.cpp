@@ -1,5 +1,6 @@
 #include "pipeline/graph/teacher_stage.hpp"
 
+#include <algorithm>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
 #include <chrono>
@@ -62,7 +63,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     asio::awaitable<std::optional<MicroBatch>> next() override {
-        while (delivered_.empty() && !ended_ && !stopped_ && !failure_ && next_out_ < options_.scheduler.end) {
+        while (delivered_.empty() && !ended_ && !stopped_ && !failure_ && (growing_ || next_out_ < end_)) {
             co_await delivered_changed_.wait();
         }
         // What was delivered before a failure may still be trained on; after stop() nothing is wanted any more.
@@ -100,6 +101,14 @@ class PrefetchingTeacherStage final : public TeacherStage {
         scheduler_.set_ceiling(ceiling);
         wake();
     }
+    void set_end(std::uint64_t end, bool last) override {
+        end_ = std::max(end_, end);
+        growing_ = growing_ && !last;
+        scheduler_.set_end(end, last);
+        wake();
+        delivered_changed_.notify();
+    }
+    bool short_of_batches() const override { return scheduler_.short_of_batches(); }
 
     FetchCounters counters() const override {
         const SchedulerCounters& seen = scheduler_.counters();
@@ -198,6 +207,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
                 std::visit([this](const auto& what) { perform(what); }, action);
             }
             note_state();
+            if (options_.on_short && scheduler_.short_of_batches()) {
+                options_.on_short();
+            }
             // A request may have been answered while it was started.
             if (news_) {
                 continue;
@@ -428,6 +440,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
     std::uint64_t not_sent_ = 0;      // requests about micro-batches in which the teacher has no row
     std::uint64_t not_sent_yet_ = 0;  // whose micro-batch is being planned
     std::uint32_t on_the_wire_ = 0;   // requests whose bytes have not come yet
+    std::uint64_t end_ = options_.scheduler.end;
+    bool growing_ = options_.scheduler.growing;
     std::optional<Error> failure_;
     bool news_ = false;
     bool stopped_ = false;

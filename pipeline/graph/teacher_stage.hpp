@@ -32,6 +32,8 @@ struct TeacherStageOptions {
     std::uint32_t part = 0;
     /// Told of each state that times() is about. May be empty.
     std::function<void(StageClock::State)> on_state{};
+    /// Called whenever short_of_batches() and something has changed. May be empty.
+    std::function<void()> on_short;
 };
 
 /// The stage teacher: carries out what the prefetch scheduler decides and hands micro-batches on in order, with the
@@ -56,6 +58,10 @@ class TeacherStage {
     virtual void on_trained(std::uint64_t n) = 0;
     virtual void on_released(std::uint64_t n) = 0;
     virtual void set_ceiling(std::uint32_t ceiling) = 0;
+    /// Of a stage whose scheduler.growing is set: there are micro-batches up to `end`, and with `last` no others.
+    virtual void set_end(std::uint64_t end, bool last) = 0;
+    /// More are wanted soon (PrefetchScheduler::short_of_batches()).
+    [[nodiscard]] virtual bool short_of_batches() const = 0;
 
     [[nodiscard]] virtual FetchCounters counters() const = 0;
     /// Time for which the student has waited for this teacher.

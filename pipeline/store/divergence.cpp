@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "pipeline/core/softmax_sums.hpp"
+
 namespace distilld {
 namespace {
 
@@ -18,15 +20,8 @@ struct Teacher {
 };
 
 Teacher read_teacher(std::span<const float> logits) {
-    const double max = *std::max_element(logits.begin(), logits.end());
-    double total = 0;
-    double weighted = 0;
-    for (const float logit : logits) {
-        const double shifted = logit - max;
-        const double mass = std::exp(shifted);
-        total += mass;
-        weighted += mass > 0 ? mass * shifted : 0.0;
-    }
+    const float max = largest(logits);
+    const auto [total, weighted] = weighted_masses(logits, max);
     return {max + std::log(total), weighted / total - std::log(total)};
 }
 

@@ -96,11 +96,24 @@ std::uint32_t max_id(const BitUnpacker& unpacker, std::span<const std::byte> byt
     return max;
 }
 
-UnnamedIds::UnnamedIds(std::uint64_t vocabulary, std::uint32_t width) : vocabulary_(vocabulary), taken_(width) {}
+UnnamedIds::UnnamedIds(std::uint64_t vocabulary, std::uint32_t width)
+    : vocabulary_(vocabulary), highest_(width), taken_(width) {
+    for (std::uint32_t i = 0; i < width; ++i) {
+        highest_[i] = static_cast<std::int32_t>(vocabulary - 1 - i);
+    }
+}
 
 void UnnamedIds::fill(std::span<const std::int32_t> named, std::span<std::int32_t> ids) {
     // Of the `width` highest ids at most `named` are taken, which leaves enough.
     const std::uint64_t lowest = vocabulary_ - taken_.size();
+    bool any = false;
+    for (const std::int32_t id : named) {
+        any |= static_cast<std::uint32_t>(id) >= lowest;
+    }
+    if (!any) {  // as of nearly all positions
+        std::memcpy(ids.data(), highest_.data(), ids.size_bytes());
+        return;
+    }
     std::fill(taken_.begin(), taken_.end(), false);
     for (const std::int32_t id : named) {
         if (static_cast<std::uint64_t>(id) >= lowest) {

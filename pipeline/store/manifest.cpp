@@ -13,6 +13,9 @@ namespace {
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{4} << 20U;
 constexpr std::uint64_t kShardBytes = std::uint64_t{32} << 20U;
 constexpr std::uint64_t kMaxShardRows = 65536;
+// Shards are what several writers take turns with, and what readers that follow them wait for.
+constexpr std::uint64_t kWantedShards = 64;
+constexpr std::uint64_t kMinShardRows = 64;
 constexpr std::uint32_t kMaxEntries = 65536;
 constexpr std::uint32_t kMaxCounted = 255;  // what a byte counts
 
@@ -86,8 +89,9 @@ Result<StoreManifest> complete_manifest(StoreManifest manifest) {
     if (manifest.shard_rows == 0) {
         const std::uint64_t row_bytes =
             std::max<std::uint64_t>(1, max_token_bytes(manifest) * manifest.sequence_length);
+        const std::uint64_t even = std::max(kMinShardRows, (manifest.rows + kWantedShards - 1) / kWantedShards);
         manifest.shard_rows = static_cast<std::uint32_t>(
-            std::clamp<std::uint64_t>(kShardBytes / row_bytes, 1, std::min(manifest.rows, kMaxShardRows)));
+            std::clamp<std::uint64_t>(kShardBytes / row_bytes, 1, std::min({manifest.rows, even, kMaxShardRows})));
     }
     if (manifest.shard_rows > kMaxShardRows) {
         return out_of_range("shard_rows", std::to_string(manifest.shard_rows), "1 to " + std::to_string(kMaxShardRows));

@@ -88,8 +88,8 @@ void describe(Visitor& v, T& shard) {
 }
 
 /// Settings that a format does not take are set to 0, k is cut to the vocabulary, shard_rows chosen where it is 0
-/// (about 32 MiB a shard, by the bytes that a token takes at most). The error (invalid_input) names the field that is
-/// out of range.
+/// (about 32 MiB a shard at most, by the bytes that a token takes at most, and 64 shards where each has 64 rows then).
+/// The error (invalid_input) names the field that is out of range.
 Result<StoreManifest> complete_manifest(StoreManifest manifest);
 
 /// The first field in which the two name different data, as "dataset_hash is …, … is expected"; empty when none.

@@ -61,6 +61,11 @@ class PackedFormat final : public PositionFormat {
         if (ragged_) {
             counts_ = streams_.size();
             streams_.push_back({"counts", ElementType::u8, 1});
+            const auto rest = static_cast<double>(vocabulary_ - k_);
+            for (std::uint32_t count = 0; count < k_; ++count) {
+                const auto others = static_cast<double>(vocabulary_ - count);
+                shares_.push_back({std::log(others), std::log(rest / others)});
+            }
         }
     }
 
@@ -234,10 +239,8 @@ class PackedFormat final : public PositionFormat {
             return 0;
         }
         unnamed.fill(ids.first(count), ids.subspan(count));
-        const auto others = static_cast<double>(vocabulary_ - count);
-        const double share = tail - std::log(others);
-        const auto rest = static_cast<double>(vocabulary_ - k_);
-        tail = static_cast<float>(tail + std::log(rest / others));
+        const double share = tail - shares_[count].log_others;
+        tail = static_cast<float>(tail + shares_[count].log_rest);
         return static_cast<float>(share);
     }
 
@@ -249,6 +252,11 @@ class PackedFormat final : public PositionFormat {
     bool ragged_;
     bool coded_;
     std::size_t counts_ = 0;
+    struct Share {
+        double log_others = 0;  ///< of how many ids the tail is
+        double log_rest = 0;    ///< of the share of them that is outside the k
+    };
+    std::vector<Share> shares_;  ///< by the entries that a position has
     std::vector<StoreStream> streams_;
 };
 

@@ -99,6 +99,7 @@ class UnnamedIds {
 
   private:
     std::uint64_t vocabulary_;
+    std::vector<std::int32_t> highest_;  ///< `width` ids, descending
     std::vector<bool> taken_;
 };
 

@@ -1,12 +1,12 @@
 #include "pipeline/store/row_codec.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "base/crc32c.hpp"
-#include "base/half_float.hpp"
 #include "pipeline/core/target_rows.hpp"
 #include "pipeline/store/divergence.hpp"
 #include "pipeline/store/position_format.hpp"
@@ -36,10 +36,23 @@ std::vector<std::uint32_t> marked_positions(std::span<const std::byte> mask) {
     return positions;
 }
 
-template <class T, class Convert>
-void widen_with(std::span<const std::byte> bytes, std::vector<float>& values, Convert convert) {
+// Without a call or a branch, so that the compiler makes vectors of them.
+inline float widen_half(std::uint16_t bits) {
+    const std::uint32_t magnitude = (bits & 0x7FFFU) << 13U;
+    // The exponents' distance, exact also for what is no normal number in 16 bits.
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1p112F;
+    const std::uint32_t infinite = (bits & 0x7C00U) == 0x7C00U ? 0x7F800000U : 0U;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | infinite | ((bits & 0x8000U) << 16U));
+}
+
+inline float widen_bfloat16(std::uint16_t bits) {
+    return std::bit_cast<float>(std::uint32_t{bits} << 16U);
+}
+
+template <float Convert(std::uint16_t)>
+void widen_with(std::span<const std::byte> bytes, std::vector<float>& values) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = convert(load_value<T>(bytes, i));
+        values[i] = Convert(load_value<std::uint16_t>(bytes, i));
     }
 }
 
@@ -49,9 +62,9 @@ std::optional<std::string> widen(const ArrayView& raw, std::vector<float>& value
     if (raw.type == ElementType::f32) {
         std::memcpy(values.data(), raw.bytes.data(), raw.bytes.size());
     } else if (raw.type == ElementType::f16) {
-        widen_with<std::uint16_t>(raw.bytes, values, half_to_float);
+        widen_with<widen_half>(raw.bytes, values);
     } else {
-        widen_with<std::uint16_t>(raw.bytes, values, bfloat16_to_float);
+        widen_with<widen_bfloat16>(raw.bytes, values);
     }
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     unsigned unusable = 0;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/random.hpp"
+#include "pipeline/core/softmax_sums.hpp"
 #include "pipeline/store/position_format.hpp"
 
 namespace distilld {
@@ -36,10 +37,11 @@ class SampledFormat final : public PositionFormat {
 
     void encode(const PositionTargets& position, StoredRow& row) const override {
         const std::vector<double> draws = draws_of(position);
-        const float max = *std::max_element(position.logits.begin(), position.logits.end());
+        std::vector<double> masses(position.logits.size());
+        write_masses(position.logits, largest(position.logits), masses);
         double total = 0;
-        for (const float logit : position.logits) {
-            total += std::exp(static_cast<double>(logit) - max);
+        for (const double mass : masses) {
+            total += mass;
         }
         struct Drawn {
             std::int32_t id;
@@ -49,10 +51,9 @@ class SampledFormat final : public PositionFormat {
         double below = 0;
         std::size_t next = 0;
         std::int32_t last_possible = 0;
-        for (std::size_t id = 0; id < position.logits.size() && next < draws.size(); ++id) {
-            const double mass = std::exp(static_cast<double>(position.logits[id]) - max);
-            below += mass;
-            last_possible = mass > 0 ? static_cast<std::int32_t>(id) : last_possible;
+        for (std::size_t id = 0; id < masses.size() && next < draws.size(); ++id) {
+            below += masses[id];
+            last_possible = masses[id] > 0 ? static_cast<std::int32_t>(id) : last_possible;
             const std::size_t first = next;
             while (next < draws.size() && draws[next] * total < below) {
                 ++next;

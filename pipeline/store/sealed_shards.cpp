@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -78,6 +79,31 @@ Result<std::vector<StoreShard>> read_shard_list(const std::filesystem::path& fol
         ++number;
     }
     return shards;
+}
+
+Result<void> cut_torn_line(const std::filesystem::path& folder) {
+    const auto path = shard_list_file(folder);
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (error || size == 0) {
+        return {};
+    }
+    // Nearly always the last byte alone is looked at.
+    std::ifstream file(path, std::ios::binary);
+    std::uintmax_t end = size;
+    for (char last = 0; end > 0; --end) {
+        file.seekg(static_cast<std::streamoff>(end - 1));
+        if (!file.get(last)) {
+            return io_error(path.string() + ": cannot read");
+        }
+        if (last == '\n') {
+            break;
+        }
+    }
+    if (end < size && ::truncate(path.c_str(), static_cast<off_t>(end)) != 0) {
+        return io_error(path.string() + ": cannot cut off a torn line: " + reason(errno));
+    }
+    return {};
 }
 
 Result<void> append_to_shard_list(const std::filesystem::path& folder, const StoreShard& shard) {

@@ -24,7 +24,10 @@ namespace distilld {
 Result<std::vector<StoreShard>> read_shard_list(const std::filesystem::path& folder, const StoreManifest& manifest,
                                                 std::uint64_t& offset);
 
-/// Appends a line durably; when it cannot, the file is as it was.
+/// Cuts off a last line that an earlier writer did not finish. Nobody else may be appending.
+Result<void> cut_torn_line(const std::filesystem::path& folder);
+
+/// Appends a line durably; when it cannot, the file is as it was. Nobody else may be appending.
 Result<void> append_to_shard_list(const std::filesystem::path& folder, const StoreShard& shard);
 
 /// The sealed shards of a folder: those of the list whose file is there, with the size that the list says. Any thread.

@@ -94,7 +94,7 @@ class ShardOutput {
 
     Result<void> finish() {
         flush();
-        return result_ ? file_.commit() : result_;
+        return result_ ? file_.sync() : result_;
     }
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
     [[nodiscard]] std::string sha256() { return sha_.hex(); }
@@ -163,8 +163,8 @@ std::uint64_t rows_of_shard(const StoreManifest& manifest, std::uint64_t shard) 
     return std::min<std::uint64_t>(manifest.shard_rows, manifest.rows - first);
 }
 
-Result<StoreShard> write_shard(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard,
-                               std::span<const StoredRowView> rows) {
+Result<PreparedShard> prepare_shard(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard,
+                                    std::span<const StoredRowView> rows) {
     StoreShard sealed;
     sealed.shard = shard;
     sealed.file = shard_file_name(shard);
@@ -203,7 +203,7 @@ Result<StoreShard> write_shard(const std::filesystem::path& folder, const RowCod
     }
     sealed.bytes = out.size();
     sealed.sha256 = out.sha256();
-    return sealed;
+    return PreparedShard{std::move(sealed), std::move(*file)};
 }
 
 ShardFile::ShardFile(std::filesystem::path path, MappedFile file, const RowCodec& codec, std::uint64_t shard)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/mapped_file.hpp"
 #include "pipeline/store/manifest.hpp"
 #include "pipeline/store/row_codec.hpp"
@@ -20,10 +21,16 @@ namespace distilld {
 /// Rows of the dataset that a shard has: the last may have fewer than shard_rows.
 [[nodiscard]] std::uint64_t rows_of_shard(const StoreManifest& manifest, std::uint64_t shard);
 
-/// Writes all rows of a shard, in their order, as DIR/shard-NNNNNN.safetensors, atomically. The bytes depend on the
-/// rows alone. `kl_sum` and `kl_tokens` of the result are left 0.
-Result<StoreShard> write_shard(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard,
-                               std::span<const StoredRowView> rows);
+/// A shard that is written and not under its name yet, which file.commit() gives it. `kl_sum` and `kl_tokens` are left
+/// 0.
+struct PreparedShard {
+    StoreShard entry;
+    AtomicFile file;
+};
+
+/// Writes all rows of a shard, in their order, for DIR/shard-NNNNNN.safetensors. The bytes depend on the rows alone.
+Result<PreparedShard> prepare_shard(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard,
+                                    std::span<const StoredRowView> rows);
 
 /// A sealed shard in memory. Any thread.
 class ShardFile {

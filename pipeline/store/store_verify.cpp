@@ -7,6 +7,7 @@
 #include "base/sha256.hpp"
 #include "pipeline/store/row_codec.hpp"
 #include "pipeline/store/sealed_shards.hpp"
+#include "pipeline/store/shard_leases.hpp"
 #include "pipeline/store/unsealed_shard.hpp"
 
 namespace distilld {
@@ -55,16 +56,12 @@ void sort_files(const fs::path& folder, const StoreManifest& manifest, const std
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
         const std::string name = entry->path().filename().string();
-        if (name == "manifest.json" || name == "shards.jsonl" || name == "lock" || shards.contains(name)) {
+        if (name == "manifest.json" || name == "shards.jsonl" || name == "lock" || ShardLeases::is_file(name) ||
+            shards.contains(name)) {
             continue;
         }
-        bool unsealed = false;
-        if (entry->path().extension() == ".part") {
-            const fs::path sealed = fs::path(name).replace_extension(".safetensors");
-            for (std::uint64_t shard = 0; shard < manifest.shard_count() && !unsealed; ++shard) {
-                unsealed = sealed.string() == shard_file_name(shard);
-            }
-        }
+        const auto shard = UnsealedShard::shard_of_file(name);
+        const bool unsealed = shard && *shard < manifest.shard_count();
         (unsealed ? result.unsealed : result.foreign).push_back((folder / name).string());
     }
     std::ranges::sort(result.unsealed);

@@ -7,12 +7,15 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "base/files.hpp"
 #include "base/folder_lock.hpp"
+#include "pipeline/store/held_rows.hpp"
 #include "pipeline/store/sealed_shards.hpp"
+#include "pipeline/store/store_agreement.hpp"
 #include "pipeline/store/unsealed_shard.hpp"
 
 namespace distilld {
@@ -22,45 +25,32 @@ namespace fs = std::filesystem;
 
 class Writer final : public StoreWriter {
   public:
-    Writer(fs::path folder, const StoreManifest& manifest, FolderLock lock)
+    /// `leases`: those of a writer that shares the folder; null: nobody else writes there.
+    Writer(fs::path folder, const StoreManifest& manifest, FolderLock lock, std::unique_ptr<ShardLeases> leases)
         : folder_(std::move(folder)),
           lock_(std::move(lock)),
+          leases_(std::move(leases)),
           codec_(make_row_codec(manifest)),
           sealed_(folder_, *codec_),
           held_(manifest.rows) {}
 
-    /// Finds what an earlier writer has left.
+    /// Finds what an earlier writer has left: what is not sealed, only when nobody else may be at it.
     Result<void> resume() {
-        if (auto cut = cut_torn_line(); !cut) {
+        if (leases_) {
+            const std::lock_guard guard(mutex_);
+            return see_sealed();
+        }
+        ShardLeases::clear(folder_);
+        if (auto cut = cut_torn_line(folder_); !cut) {
             return cut;
         }
-        if (const auto found = sealed_.refresh(); !found) {
-            return found.error();
+        if (auto seen = see_sealed(); !seen) {
+            return seen;
         }
-        for (const StoreShard& shard : sealed_.list()) {
-            for (std::uint64_t i = 0; i < shard.rows; ++i) {
-                held_[shard.first_row + i] = true;
+        for (const auto& [shard, files] : left_files()) {
+            if (auto taken = take_over(shard, files); !taken) {
+                return taken;
             }
-        }
-        for (std::uint64_t shard = 0; shard < manifest().shard_count(); ++shard) {
-            const fs::path part = folder_ / UnsealedShard::file_name(shard);
-            std::error_code error;
-            if (!fs::exists(part, error)) {
-                continue;
-            }
-            if (sealed_.find(shard)) {
-                fs::remove(part, error);  // the end came between the list and this
-                continue;
-            }
-            auto opened = UnsealedShard::open(folder_, *codec_, shard);
-            if (!opened) {
-                return opened.error();
-            }
-            for (std::uint64_t i = 0; i < rows_of_shard(manifest(), shard); ++i) {
-                const std::uint64_t row = shard * manifest().shard_rows + i;
-                held_[row] = opened->has(row);
-            }
-            unsealed_.emplace(shard, std::move(*opened));
         }
         note_progress();
         return seal_complete();
@@ -69,15 +59,8 @@ class Writer final : public StoreWriter {
     const StoreManifest& manifest() const override { return codec_->manifest(); }
     const RowCodec& codec() const override { return *codec_; }
 
-    bool needs(std::uint64_t row) const override {
-        const std::lock_guard guard(seen_mutex_);
-        return row < held_.size() && !held_[row];
-    }
-
-    StoreProgress progress() const override {
-        const std::lock_guard guard(seen_mutex_);
-        return progress_;
-    }
+    bool needs(std::uint64_t row) const override { return held_.needs(row); }
+    StoreProgress progress() const override { return held_.progress(); }
 
     Result<void> add(std::span<const StoredRow> rows) override {
         const std::lock_guard guard(mutex_);
@@ -86,7 +69,7 @@ class Writer final : public StoreWriter {
                 return invalid_input(folder_.string() + ": row " + std::to_string(row.row) +
                                      " cannot be stored: " + defect.value_or("it is outside the dataset"));
             }
-            if (!needs(row.row)) {
+            if (!needs(row.row) || (leases_ && !unsealed_.contains(manifest().shard_of(row.row)))) {
                 continue;
             }
             auto shard = unsealed(manifest().shard_of(row.row));
@@ -96,9 +79,42 @@ class Writer final : public StoreWriter {
             if (auto appended = (*shard)->append(row); !appended) {
                 return appended;
             }
-            note_held(row.row);
+            held_.add(row.row);
+            got_on_ = true;
         }
         return seal_complete();
+    }
+
+    Result<StoreClaim> claim(bool more) override {
+        const std::lock_guard guard(mutex_);
+        if (!leases_) {
+            StoreClaim all;
+            all.last = true;
+            if (more && !std::exchange(claimed_, true)) {
+                all.rows = held_.needed(0, manifest().rows);
+            }
+            return all;
+        }
+        for (;;) {
+            std::optional<std::uint64_t> taken;
+            auto claim = look_at_leases(more, taken);
+            if (!claim || !taken) {
+                return claim;
+            }
+            UnsealedFiles left = left_files();
+            if (auto done = take_over(*taken, std::move(left[*taken])); !done) {
+                return done.error();
+            }
+            note_progress();
+            const std::uint64_t first = *taken * manifest().shard_rows;
+            claim->rows = held_.needed(first, first + rows_of_shard(manifest(), *taken));
+            if (!claim->rows.empty()) {
+                return claim;
+            }
+            if (auto done = seal_complete(); !done) {  // its writer died when all its rows were there
+                return done.error();
+            }
+        }
     }
 
     Result<TeacherTargets> read(const TokenBatch& batch) override {
@@ -134,9 +150,11 @@ class Writer final : public StoreWriter {
 
     Result<void> sync() override {
         const std::lock_guard guard(mutex_);
-        for (const auto& [number, shard] : unsealed_) {
-            if (auto synced = shard.sync(); !synced) {
+        for (const std::uint64_t number : open_shards()) {
+            if (auto synced = unsealed_.at(number).sync(); !synced && is_ours(number)) {
                 return synced;
+            } else if (!synced) {
+                lose(number);
             }
         }
         if (auto synced = sync_folder(folder_); !synced) {
@@ -146,7 +164,6 @@ class Writer final : public StoreWriter {
     }
 
   private:
-    /// What needs() and progress() tell, which do not wait for a shard to be written.
     void note_progress() {
         StoreProgress progress;
         progress.rows = manifest().rows;
@@ -161,35 +178,147 @@ class Writer final : public StoreWriter {
         for (const auto& [number, shard] : unsealed_) {
             progress.held_rows += shard.held_rows();
         }
-        const std::lock_guard guard(seen_mutex_);
-        progress_ = progress;
+        held_.set(progress);
     }
 
-    void note_held(std::uint64_t row) {
-        const std::lock_guard guard(seen_mutex_);
-        held_[row] = true;
-        ++progress_.held_rows;
-    }
-
-    /// A line that an earlier writer did not finish.
-    Result<void> cut_torn_line() const {
-        std::uint64_t end = 0;
-        if (const auto lines = read_shard_list(folder_, manifest(), end); !lines) {
-            return lines.error();
+    /// What is sealed by now, whoever did it.
+    Result<void> see_sealed() {
+        if (const auto seen = sealed_.refresh(); !seen) {
+            return seen.error();
         }
-        const fs::path list = shard_list_file(folder_);
-        std::error_code error;
-        const std::uintmax_t size = fs::file_size(list, error);
-        if (!error && size > end && ::truncate(list.c_str(), static_cast<off_t>(end)) != 0) {
-            return io_error(list.string() + ": cannot cut off a torn line: " + std::generic_category().message(errno));
+        for (const StoreShard& shard : sealed_.list()) {
+            if (!seen_sealed_.insert(shard.shard).second) {
+                continue;
+            }
+            mark(shard.shard, [](std::uint64_t) { return true; });
+            if (leases_ && !unsealed_.contains(shard.shard)) {
+                remove_files({own_file(shard.shard)});  // rows that came when the shard was another's already
+            }
         }
+        note_progress();
         return {};
     }
+
+    /// Files with rows of shards that are not sealed, by shard. Those of sealed ones are removed: the end came between
+    /// the list and that.
+    [[nodiscard]] UnsealedFiles left_files() const {
+        UnsealedFiles files = find_unsealed_files(folder_, manifest());
+        std::erase_if(files, [this](const auto& one) {
+            const bool sealed = sealed_.find(one.first).has_value();
+            if (sealed) {
+                remove_files(one.second);
+            }
+            return sealed;
+        });
+        return files;
+    }
+
+    /// Goes on with a shard that is ours now, from what it has in these files.
+    Result<void> take_over(std::uint64_t number, std::vector<fs::path> files) {
+        unsealed_.erase(number);
+        auto opened = unsealed(number);
+        if (!opened) {
+            return opened.error();
+        }
+        UnsealedShard& shard = **opened;
+        std::erase(files, own_file(number));
+        for (const fs::path& file : files) {
+            if (auto adopted = shard.adopt(file); !adopted) {
+                return adopted;
+            }
+        }
+        if (auto synced = shard.sync(); !synced) {
+            return synced;
+        }
+        remove_files(files);
+        mark(number, [&shard](std::uint64_t row) { return shard.has(row); });
+        return {};
+    }
+
+    void mark(std::uint64_t shard, const std::function<bool(std::uint64_t)>& is_held) {
+        const std::uint64_t first = shard * manifest().shard_rows;
+        held_.mark(first, first + rows_of_shard(manifest(), shard), is_held);
+    }
+
+    /// A shard that another writer has by now.
+    void lose(std::uint64_t number) {
+        unsealed_.erase(number);
+        const bool sealed = seen_sealed_.contains(number);
+        if (sealed) {
+            remove_files({own_file(number)});
+        }
+        mark(number, [sealed](std::uint64_t) { return sealed; });
+        note_progress();
+    }
+
+    /// Shows the others that we live, and takes a lease of the first shard that nobody has when `more` are wanted.
+    Result<StoreClaim> look_at_leases(bool more, std::optional<std::uint64_t>& taken) {
+        StoreClaim claim;
+        std::vector<std::uint64_t> lost;
+        const auto look = [&](ShardLeases::Table& table) -> Result<void> {
+            if (auto seen = see_sealed(); !seen) {
+                return seen;
+            }
+            for (const auto& [number, shard] : unsealed_) {
+                if (!table.is_mine(number)) {
+                    lost.push_back(number);
+                }
+            }
+            std::uint64_t left = 0;
+            for (std::uint64_t number = 0; number < manifest().shard_count(); ++number) {
+                if (seen_sealed_.contains(number)) {
+                    continue;
+                }
+                ++left;
+                const ShardWriter* holder = table.holder(number);
+                if (holder != nullptr) {
+                    ++claim.others_shards;
+                    claim.other = "process " + std::to_string(holder->process) + " on " + holder->host;
+                } else if (more && !taken && !table.is_mine(number)) {
+                    taken = number;
+                    table.take(number);
+                }
+            }
+            claim.last = left == 0;
+            return {};
+        };
+        auto changed = leases_->change(std::exchange(got_on_, false), look);
+        for (const std::uint64_t number : lost) {
+            lose(number);
+        }
+        if (!changed) {
+            return changed.error();
+        }
+        return claim;
+    }
+
+    [[nodiscard]] std::vector<std::uint64_t> open_shards() const {
+        std::vector<std::uint64_t> numbers;
+        for (const auto& [number, shard] : unsealed_) {
+            numbers.push_back(number);
+        }
+        return numbers;
+    }
+
+    /// Whoever takes our lease over takes our file away.
+    [[nodiscard]] bool is_ours(std::uint64_t number) {
+        bool ours = true;
+        const auto look = [&](ShardLeases::Table& table) -> Result<void> {
+            ours = table.is_mine(number);
+            return {};
+        };
+        return !leases_ || !leases_->change(false, look) || ours;
+    }
+
+    [[nodiscard]] fs::path own_file(std::uint64_t shard) const {
+        return folder_ / UnsealedShard::file_name(shard, owner());
+    }
+    [[nodiscard]] std::string owner() const { return leases_ ? leases_->id() : std::string(); }
 
     Result<UnsealedShard*> unsealed(std::uint64_t number) {
         auto found = unsealed_.find(number);
         if (found == unsealed_.end()) {
-            auto opened = UnsealedShard::open(folder_, *codec_, number);
+            auto opened = UnsealedShard::open(folder_, *codec_, number, owner());
             if (!opened) {
                 return opened.error();
             }
@@ -199,13 +328,10 @@ class Writer final : public StoreWriter {
     }
 
     Result<void> seal_complete() {
-        std::vector<std::uint64_t> complete;
-        for (const auto& [number, shard] : unsealed_) {
-            if (shard.complete()) {
-                complete.push_back(number);
+        for (const std::uint64_t number : open_shards()) {
+            if (!unsealed_.at(number).complete()) {
+                continue;
             }
-        }
-        for (const std::uint64_t number : complete) {
             if (auto done = seal(number); !done) {
                 return done;
             }
@@ -215,71 +341,57 @@ class Writer final : public StoreWriter {
 
     Result<void> seal(std::uint64_t number) {
         UnsealedShard& shard = unsealed_.at(number);
+        bool ours = true;
         const auto write = [&](const UnsealedShard::Rows& rows) -> Result<void> {
-            auto entry = write_shard(folder_, *codec_, number, rows.views);
-            if (!entry) {
-                return entry.error();
+            auto prepared = prepare_shard(folder_, *codec_, number, rows.views);
+            if (!prepared) {
+                return prepared.error();
             }
-            entry->kl_sum = rows.kl_sum;
-            entry->kl_tokens = rows.kl_tokens;
-            return append_to_shard_list(folder_, *entry);
+            prepared->entry.kl_sum = rows.kl_sum;
+            prepared->entry.kl_tokens = rows.kl_tokens;
+            const auto publish = [&]() -> Result<void> {
+                auto committed = prepared->file.commit();
+                return committed ? append_to_shard_list(folder_, prepared->entry) : committed;
+            };
+            if (!leases_) {
+                return publish();
+            }
+            return leases_->change(true, [&](ShardLeases::Table& table) -> Result<void> {
+                ours = table.is_mine(number);
+                if (!ours) {
+                    return {};
+                }
+                if (auto cut = cut_torn_line(folder_); !cut) {
+                    return cut;
+                }
+                table.drop(number);
+                return publish();
+            });
         };
-        if (auto written = shard.with_rows(write); !written) {
+        if (auto written = shard.with_rows(write); !written && is_ours(number)) {
             return written;
-        }
-        if (const auto seen = sealed_.refresh(); !seen) {
-            return seen.error();
+        } else if (!written || !ours) {
+            lose(number);
+            return {};
         }
         shard.remove();
         unsealed_.erase(number);
-        note_progress();
-        return {};
+        return see_sealed();
     }
 
     const fs::path folder_;
     const FolderLock lock_;
+    const std::unique_ptr<ShardLeases> leases_;
     const std::unique_ptr<RowCodec> codec_;
     mutable std::mutex mutex_;
     SealedShards sealed_;
     std::map<std::uint64_t, UnsealedShard> unsealed_;
+    std::set<std::uint64_t> seen_sealed_;
     TargetBuffers buffers_;
-
-    mutable std::mutex seen_mutex_;
-    std::vector<bool> held_;
-    StoreProgress progress_;
+    bool claimed_ = false;  ///< when nobody else writes: everything
+    bool got_on_ = false;   ///< since the last change of the leases
+    HeldRows held_;
 };
-
-bool equal_teachers(const std::string& stored, const std::string& wanted) {
-    return stored.empty() || wanted.empty() || stored == wanted;
-}
-
-/// The manifest of the store that is there, when it is of the same data, or of the one that is made.
-Result<StoreManifest> agree(const fs::path& folder, const StoreManifest& wanted, const StoreWriterOptions& options) {
-    auto completed = complete_manifest(wanted);
-    if (!completed) {
-        return completed.error();
-    }
-    if (!store_exists(folder)) {
-        if (auto written = write_manifest(folder, *completed); !written) {
-            return written.error();
-        }
-        return completed;
-    }
-    auto stored = read_manifest(folder);
-    if (!stored) {
-        return stored.error();
-    }
-    if (const auto difference = find_difference(*stored, *completed)) {
-        return invalid_input(folder.string() + ": the store there is of other data: " + *difference);
-    }
-    const auto& same_teacher = options.same_teacher;
-    if (!(same_teacher ? same_teacher(stored->teacher, completed->teacher)
-                       : equal_teachers(stored->teacher, completed->teacher))) {
-        return invalid_input(folder.string() + ": the store there is of another teacher" +
-                             (stored->teacher_name.empty() ? std::string() : " (" + stored->teacher_name + ")"));
-    }
-    return stored;
-}
 
 }  // namespace
 
@@ -298,18 +410,33 @@ Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, c
     if (error) {
         return io_error(folder.string() + ": cannot be made: " + error.message());
     }
-    auto lock = FolderLock::try_lock_file(folder);
+    auto lock = FolderLock::try_lock_file(folder, options.shared ? LockShare::shared : LockShare::exclusive);
     if (!lock) {
         return lock.error();
     }
     if (!*lock) {
-        return io_error(folder.string() + ": another process writes this store");
+        return io_error(folder.string() + ": another process writes this store" +
+                        (options.shared ? " and does not share it" : ""));
     }
-    const auto manifest = agree(folder, wanted, options);
+    std::unique_ptr<ShardLeases> leases;
+    Result<StoreManifest> manifest = StoreManifest();
+    if (options.shared) {
+        leases = std::make_unique<ShardLeases>(folder, options.leases);
+        // The first of several makes the manifest.
+        const auto decide = [&](ShardLeases::Table&) -> Result<void> {
+            manifest = agree_on_manifest(folder, wanted, options.same_teacher);
+            return manifest ? Result<void>() : Result<void>(manifest.error());
+        };
+        if (auto agreed = leases->change(false, decide); !agreed) {
+            return agreed.error();
+        }
+    } else {
+        manifest = agree_on_manifest(folder, wanted, options.same_teacher);
+    }
     if (!manifest) {
         return manifest.error();
     }
-    auto writer = std::make_unique<Writer>(folder, *manifest, std::move(**lock));
+    auto writer = std::make_unique<Writer>(folder, *manifest, std::move(**lock), std::move(leases));
     if (auto resumed = writer->resume(); !resumed) {
         return resumed.error();
     }

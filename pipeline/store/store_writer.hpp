@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,13 +11,24 @@
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/store/manifest.hpp"
 #include "pipeline/store/row_codec.hpp"
+#include "pipeline/store/shard_leases.hpp"
+#include "pipeline/store/store_agreement.hpp"
 
 namespace distilld {
 
 struct StoreWriterOptions {
-    /// Whether the teacher of the store that is there (first) is the one that will be stored. Default: equal texts, or
-    /// one of them empty.
-    std::function<bool(const std::string&, const std::string&)> same_teacher;
+    SameTeacher same_teacher;
+    /// Several writers of the folder at once, here or on other nodes: each adds the rows that it has claimed.
+    bool shared = false;
+    ShardLeaseOptions leases;  ///< when shared
+};
+
+/// Rows that are the caller's to ask for.
+struct StoreClaim {
+    std::vector<std::uint64_t> rows;  ///< in the dataset's order
+    std::uint64_t others_shards = 0;  ///< that are left, and other writers have
+    std::string other;                ///< one of those, for people
+    bool last = false;                ///< there will be nothing more to claim
 };
 
 /// What has been written of a store.
@@ -41,9 +51,12 @@ struct StoreProgress {
 /// shards.jsonl; the .part goes. A sealed shard's bytes depend on its rows alone: not on their order, on batches or on
 /// how often the writer was restarted.
 ///
-/// One writer a folder (FolderLock, file `lock`). Any thread, several at once: add(), read() and sync() wait for each
-/// other, and add() may take as long as it takes to write a shard; needs() and progress() wait for nobody. Errors of
-/// kind disk_full are worth another try: what was added stays added, what was not can be added again.
+/// One writer a folder (FolderLock, file `lock`), or several that share it: each has leases of the shards that it has
+/// claimed (ShardLeases), keeps their rows in files of its own, and is let go on with the rows that a dead one has
+/// left. Shards appear, and are listed, under the leases' lock by whoever has the lease then: none twice. Any thread,
+/// several at once: add(), read() and sync() wait for each other, and add() may take as long as it takes to write a
+/// shard; needs() and progress() wait for nobody. Errors of kind disk_full are worth another try: what was added stays
+/// added, what was not can be added again.
 class StoreWriter {
   public:
     virtual ~StoreWriter() = default;
@@ -56,9 +69,14 @@ class StoreWriter {
     [[nodiscard]] virtual bool needs(std::uint64_t row) const = 0;
     [[nodiscard]] virtual StoreProgress progress() const = 0;
 
-    /// Adds rows that codec().encode() made. Those that are there already are passed over. Seals shards that become
-    /// whole; when that failed last time, the next add() tries again.
+    /// Adds rows that codec().encode() made. Those that are there already, or are another writer's, are passed over.
+    /// Seals shards that become whole; when that failed last time, the next add() tries again.
     virtual Result<void> add(std::span<const StoredRow> rows) = 0;
+
+    /// What the caller shall ask for next; `more`: it has room for that. Of a writer that shares its store the shard
+    /// that nobody has, until all are sealed; to be called again and again meanwhile, since it shows that we live and
+    /// what others have sealed. Of one that does not, all that is needed, once.
+    virtual Result<StoreClaim> claim(bool more) = 0;
 
     /// encode and add.
     Result<void> add(const TokenBatch& batch, const TeacherTargets& targets);
@@ -73,8 +91,8 @@ class StoreWriter {
 };
 
 /// Makes the folder, or goes on with the store that is in it. An error (invalid_input) names the field in which that
-/// one is of other data; io when another process writes there. `wanted` need not be complete (complete_manifest()); of
-/// a store that exists its own shard_rows holds.
+/// one is of other data; io when another process writes there and does not share it, or we do not. `wanted` need not be
+/// complete (complete_manifest()); of a store that exists its own shard_rows holds.
 Result<std::unique_ptr<StoreWriter>> open_store_writer(const std::filesystem::path& folder, const StoreManifest& wanted,
                                                        StoreWriterOptions options = {});
 

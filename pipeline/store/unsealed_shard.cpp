@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <string_view>
 #include <system_error>
 
 #include "base/crc32c.hpp"
@@ -102,6 +104,19 @@ std::optional<Record> read_record(std::span<const std::byte> bytes, const RowCod
     return record;
 }
 
+StoredRow copy_of(const Record& record) {
+    StoredRow copy;
+    copy.row = record.view.row;
+    copy.tokens = record.view.tokens;
+    copy.mask.assign(record.view.mask.begin(), record.view.mask.end());
+    for (const auto stream : record.view.streams) {
+        copy.streams.emplace_back(stream.begin(), stream.end());
+    }
+    copy.kl_sum = record.kl_sum;
+    copy.kl_tokens = record.kl_tokens;
+    return copy;
+}
+
 class Descriptor {
   public:
     explicit Descriptor(int number) : number_(number) {}
@@ -126,10 +141,32 @@ Error damaged_row(const std::filesystem::path& path, std::uint64_t row) {
     return io_error(path.string() + ": row " + std::to_string(row) + " is damaged: its checksum is another");
 }
 
+/// Of shard-000012. with anything behind it.
+std::optional<std::uint64_t> shard_in(std::string_view name) {
+    constexpr std::string_view kBeginning = "shard-";
+    std::uint64_t shard = 0;
+    if (!name.starts_with(kBeginning)) {
+        return std::nullopt;
+    }
+    const char* const last = name.data() + name.size();
+    const auto [end, error] = std::from_chars(name.data() + kBeginning.size(), last, shard);
+    if (error != std::errc() || end == last || *end != '.') {
+        return std::nullopt;
+    }
+    const std::string own = UnsealedShard::file_name(shard);
+    const bool ours = name.starts_with(std::string_view(own).substr(0, own.find('.')));
+    return ours ? std::optional(shard) : std::nullopt;
+}
+
 }  // namespace
 
-std::string UnsealedShard::file_name(std::uint64_t shard) {
-    return std::filesystem::path(shard_file_name(shard)).replace_extension(".part").string();
+std::string UnsealedShard::file_name(std::uint64_t shard, const std::string& owner) {
+    const std::string extension = (owner.empty() ? "" : "." + owner) + ".part";
+    return std::filesystem::path(shard_file_name(shard)).replace_extension(extension).string();
+}
+
+std::optional<std::uint64_t> UnsealedShard::shard_of_file(const std::string& name) {
+    return name.ends_with(".part") ? shard_in(name) : std::nullopt;
 }
 
 UnsealedShard::UnsealedShard(std::filesystem::path path, const RowCodec& codec, std::uint64_t shard)
@@ -139,8 +176,8 @@ UnsealedShard::UnsealedShard(std::filesystem::path path, const RowCodec& codec, 
       places_(rows_of_shard(codec.manifest(), shard)) {}
 
 Result<UnsealedShard> UnsealedShard::open(const std::filesystem::path& folder, const RowCodec& codec,
-                                          std::uint64_t shard) {
-    UnsealedShard opened(folder / file_name(shard), codec, shard);
+                                          std::uint64_t shard, const std::string& owner) {
+    UnsealedShard opened(folder / file_name(shard, owner), codec, shard);
     std::error_code error;
     if (std::filesystem::exists(opened.path_, error)) {
         if (auto found = opened.find_rows(); !found) {
@@ -167,6 +204,29 @@ Result<void> UnsealedShard::find_rows() {
     }
     if (end_ < bytes.size() && ::truncate(path_.c_str(), static_cast<off_t>(end_)) != 0) {
         return io_error(path_.string() + ": cannot cut off a torn row: " + reason(errno));
+    }
+    return {};
+}
+
+Result<void> UnsealedShard::adopt(const std::filesystem::path& path) {
+    const auto file = MappedFile::open(path);
+    if (!file) {
+        return file.error();
+    }
+    const auto bytes = file->bytes();
+    std::uint64_t at = 0;
+    while (const auto record = read_record(bytes.subspan(at), *codec_)) {
+        at += record->bytes;
+        const std::uint64_t row = record->view.row;
+        if (row < first_row_ || row >= first_row_ + places_.size()) {
+            break;
+        }
+        if (has(row)) {
+            continue;
+        }
+        if (auto appended = append(copy_of(*record)); !appended) {
+            return appended;
+        }
     }
     return {};
 }
@@ -230,16 +290,7 @@ Result<StoredRow> UnsealedShard::read(std::uint64_t row) const {
     if (!record || record->view.row != row) {
         return damaged_row(path_, row);
     }
-    StoredRow copy;
-    copy.row = row;
-    copy.tokens = record->view.tokens;
-    copy.mask.assign(record->view.mask.begin(), record->view.mask.end());
-    for (const auto stream : record->view.streams) {
-        copy.streams.emplace_back(stream.begin(), stream.end());
-    }
-    copy.kl_sum = record->kl_sum;
-    copy.kl_tokens = record->kl_tokens;
-    return copy;
+    return copy_of(*record);
 }
 
 Result<void> UnsealedShard::with_rows(const std::function<Result<void>(const Rows&)>& use) const {
@@ -281,6 +332,29 @@ void UnsealedShard::remove() {
     std::ranges::fill(places_, Place{});
     held_ = 0;
     end_ = 0;
+}
+
+UnsealedFiles find_unsealed_files(const std::filesystem::path& folder, const StoreManifest& manifest) {
+    UnsealedFiles files;
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+        const std::string name = entry->path().filename().string();
+        // Whoever was writing the shard itself when the end came has left that.
+        const bool temporary = name.starts_with('.') && name.ends_with(".tmp");
+        const auto shard = temporary ? shard_in(std::string_view(name).substr(1)) : UnsealedShard::shard_of_file(name);
+        if (shard && *shard < manifest.shard_count()) {
+            files[*shard].push_back(entry->path());
+        }
+    }
+    return files;
+}
+
+void remove_files(const std::vector<std::filesystem::path>& files) noexcept {
+    for (const std::filesystem::path& file : files) {
+        std::error_code ignored;
+        std::filesystem::remove(file, ignored);
+    }
 }
 
 }  // namespace distilld

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,16 +15,23 @@
 namespace distilld {
 
 /// The rows of a shard that is not sealed yet, in DIR/shard-NNNNNN.part: one record behind the other, in the order in
-/// which they came. A row is there as soon as append() returns: a process that is killed loses none. One thread at a
-/// time.
+/// which they came. A row is there as soon as append() returns: a process that is killed loses none. Where several
+/// processes write a store, each has files of its own, DIR/shard-NNNNNN.OWNER.part. One thread at a time.
 class UnsealedShard {
   public:
-    /// shard-000012.part
-    [[nodiscard]] static std::string file_name(std::uint64_t shard);
+    /// shard-000012.part, shard-000012.OWNER.part
+    [[nodiscard]] static std::string file_name(std::uint64_t shard, const std::string& owner = "");
+    /// Of which shard a file with such a name has rows, whoever the owner is.
+    [[nodiscard]] static std::optional<std::uint64_t> shard_of_file(const std::string& name);
 
     /// What is in the file already, if there is one, is found again; a record that is torn, and all behind it, is cut
     /// off.
-    static Result<UnsealedShard> open(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard);
+    static Result<UnsealedShard> open(const std::filesystem::path& folder, const RowCodec& codec, std::uint64_t shard,
+                                      const std::string& owner = "");
+
+    /// Takes the whole rows of another owner's file that this one lacks, as copies: whoever wrote that file may still
+    /// believe that it is its own.
+    Result<void> adopt(const std::filesystem::path& file);
 
     [[nodiscard]] bool has(std::uint64_t row) const;
     [[nodiscard]] std::uint64_t held_rows() const noexcept { return held_; }
@@ -63,5 +71,12 @@ class UnsealedShard {
     std::uint64_t held_ = 0;
     std::uint64_t end_ = 0;  ///< of the last whole record
 };
+
+/// By shard, the files with rows of it, and what was to become the shard when a writer was killed: rows of another
+/// kind, which adopt() passes over.
+using UnsealedFiles = std::map<std::uint64_t, std::vector<std::filesystem::path>>;
+[[nodiscard]] UnsealedFiles find_unsealed_files(const std::filesystem::path& folder, const StoreManifest& manifest);
+/// Those that cannot be removed do no harm.
+void remove_files(const std::vector<std::filesystem::path>& files) noexcept;
 
 }  // namespace distilld

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/async/run_on.hpp"
 #include "pipeline/teacher/store_teacher.hpp"
 
 namespace distilld {
@@ -48,7 +49,9 @@ class Cache {
             damaged_.insert(batch.row_ids.begin(), batch.row_ids.end());
         }
         const std::string text = targets.error().message + "; the teacher is asked in its place";
-        warn(text);
+        if (is_new(text.substr(0, text.find(": ")))) {
+            warn(text);
+        }
         return FetchError{FailureKind::bad_response, text, std::nullopt};
     }
 
@@ -108,6 +111,12 @@ class Cache {
         }
     }
 
+    /// The first damage of a file.
+    [[nodiscard]] bool is_new(const std::string& file) {
+        const std::lock_guard lock(mutex_);
+        return damaged_files_.insert(file).second;
+    }
+
     void warn(std::string text) {
         if (options_.on_warning) {
             asio::post(io_, [tell = options_.on_warning, said = std::move(text)] { tell(said); });
@@ -119,7 +128,8 @@ class Cache {
     std::unique_ptr<RowCodec> of_reader_;
     TargetBuffers buffers_;
     std::mutex mutex_;
-    std::set<std::uint64_t> damaged_;
+    std::set<std::uint64_t> damaged_;      // rows
+    std::set<std::string> damaged_files_;  // that have been warned of
     bool failing_ = false;
 };
 
@@ -152,7 +162,9 @@ class KeepDecoder final : public EncodedAnswer::Decoder {
 class CachingTeacher final : public TeacherSource {
   public:
     CachingTeacher(asio::any_io_executor io, std::unique_ptr<TeacherSource> teacher, CachingTeacherOptions options)
-        : teacher_(std::move(teacher)), cache_(std::make_shared<Cache>(std::move(io), std::move(options))) {
+        : disk_(options.writer ? options.disk : asio::any_io_executor()),
+          teacher_(std::move(teacher)),
+          cache_(std::make_shared<Cache>(std::move(io), std::move(options))) {
         const StoreCounters begun = cache_->counters();
         partly_ = begun.held_rows > 0 && begun.held_rows < begun.rows;
     }
@@ -190,12 +202,18 @@ class CachingTeacher final : public TeacherSource {
     /// Beside rows that are at hand, every request would look late.
     bool is_slow_by_chance() const override { return !partly_ && teacher_->is_slow_by_chance(); }
     std::optional<StoreCounters> store() const override { return cache_->counters(); }
-    void close() override {
-        teacher_->close();
-        cache_->settle();
+    void close() override { teacher_->close(); }
+    asio::awaitable<void> settle() override {
+        if (!disk_) {
+            co_return;
+        }
+        auto work = [cache = cache_] { cache->settle(); };
+        auto settling = run_on(disk_, std::move(work));
+        co_await std::move(settling);
     }
 
   private:
+    asio::any_io_executor disk_;  // empty: nothing is written
     std::unique_ptr<TeacherSource> teacher_;
     std::shared_ptr<Cache> cache_;  // shared with decoders, of which some outlive the fetch
     bool partly_ = false;           // the store had some of the rows when the run began

@@ -12,6 +12,7 @@
 namespace distilld {
 
 struct CachingTeacherOptions {
+    boost::asio::any_io_executor disk;  ///< makes the store durable at the end; needed with a writer
     std::shared_ptr<StoreWriter>
         writer;  ///< takes what the store lacks, and gives what it has; null: nothing is written
     std::shared_ptr<StoreReader> reader;  ///< without a writer: where rows are read

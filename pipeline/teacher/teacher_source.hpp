@@ -149,6 +149,9 @@ class TeacherSource {
 
     /// Closes idle connections. Fetches under way must have ended.
     virtual void close() = 0;
+
+    /// Makes durable what it has written. After close().
+    virtual boost::asio::awaitable<void> settle() { co_return; }
 };
 
 }  // namespace distilld

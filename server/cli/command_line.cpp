@@ -165,6 +165,7 @@ Result<RunCommand> generate_command(const GenerateFlags& flags) {
         run.overrides.emplace_back(pointer, to_text(value));
     };
     set("/kind", name_of(kJobKindNames, JobKind::generate));
+    set("/metrics", boost::json::object());  // of a spec that is for training too
     if (!flags.endpoints.empty()) {
         set("/teacher/endpoints", boost::json::array(flags.endpoints.begin(), flags.endpoints.end()));
     }

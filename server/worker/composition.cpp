@@ -247,6 +247,8 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     graph.reset();
     if (run.teacher) {
         run.teacher->close();
+        auto settling = run.teacher->settle();
+        co_await std::move(settling);
     }
     for (const NamedTeacher& teacher : run.several) {
         teacher.source->close();

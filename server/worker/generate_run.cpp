@@ -191,7 +191,8 @@ class GenerateRun {
         SpaceWait space(executors_.io, emit_);
         const GivesUp gives_up(control_, space);
         std::function<Result<std::string>()> attempt = [this]() -> Result<std::string> {
-            Result<std::shared_ptr<StoreWriter>> opened = open_writer(*spec_.teacher, data_.stored, teacher_.info);
+            Result<std::shared_ptr<StoreWriter>> opened =
+                open_writer(*spec_.teacher, data_.stored, teacher_.info, true);
             if (!opened) {
                 return opened.error();
             }

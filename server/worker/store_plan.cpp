@@ -1,6 +1,7 @@
 #include "server/worker/store_plan.hpp"
 
 #include "base/enum_names.hpp"
+#include "base/time.hpp"
 #include "distilld_version.hpp"
 
 namespace distilld {
@@ -22,6 +23,11 @@ StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, c
     manifest.teacher_name = info.description;
     manifest.generator = std::string("distilld ") + kVersion;
     return manifest;
+}
+
+std::chrono::nanoseconds lease_expiry(const TeacherSpec& spec) {
+    return std::chrono::nanoseconds(std::chrono::seconds(30)) +
+           2 * std::chrono::nanoseconds(from_seconds(spec.timeout_secs));
 }
 
 StoreWish wish_of(const TeacherSpec& spec, const StoredData& data) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -25,6 +26,10 @@ inline constexpr std::uint32_t kDefaultStoredEntries = 64;
 
 /// The store that the spec describes, of the teacher that the probe has found.
 [[nodiscard]] StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, const TeacherInfo& info);
+
+/// A writer that has stored nothing for so long is taken for dead by those that write the store with it: longer than
+/// any answer may take.
+[[nodiscard]] std::chrono::nanoseconds lease_expiry(const TeacherSpec& spec);
 
 /// What a student that trains on the store has to find in it.
 [[nodiscard]] StoreWish wish_of(const TeacherSpec& spec, const StoredData& data);

@@ -17,6 +17,7 @@
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
 #include "pipeline/teacher/caching_teacher.hpp"
+#include "pipeline/teacher/lazy_teacher.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "pipeline/teacher/store_teacher.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
@@ -120,11 +121,13 @@ class Connection {
         }
         const std::uint64_t sealed = reader ? reader->sealed_rows() : 0;
         const bool complete = reader && sealed == reader->manifest().rows;
-        if (alone || (reads && complete)) {
-            if (!alone) {
-                info(spec.store + " holds all answers: the teacher is not asked");
-            }
+        if (alone) {
             auto connecting = store_alone(std::move(reader));
+            co_return co_await std::move(connecting);
+        }
+        if (reads && complete) {
+            info(spec.store + " holds all answers: the teacher is not asked");
+            auto connecting = store_before_endpoints(std::move(reader));
             co_return co_await std::move(connecting);
         }
         auto connecting = endpoints(true);
@@ -239,6 +242,48 @@ class Connection {
         co_return connected;
     }
 
+    /// Of a store that is whole: the endpoints are probed only when a row of it is damaged.
+    asio::awaitable<Result<ConnectedTeacher>> store_before_endpoints(std::shared_ptr<StoreReader> reader) {
+        auto connecting = store_alone(reader);
+        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        if (!connected) {
+            co_return connected;
+        }
+        ConnectTeacher connect = [wish = wish_, executors = executors_, &control = control_, emit = emit_, reader] {
+            return teacher_of_store(wish, executors, control, emit, reader);
+        };
+        CachingTeacherOptions options;
+        options.reader = std::move(reader);
+        options.on_warning = warning();
+        connected->source = make_caching_teacher(
+            executors_.io, make_lazy_teacher(executors_.io, wish_.spec.endpoints, std::move(connect)),
+            std::move(options));
+        co_return connected;
+    }
+
+    static asio::awaitable<Result<std::unique_ptr<TeacherSource>>> teacher_of_store(
+        TeacherWish wish, GraphExecutors executors, RunControl& control, EmitEvent emit,
+        std::shared_ptr<StoreReader> reader) {
+        Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
+        auto connecting = connection.endpoints(true);
+        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        if (!connected) {
+            co_return connected.error();
+        }
+        if (Result<void> same = connection.check_teacher(*reader, *connected); !same) {
+            co_return same.error();
+        }
+        co_return std::move(connected->source);
+    }
+
+    [[nodiscard]] Result<void> check_teacher(const StoreReader& reader, const ConnectedTeacher& connected) const {
+        if (same_teacher(reader.manifest().teacher, connected.info.fingerprint)) {
+            return {};
+        }
+        return invalid_input("/teacher/store: what is in " + wish_.spec.store + " is another teacher's (" +
+                             reader.manifest().teacher_name + "), not " + connected.info.description);
+    }
+
     asio::awaitable<Result<ConnectedTeacher>> with_cache(ConnectedTeacher connected,
                                                          std::shared_ptr<StoreReader> reader, bool reads, bool writes) {
         CachingTeacherOptions options;
@@ -246,7 +291,7 @@ class Connection {
         options.on_warning = warning();
         if (writes) {
             std::function<Result<std::shared_ptr<StoreWriter>>()> open = [this, &connected] {
-                return open_writer(wish_.spec, wish_.data, connected.info);
+                return open_writer(wish_.spec, wish_.data, connected.info, false);
             };
             auto opening = run_on(executors_.disk, std::move(open));
             Result<std::shared_ptr<StoreWriter>> opened = co_await std::move(opening);
@@ -258,13 +303,13 @@ class Connection {
                 co_return opened.error();
             }
         }
-        if (!options.writer && !same_teacher(reader->manifest().teacher, connected.info.fingerprint)) {
-            co_return invalid_input("/teacher/store: what is in " + wish_.spec.store + " is another teacher's (" +
-                                    reader->manifest().teacher_name + "), not " + connected.info.description);
-        }
         if (!options.writer) {
+            if (Result<void> same = check_teacher(*reader, connected); !same) {
+                co_return same.error();
+            }
             options.reader = std::move(reader);
         }
+        options.disk = executors_.disk;
         connected.source = make_caching_teacher(executors_.io, std::move(connected.source), std::move(options));
         co_return connected;
     }
@@ -278,9 +323,11 @@ class Connection {
 }  // namespace
 
 Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
-                                                 const TeacherInfo& info) {
+                                                 const TeacherInfo& info, bool shared) {
     StoreWriterOptions options;
     options.same_teacher = same_teacher;
+    options.shared = shared;
+    options.leases.expiry = lease_expiry(spec);
     Result<std::unique_ptr<StoreWriter>> opened =
         open_store_writer(spec.store, wanted_manifest(spec, data, info), std::move(options));
     if (!opened) {

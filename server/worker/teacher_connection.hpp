@@ -41,9 +41,10 @@ boost::asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish w
 boost::asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, GraphExecutors executors,
                                                                  RunControl& control, EmitEvent emit);
 
-/// Opens the store of the spec for writing, or makes it: files. Errors begin with /teacher/store.
+/// Opens the store of the spec for writing, or makes it, alone or with others (StoreWriterOptions::shared): files.
+/// Errors begin with /teacher/store.
 [[nodiscard]] Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
-                                                               const TeacherInfo& info);
+                                                               const TeacherInfo& info, bool shared);
 
 /// How requests of so many rows and columns are scheduled, where so many threads decode their answers.
 [[nodiscard]] TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,

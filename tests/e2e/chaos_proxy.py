@@ -28,6 +28,7 @@ class Script:
     seed: int = 1
     calm: int = 4  # first POSTs that nothing befalls: the client's probe
     delay: float = 0.0  # seconds added to every answer
+    lanes: int = 0  # POSTs that are with the teacher at once, `delay` included; the others wait. 0: all
     jitter: float = 0.0  # sigma of a lognormal factor on `delay`
     spike: float = 0.0
     spike_seconds: float = 0.5
@@ -50,6 +51,7 @@ class ChaosProxy:
         self.script = script or Script()
         self.posts = 0  # that came in
         self.answered = 0  # real answers that were sent on
+        self.answer_times = []  # of time.monotonic(), one each
         self.counts = collections.Counter()  # of faults, by name
         self.hold_after = None  # POSTs from this number on (counted from 0) are never answered
         self.answer_with = None  # (status, headers, body) in place of the teacher's answer, from `answer_from` on
@@ -86,6 +88,7 @@ class ChaosProxy:
 
     async def _main(self):
         self._ending = asyncio.Event()
+        self._lanes = asyncio.Semaphore(self.script.lanes or 1 << 20)
         self.port = 0
         await self._listen()
         self._started.set()
@@ -164,15 +167,17 @@ class ChaosProxy:
             answer_head, answer_body = await upstream.exchange(head, body)
             writer.write(self._garbage(answer_head, answer_body))
         else:
-            begun = time.monotonic()
-            answer_head, answer_body = await upstream.exchange(head, body)
-            await asyncio.sleep(max(0.0, begun + delay - time.monotonic()))
+            async with self._lanes:
+                begun = time.monotonic()
+                answer_head, answer_body = await upstream.exchange(head, body)
+                await asyncio.sleep(max(0.0, begun + delay - time.monotonic()))
             if fault == "half_body":
                 writer.write(answer_head + answer_body[: len(answer_body) // 2])
                 await writer.drain()
                 return False
             writer.write(answer_head + answer_body)
             self.answered += 1
+            self.answer_times.append(time.monotonic())
         await writer.drain()
         return True
 

@@ -147,6 +147,11 @@ TEST(JobSpecJson, AGenerateJobTakesATeacherAndADatasetAndNoMore) {
     const auto again = parse_job_spec(to_json(*parsed));
     ASSERT_TRUE(again) << describe(again.error());
     EXPECT_EQ(to_json(*again), to_json(*parsed));
+    std::string counted = kGenerate;
+    counted.insert(1, R"("metrics": {"jsonl_file": "steps.jsonl"}, )");
+    const auto refused = parse_job_spec(counted);
+    ASSERT_FALSE(refused) << "it has no steps";
+    EXPECT_THAT(describe(refused.error()), ::testing::HasSubstr("/metrics/jsonl_file: takes the figures of"));
     const auto none = parse_job_spec(R"({"kind": "generate", "dataset": {"train": "d", "sequence_length": 8}})");
     ASSERT_FALSE(none);
     EXPECT_THAT(describe(none.error()), ::testing::HasSubstr("/teacher: teacher is required"));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -163,6 +164,63 @@ TEST_F(GenerateGraphTest, ATeacherThatDiesLeavesItsRowsToTheOthers) {
     EXPECT_EQ(teacher_.answered.size(), kRows);
     EXPECT_GE(teacher_.by_endpoint[2], 9U);
     EXPECT_LE(teacher_.by_endpoint[2], 9U + 3 * 8) << "what was under way when it died";
+    expect_whole_store();
+}
+
+// As two nodes do: shards are claimed when they are wanted, so that the slower one takes fewer.
+TEST_F(GenerateGraphTest, TwoShareAStore) {
+    asio::io_context io(1);
+    asio::thread_pool staging(1);
+    asio::thread_pool disk(1);
+    asio::thread_pool decode(1);
+    const GraphExecutors executors{
+        io.get_executor(), {}, staging.get_executor(), disk.get_executor(), decode.get_executor()};
+    StoreWriterOptions shared;
+    shared.shared = true;
+    options_.teacher.scheduler.endpoints = 1;
+    options_.teacher.scheduler.limit.ceiling = 2;
+    options_.batch_rows = 2;
+    options_.poll = std::chrono::milliseconds(5);
+    struct Node {
+        test::TopkTeacher teacher;
+        std::unique_ptr<StoreWriter> writer;
+        std::unique_ptr<GenerateGraph> graph;
+        std::optional<Result<GenerateOutcome>> outcome;
+    };
+    std::array<Node, 2> nodes;
+    nodes[0].teacher.latency = std::chrono::milliseconds(2);
+    nodes[1].teacher.latency = std::chrono::milliseconds(12);
+    for (Node& node : nodes) {
+        node.writer = open_store_writer(folder_.path(), manifest_, shared).value();
+        node.graph = make_generate_graph(executors, node.teacher, std::make_shared<test::NumberedRows>(kRows),
+                                         *node.writer, options_, {}, nullptr);
+        auto ended = [&node](const std::exception_ptr& thrown, Result<GenerateOutcome> result) {
+            if (thrown) {
+                std::rethrow_exception(thrown);
+            }
+            node.outcome = std::move(result);
+        };
+        asio::co_spawn(io, node.graph->run(), ended);
+    }
+    io.run();
+    staging.join();
+    disk.join();
+    decode.join();
+    std::map<std::uint64_t, int> answered = nodes[0].teacher.answered;
+    for (const auto& [row, times] : nodes[1].teacher.answered) {
+        answered[row] += times;
+    }
+    EXPECT_EQ(answered.size(), kRows);
+    EXPECT_THAT(answered, Each(Pair(::testing::_, 1)));
+    EXPECT_GT(nodes[0].teacher.answered.size(), nodes[1].teacher.answered.size());
+    EXPECT_FALSE(nodes[1].teacher.answered.empty());
+    for (Node& node : nodes) {
+        ASSERT_TRUE(node.outcome && *node.outcome);
+        EXPECT_FALSE((*node.outcome)->cancelled);
+        EXPECT_EQ((*node.outcome)->last.step, kRows) << "of both";
+        node.graph.reset();
+        node.writer.reset();
+    }
     expect_whole_store();
 }
 

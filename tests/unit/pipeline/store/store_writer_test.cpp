@@ -251,6 +251,10 @@ TEST(StoreManifest, ChoosesShardsByTheBytesOfARow) {
     manifest.shard_rows = 0;
     EXPECT_EQ(max_token_bytes(complete_manifest(manifest).value()), 64U * 18 / 8 + 64 * 2 + 4);
     EXPECT_EQ(complete_manifest(manifest).value().shard_rows, (32U << 20U) / (276 * 512));
+    manifest.rows = 10'000;
+    EXPECT_EQ(complete_manifest(manifest).value().shard_rows, 157U) << "64 shards";
+    manifest.rows = 100;
+    EXPECT_EQ(complete_manifest(manifest).value().shard_rows, 64U) << "of so many rows at least";
     manifest.format = StoreFormat::full;
     manifest.sequence_length = 2048;
     EXPECT_EQ(complete_manifest(manifest).value().shard_rows, 1U);

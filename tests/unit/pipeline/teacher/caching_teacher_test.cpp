@@ -4,7 +4,9 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <optional>
+#include <thread>
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/topk_teacher.hpp"
@@ -30,10 +32,15 @@ class TroubledWriter final : public StoreWriter {
     Result<TeacherTargets> read(const TokenBatch& batch) override {
         return damaged ? Result<TeacherTargets>(io_error("shard-000000: row 0 is damaged")) : real_->read(batch);
     }
-    Result<void> sync() override { return real_->sync(); }
+    Result<void> sync() override {
+        synced_on = std::this_thread::get_id();
+        return real_->sync();
+    }
+    Result<StoreClaim> claim(bool more) override { return real_->claim(more); }
 
     bool full = false;
     bool damaged = false;
+    std::optional<std::thread::id> synced_on;
 
   private:
     std::unique_ptr<StoreWriter> real_;
@@ -126,6 +133,30 @@ TEST_F(CachingTeacherTest, AFullDiskHoldsNothingUpAndIsToldOfOnce) {
     EXPECT_EQ(warnings_.size(), 2U);
     EXPECT_THAT(warnings_.back(), HasSubstr("can be written again"));
     EXPECT_EQ(caching_->store()->held_rows, 2U);
+}
+
+TEST_F(CachingTeacherTest, SettlesOnTheDisksThread) {
+    asio::thread_pool disk(1);
+    options_.disk = disk.get_executor();
+    make();
+    ASSERT_TRUE(ask({0, 1}));
+    caching_->close();
+    EXPECT_FALSE(writer_->synced_on) << "closing waits for no disk";
+    bool settled = false;
+    asio::co_spawn(io_, caching_->settle(), [&settled](const std::exception_ptr& thrown) { settled = !thrown; });
+    run();
+    EXPECT_TRUE(settled);
+    ASSERT_TRUE(writer_->synced_on);
+    EXPECT_NE(*writer_->synced_on, std::this_thread::get_id());
+}
+
+TEST_F(CachingTeacherTest, OfADamagedFileIsToldOnce) {
+    ASSERT_TRUE(ask({0, 1}));
+    ASSERT_TRUE(ask({2, 3}));
+    writer_->damaged = true;
+    EXPECT_FALSE(ask({0, 1}));
+    EXPECT_FALSE(ask({2, 3}));
+    EXPECT_EQ(warnings_.size(), 1U);
 }
 
 TEST_F(CachingTeacherTest, OfADamagedRowTheTeacherIsAsked) {

@@ -1,0 +1,234 @@
+#include "pipeline/store/shard_leases.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <random>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/files.hpp"
+#include "base/json_fields.hpp"
+#include "base/json_text.hpp"
+
+namespace distilld {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTable = "leases.json";
+constexpr const char* kLock = "leases.lock";
+constexpr std::string_view kWriter = "writer-";
+constexpr std::string_view kLockEnding = ".lock";
+constexpr std::uint64_t kMaxTableBytes = std::uint64_t{16} << 20U;
+
+struct TableFile {
+    std::uint64_t version = 1;
+    std::vector<ShardWriter> writers;
+};
+
+template <class Visitor, Describes<TableFile> T>
+void describe(Visitor& v, T& table) {
+    v("version", table.version);
+    v("writers", table.writers);
+}
+
+std::string draw_id() {
+    std::random_device source;
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string id;
+    for (int i = 0; i < 16; ++i) {
+        id += kDigits[source() & 15U];
+    }
+    return id;
+}
+
+std::string this_host() {
+    std::array<char, 256> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("?");
+}
+
+/// Empty: not known, and so nobody else's.
+std::string this_machine() {
+    std::ifstream boot("/proc/sys/kernel/random/boot_id");
+    std::string id;
+    std::getline(boot, id);
+    return id;
+}
+
+/// What cannot be read is nobody's: whoever loses a lease by it notices.
+TableFile read_table(const fs::path& file) {
+    TableFile table;
+    const auto text = read_text_file(file, kMaxTableBytes);
+    const auto parsed = text ? parse_json_text(*text, 8) : parse_json_text("null", 8);
+    if (parsed && parsed->is_object() && !read_fields(parsed->get_object(), table, JsonPlace{file.string(), ""})) {
+        table.writers.clear();
+    }
+    return table;
+}
+
+}  // namespace
+
+bool ShardLeases::Table::is_mine(std::uint64_t shard) const {
+    return std::ranges::find(mine.shards, shard) != mine.shards.end();
+}
+
+const ShardWriter* ShardLeases::Table::holder(std::uint64_t shard) const {
+    const auto has = [shard](const ShardWriter& one) {
+        return std::ranges::find(one.shards, shard) != one.shards.end();
+    };
+    const auto found = std::ranges::find_if(others, has);
+    return found == others.end() ? nullptr : &*found;
+}
+
+void ShardLeases::Table::take(std::uint64_t shard) {
+    mine.shards.push_back(shard);
+    ++mine.beat;  // whoever has watched us wait must not take us for dead now
+}
+
+void ShardLeases::Table::drop(std::uint64_t shard) {
+    std::erase(mine.shards, shard);
+}
+
+ShardLeases::ShardLeases(fs::path folder, ShardLeaseOptions options)
+    : folder_(std::move(folder)), options_(std::move(options)) {
+    mine_.id = draw_id();
+    mine_.host = this_host();
+    mine_.machine = this_machine();
+    mine_.process = static_cast<std::uint64_t>(::getpid());
+}
+
+ShardLeases::~ShardLeases() {
+    if (!own_) {
+        return;
+    }
+    const auto lock = this->lock();
+    TableFile table = read_table(folder_ / kTable);
+    const auto erased = std::erase_if(table.writers, [this](const ShardWriter& one) { return one.id == mine_.id; });
+    if (lock && erased > 0) {
+        // Where it cannot be written the others will see that we are gone.
+        static_cast<void>(write_file_atomically(folder_ / kTable, to_text(write_fields(table)) + "\n"));
+    }
+    std::error_code ignored;
+    fs::remove(file_of(mine_.id), ignored);
+}
+
+Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Table&)>& use) {
+    const auto lock = this->lock();
+    if (!lock) {
+        return lock.error();
+    }
+    const TableFile before = read_table(folder_ / kTable);
+    Table table;
+    table.mine = mine_;
+    bool known = false;
+    for (const ShardWriter& one : before.writers) {
+        if (one.id == mine_.id) {
+            table.mine = one;
+            known = true;
+        } else if (is_dead(one)) {
+            std::error_code ignored;
+            fs::remove(file_of(one.id), ignored);
+            seen_.erase(one.id);
+        } else {
+            table.others.push_back(one);
+        }
+    }
+    if (!known) {
+        if (auto entered = enter(); !entered) {
+            return entered;
+        }
+    }
+    // Counts on when somebody has taken us for dead, so that it is no beat that was seen before.
+    table.mine.beat = std::max(mine_.beat, table.mine.beat) + (beats || !known ? 1 : 0);
+    if (auto used = use(table); !used) {
+        return used;
+    }
+    mine_.beat = table.mine.beat;
+    TableFile after{before.version, table.others};
+    after.writers.push_back(table.mine);
+    std::ranges::sort(after.writers, {}, &ShardWriter::id);
+    const std::string text = to_text(write_fields(after));
+    return text == to_text(write_fields(before)) ? Result<void>()
+                                                 : write_file_atomically(folder_ / kTable, text + "\n");
+}
+
+bool ShardLeases::is_file(const std::string& name) {
+    // A table that was being written when its writer was killed is one too.
+    return name == kTable || name == kLock || name.starts_with("." + std::string(kTable) + ".") ||
+           (name.starts_with(kWriter) && name.ends_with(kLockEnding));
+}
+
+void ShardLeases::clear(const fs::path& folder) {
+    std::vector<fs::path> left;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        if (is_file(entry->path().filename().string())) {
+            left.push_back(entry->path());
+        }
+    }
+    for (const fs::path& path : left) {
+        fs::remove(path, error);
+    }
+}
+
+Result<FolderLock> ShardLeases::lock() const {
+    const auto deadline = std::chrono::steady_clock::now() + options_.lock_patience;
+    for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
+        auto lock = FolderLock::try_lock_file(folder_, LockShare::exclusive, kLock);
+        if (!lock) {
+            return lock.error();
+        }
+        if (*lock) {
+            return std::move(**lock);
+        }
+        if (std::chrono::steady_clock::now() >= deadline) {
+            return io_error((folder_ / kLock).string() + ": another process does not let go of it");
+        }
+        std::this_thread::sleep_for(pause);
+    }
+}
+
+/// The file that shows that we live; whoever has taken us for dead has removed it.
+Result<void> ShardLeases::enter() {
+    own_.reset();
+    auto locked = FolderLock::try_lock_file(folder_, LockShare::exclusive, file_of(mine_.id).filename().string());
+    if (!locked) {
+        return locked.error();
+    }
+    if (!*locked) {
+        return io_error(file_of(mine_.id).string() + ": another process has it");
+    }
+    own_ = std::move(**locked);
+    return {};
+}
+
+bool ShardLeases::is_dead(const ShardWriter& writer) {
+    if (!mine_.machine.empty() && writer.machine == mine_.machine) {
+        std::error_code error;
+        if (!fs::exists(file_of(writer.id), error)) {
+            return true;
+        }
+        const auto lock =
+            FolderLock::try_lock_file(folder_, LockShare::exclusive, file_of(writer.id).filename().string());
+        if (lock && *lock) {
+            return true;
+        }
+    }
+    const auto now = options_.now();
+    const auto [seen, is_new] = seen_.try_emplace(writer.id, Seen{writer.beat, now});
+    if (!is_new && seen->second.beat != writer.beat) {
+        seen->second = {writer.beat, now};
+    }
+    return now - seen->second.since >= options_.expiry;
+}
+
+fs::path ShardLeases::file_of(const std::string& id) const {
+    return folder_ / (std::string(kWriter) + id + std::string(kLockEnding));
+}
+
+}  // namespace distilld
