@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/teacher/probe_alignment.hpp"
 #include "pipeline/teacher/probe_checks.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
@@ -34,24 +36,28 @@ bool not_up_status(unsigned status) {
 
 constexpr std::uint32_t kProbeColumns = 3;
 
-/// Sequences of tokens that every vocabulary has: 1, 2, 0 and, in longer ones, more of those below 32. The last
-/// position has no label.
+/// Sequences of tokens that every vocabulary has: 1, 2, 0 and, in longer ones, more of those below 32; every second
+/// sequence has another one at kAlignmentColumn. The last position has no label.
 std::shared_ptr<const TokenBatch> probe_tokens(std::uint32_t vocabulary, std::uint32_t rows,
                                                std::uint32_t columns = kProbeColumns) {
     constexpr std::uint32_t kCommon = 32;
+    constexpr std::uint32_t kOther = 3;
     static constexpr std::uint32_t kFirst[] = {1, 2, 0};
     auto tokens = std::make_shared<TokenBatch>();
     tokens->rows = rows;
     tokens->columns = columns;
     const std::uint32_t modulus = std::max<std::uint32_t>(vocabulary, 1);
-    const auto id = [modulus](std::uint32_t column) {
-        const std::uint32_t chosen = column < kProbeColumns ? kFirst[column] : column * 7 % kCommon;
+    const auto id = [modulus](std::uint32_t row, std::uint32_t column) {
+        std::uint32_t chosen = column < kProbeColumns ? kFirst[column] : column * 7 % kCommon;
+        if (column == kAlignmentColumn && row % kAlignmentRows == 1) {
+            chosen = kOther;
+        }
         return static_cast<std::int32_t>(chosen % modulus);
     };
     for (std::uint32_t row = 0; row < rows; ++row) {
         for (std::uint32_t column = 0; column < columns; ++column) {
-            tokens->input_ids.push_back(id(column));
-            tokens->labels.push_back(column + 1 < columns ? id(column + 1) : kIgnoredLabel);
+            tokens->input_ids.push_back(id(row, column));
+            tokens->labels.push_back(column + 1 < columns ? id(row, column + 1) : kIgnoredLabel);
         }
     }
     tokens->lengths.assign(rows, static_cast<std::int32_t>(columns));
@@ -82,6 +88,10 @@ std::optional<FetchError> not_up_answer(const std::string& page, const HttpRespo
         failure.kind = FailureKind::overloaded;
     }
     return failure;
+}
+
+FetchError bad_rows(const TeacherEndpoint& endpoint, const std::string& defect) {
+    return {FailureKind::bad_response, endpoint.name() + ": " + defect, std::nullopt};
 }
 
 class EndpointDialogue final : public ProbeDialogue {
@@ -123,6 +133,12 @@ class EndpointDialogue final : public ProbeDialogue {
     /// The probe's tokens once more, as a micro-batch is asked for.
     asio::awaitable<FetchResult<EndpointAnswer>> ask_again(std::shared_ptr<const TeacherCodec> codec) {
         return ask_patiently(std::move(codec), tokens_, AnswerBound::stated);
+    }
+
+    /// Two short sequences that differ in one token.
+    asio::awaitable<FetchResult<EndpointAnswer>> ask_pair(std::shared_ptr<const TeacherCodec> codec) {
+        auto tokens = probe_tokens(endpoint_.settings().vocabulary, kAlignmentRows, kAlignmentColumns);
+        return ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
     }
 
     /// As many sequences as a micro-batch has, as long as its are. What is refused names the fields that say how many
@@ -200,14 +216,19 @@ std::chrono::nanoseconds probe_pause(std::uint32_t attempts, std::optional<std::
 
 asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
     const bool larger = options.batch_rows > 1 || options.batch_columns > kProbeColumns;
+    const bool has_pair = options.batch_rows >= kAlignmentRows && options.batch_columns >= kAlignmentColumns;
     EndpointDialogue dialogue(endpoint, std::move(options));
     auto negotiating = endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
     auto negotiated = co_await std::move(negotiating);
     if (!negotiated) {
         co_return negotiated.error();
     }
-    if (const auto defect = normalisation_defect(negotiated->answer)) {
-        co_return failed_probe({FailureKind::bad_response, endpoint.name() + ": " + *defect, std::nullopt});
+    const TargetsWanted wanted = endpoint.settings().wanted();
+    if (const auto defect = normalisation_defect(negotiated->answer, wanted.vocabulary)) {
+        co_return failed_probe(bad_rows(endpoint, *defect));
+    }
+    if (const auto defect = width_defect(negotiated->answer, wanted.top_k, wanted.vocabulary)) {
+        co_return failed_probe(bad_rows(endpoint, *defect));
     }
     auto asking_again = dialogue.ask_again(negotiated->codec);
     auto second = co_await std::move(asking_again);
@@ -216,9 +237,19 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     }
     if (larger) {
         auto asking_many = dialogue.ask_whole_batch(negotiated->codec);
-        const auto whole = co_await std::move(asking_many);
+        auto whole = co_await std::move(asking_many);
+        if (whole && !has_pair) {
+            auto asking_two = dialogue.ask_pair(negotiated->codec);
+            whole = co_await std::move(asking_two);
+        }
         if (!whole) {
             co_return failed_probe(whole.error());
+        }
+        auto look = [rows = std::move(whole->targets)] { return alignment_defect(rows); };
+        auto looking = run_on(endpoint.settings().decode, std::move(look));
+        const auto defect = co_await std::move(looking);
+        if (defect) {
+            co_return failed_probe(bad_rows(endpoint, *defect));
         }
     }
     endpoint.set_codec(std::move(negotiated->codec));

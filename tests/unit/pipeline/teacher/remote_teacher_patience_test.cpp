@@ -118,18 +118,18 @@ TEST(TeacherPatience, AnEndpointThatRefusesIsLeftOutWithAWarningAndJoinsOnceItIs
 
 TEST(TeacherPatience, AnEndpointOfOtherRowsIsLeftOut) {
     ScriptedHttpServer good(own_teacher(own_topk_reply));
-    ScriptedHttpServer narrow(own_teacher([](const SeenRequest& request) {
-        SeenRequest fewer = request;
-        const auto at = fewer.body.find("\"top_k\":4");
+    ScriptedHttpServer wide(own_teacher([](const SeenRequest& request) {
+        SeenRequest more = request;
+        const auto at = more.body.find("\"top_k\":4");
         if (at != std::string::npos) {
-            fewer.body.replace(at, 9, "\"top_k\":3");
+            more.body.replace(at, 9, "\"top_k\":5");
         }
-        return own_topk_reply(fewer);
+        return own_topk_reply(more);
     }));
     Loop loop;
     Heard heard;
     auto spec = kserve_spec(good.url(), 4);
-    spec.endpoints.push_back(narrow.url());
+    spec.endpoints.push_back(wide.url());
     RemoteTeacherOptions options = heard.options();
     options.join_grace = 20s;
     const auto teacher = loop.teacher(spec, options).value();
@@ -137,7 +137,7 @@ TEST(TeacherPatience, AnEndpointOfOtherRowsIsLeftOut) {
     ASSERT_TRUE(info) << info.error().message;
     EXPECT_EQ(info->refused, std::vector<std::size_t>{1});
     ASSERT_EQ(heard.warnings.size(), 1U);
-    EXPECT_NE(heard.warnings[0].find("rows of 3 values, not of 4"), std::string::npos) << heard.warnings[0];
+    EXPECT_NE(heard.warnings[0].find("rows of 5 values, not of 4"), std::string::npos) << heard.warnings[0];
 }
 
 TEST(TeacherPatience, ARefusalOfOneDoesNotEndTheWaitForTheOthers) {
