@@ -289,6 +289,7 @@ class Preparation {
         wish.batch_rows = run_.spec.training.batch_size;
         wish.data = {run_.dataset.get(), run_.spec.dataset.sequence_length, run_.tokenizer_hash,
                      run_.student->vocabulary_size()};
+        wish.probed = std::move(run_.teacher);  // for its head, before the batch size was known
         auto connecting = distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
         Result<ConnectedTeacher> connected = co_await std::move(connecting);
         if (!connected) {

@@ -67,23 +67,17 @@ class Connection {
         if (stored && wish_.spec.targets == TargetsChoice::automatic && wish_.spec.top_k == 0) {
             wish_.spec.targets = TargetsChoice::logits;
         }
-        RemoteTeacherOptions options;
-        const TeacherSpec& spec = wish_.spec;
-        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
-        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
-        // Shared with the teacher, which outlives this call.
-        auto wait = std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ");
-        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
-        options.batch_rows = wish_.batch_rows;
-        options.batch_columns = wish_.data.sequence_length;
-        options.on_warning = warning();
-        Result<std::unique_ptr<TeacherSource>> made =
-            make_remote_teacher(executors_.io, executors_.decode, spec, std::move(options));
-        if (!made) {
-            co_return made.error();
-        }
         ConnectedTeacher connected;
-        connected.source = std::move(*made);
+        if (wish_.probed) {
+            connected.source = std::move(wish_.probed);
+            connected.source->expect_batches(wish_.batch_rows, wish_.data.sequence_length);
+        } else {
+            Result<std::unique_ptr<TeacherSource>> made = make_endpoints();
+            if (!made) {
+                co_return made.error();
+            }
+            connected.source = std::move(*made);
+        }
         TeacherSource& teacher = *connected.source;
         std::string where = teacher.endpoint_name(0);
         if (teacher.endpoint_count() > 1) {
@@ -93,7 +87,6 @@ class Connection {
         auto probing = asio::co_spawn(executors_.io, teacher.probe(wish_.data.vocabulary),
                                       asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
-        wait->over();
         if (control_.cancelled()) {
             co_return stopped_on_request();
         }
@@ -154,6 +147,20 @@ class Connection {
     void warn(const std::string& message) const { emit_(LogEvent{"warn", message}); }
     [[nodiscard]] std::function<void(const std::string&)> warning() const {
         return [emit = emit_](const std::string& text) { emit(LogEvent{"warn", text}); };
+    }
+
+    Result<std::unique_ptr<TeacherSource>> make_endpoints() {
+        RemoteTeacherOptions options;
+        const TeacherSpec& spec = wish_.spec;
+        options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
+        options.max_retry_after = from_seconds(spec.max_retry_after_secs);
+        // Shared with the teacher, which outlives this call.
+        auto wait = std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ");
+        options.on_waiting = [wait](const std::string& text) { text.empty() ? wait->over() : wait->on_waiting(text); };
+        options.batch_rows = wish_.batch_rows;
+        options.batch_columns = wish_.data.sequence_length;
+        options.on_warning = warning();
+        return make_remote_teacher(executors_.io, executors_.decode, spec, std::move(options));
     }
 
     /// The store that is there, when it is of our data; null: there is none. One that is to be the only source is

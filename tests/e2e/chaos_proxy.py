@@ -51,6 +51,7 @@ class ChaosProxy:
         self.posts = 0  # that came in
         self.answered = 0  # real answers that were sent on
         self.counts = collections.Counter()  # of faults, by name
+        self.gets = collections.Counter()  # by target
         self.hold_after = None  # POSTs from this number on (counted from 0) are never answered
         self.answer_with = None  # (status, headers, body) in place of the teacher's answer, from `answer_from` on
         self.answer_from = 0
@@ -130,6 +131,7 @@ class ChaosProxy:
         head = await reader.readuntil(b"\r\n\r\n")
         body = await reader.readexactly(_content_length(head))
         if not head.startswith(b"POST "):
+            self.gets[head.split(b" ", 2)[1].decode()] += 1
             writer.write(b"".join(await upstream.exchange(head, body)))
             await writer.drain()
             return True
