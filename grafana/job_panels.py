@@ -3,6 +3,13 @@
 import panels
 from panels import figure, heat_map, plot
 
+# An endpoint shares the job's limit, which `max_concurrent: "auto"` keeps far below the endpoint's own.
+_JOB_LIMIT = "on (job_id) group_left () distilld_job_teacher_concurrency_limit{JOB}"
+_ENDPOINT_LIMIT = (
+    f"(distilld_teacher_endpoint_limit{{JOB}} <= {_JOB_LIMIT})"
+    f" or (0 * distilld_teacher_endpoint_limit{{JOB}} + {_JOB_LIMIT})"
+)
+
 JOB = (
     (
         "Progress",
@@ -146,8 +153,9 @@ JOB = (
             plot(
                 "Limits of the endpoints",
                 "short",
-                "Requests that may be under way at each endpoint, and how many are.",
-                ("distilld_teacher_endpoint_limit{JOB}", "limit {{endpoint}}"),
+                "Requests that may be under way at each endpoint, which has a limit of its own and shares the job's, "
+                "and how many are.",
+                (_ENDPOINT_LIMIT, "limit {{endpoint}}"),
                 ("distilld_teacher_endpoint_in_flight{JOB}", "in flight {{endpoint}}"),
             ),
             plot(

@@ -1,13 +1,21 @@
 #include "models/training/device_memory.hpp"
 
-#include <c10/core/CachingDeviceAllocator.h>
 #include <torch/torch.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
 
 #include "models/network/device.hpp"
+
+// From this version on, each kind of device has its allocator behind one interface.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
+#define DISTILLD_HAS_DEVICE_ALLOCATOR 1
+#include <c10/core/CachingDeviceAllocator.h>
+#else
+#define DISTILLD_HAS_DEVICE_ALLOCATOR 0
+#endif
 
 namespace distilld::models {
 namespace {
@@ -51,6 +59,7 @@ class HostMemory final : public DeviceMemory {
     }
 };
 
+#if DISTILLD_HAS_DEVICE_ALLOCATOR
 /// By libtorch's interface for all allocators, so that a build without CUDA compiles it too.
 class AcceleratorMemory final : public DeviceMemory {
   public:
@@ -80,6 +89,7 @@ class AcceleratorMemory final : public DeviceMemory {
     c10::DeviceAllocator& allocator_;
     c10::DeviceIndex index_;
 };
+#endif
 
 }  // namespace
 
@@ -91,7 +101,12 @@ Result<std::unique_ptr<DeviceMemory>> make_device_memory(const std::string& devi
     if (resolved->is_cpu()) {
         return std::unique_ptr<DeviceMemory>(std::make_unique<HostMemory>());
     }
+#if DISTILLD_HAS_DEVICE_ALLOCATOR
     return std::unique_ptr<DeviceMemory>(std::make_unique<AcceleratorMemory>(*resolved));
+#else
+    return invalid_input("/student/device: libtorch " TORCH_VERSION " does not tell of the memory of " + device +
+                         "; a student there takes libtorch 2.10 or newer");
+#endif
 }
 
 }  // namespace distilld::models

@@ -41,11 +41,11 @@ Result<KldFile> KldFile::open(const std::filesystem::path& file) {
         return invalid_input(file.string() + ": contexts of " + std::to_string(context) + " tokens, a vocabulary of " +
                              std::to_string(vocabulary) + " and " + std::to_string(chunks) + " chunks cannot be");
     }
-    // Below 2^31 · (2^31 · 4 + 2^31 · 2^26): in 128 bits nothing overflows.
-    const auto each = static_cast<unsigned __int128>(context) * sizeof(std::int32_t) +
-                      static_cast<unsigned __int128>(rows_of(static_cast<std::uint64_t>(context))) *
-                          row_bytes(static_cast<std::uint64_t>(vocabulary));
-    if (each * static_cast<unsigned>(chunks) + kHeaderBytes > bytes.size()) {
+    // Below 2^31 · 4 + 2^31 · 2^26: of one chunk nothing overflows.
+    const std::uint64_t each =
+        static_cast<std::uint64_t>(context) * sizeof(std::int32_t) +
+        rows_of(static_cast<std::uint64_t>(context)) * row_bytes(static_cast<std::uint64_t>(vocabulary));
+    if (each > (bytes.size() - kHeaderBytes) / static_cast<std::uint64_t>(chunks)) {
         return invalid_input(file.string() + ": is cut off: " + std::to_string(chunks) + " chunks of " +
                              std::to_string(context) + " tokens with a vocabulary of " + std::to_string(vocabulary) +
                              " do not fit into its " + std::to_string(bytes.size()) + " bytes");

@@ -88,6 +88,15 @@ auto of_student(Read read) {
     };
 }
 
+/// Of the newest step: before the first there is nothing to say.
+template <class Read>
+auto of_step(Read read) {
+    return [read](const JobRun& run) -> MetricSamples {
+        const bool trained = !run.progress.generates && run.progress.step > 0;
+        return trained ? MetricSamples(read(run)) : MetricSamples(std::vector<MetricSample>());
+    };
+}
+
 template <class Number>
 MetricSamples of_checkpoint(const JobRun& run, Number value) {
     // Without one there is nothing to say.
@@ -103,7 +112,7 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          "Loss of the newest step of an active job, in nats a token.",
          gauge,
          {"job_id"},
-         of_student([](const JobRun& run) { return run.progress.loss; })},
+         of_step([](const JobRun& run) { return run.progress.loss; })},
         {"distilld_job_tokens_per_second",
          "Input positions an active job trains on in a second.",
          gauge,
@@ -123,12 +132,12 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          "Of the loss, T² · KL divergence from the teacher, before it is weighted; 0 without a teacher.",
          gauge,
          {"job_id"},
-         of_student([](const JobRun& run) { return run.progress.kd_loss; })},
+         of_step([](const JobRun& run) { return run.progress.kd_loss; })},
         {"distilld_job_ce_loss",
          "Of the loss, cross entropy with the data, before it is weighted; 0 where it is not computed.",
          gauge,
          {"job_id"},
-         of_student([](const JobRun& run) { return run.progress.ce_loss; })},
+         of_step([](const JobRun& run) { return run.progress.ce_loss; })},
         {"distilld_job_eval_loss",
          "Newest held-out loss of an active job, in nats a token.",
          gauge,
@@ -138,12 +147,12 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          "Global norm of the newest step's gradient, before clipping.",
          gauge,
          {"job_id"},
-         of_student([](const JobRun& run) { return run.progress.grad_norm; })},
+         of_step([](const JobRun& run) { return run.progress.grad_norm; })},
         {"distilld_job_learning_rate",
          "Learning rate of the newest step.",
          gauge,
          {"job_id"},
-         of_student([](const JobRun& run) { return run.progress.learning_rate; })},
+         of_step([](const JobRun& run) { return run.progress.learning_rate; })},
         {"distilld_job_last_step_timestamp_seconds",
          "Unix time at which the newest step of the run was told of.",
          gauge,

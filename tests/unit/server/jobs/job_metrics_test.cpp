@@ -137,7 +137,15 @@ TEST(JobMetrics, GaugesOfAJobGoAfterTheGrace) {
     const auto patient = make_job_metrics({});
     patient->run_started("j");
     patient->run_ended("j");
-    EXPECT_THAT(patient->text(), HasSubstr("distilld_job_loss{job_id=\"j\"}"));
+    EXPECT_THAT(patient->text(), HasSubstr("distilld_job_step{job_id=\"j\"}"));
+}
+
+TEST(JobMetrics, ThereIsNoLossBeforeTheFirstStep) {
+    const auto metrics = make_job_metrics({});
+    metrics->run_started("j");
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_loss")));
+    metrics->progress("j", progress(1, 1, 1));
+    EXPECT_THAT(metrics->text(), HasSubstr("distilld_job_loss{job_id=\"j\"} 1.5"));
 }
 
 TEST(JobMetrics, ShowsStatesResultsRequestsAndProcess) {
