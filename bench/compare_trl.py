@@ -2,13 +2,19 @@
 """TRL's distillation from a vLLM server and distilld's, side by side: prints one JSON object.
 
 The same student folder, rows, top-k loss with its tail, batch size and vLLM server; tokens a second once the pipelines
-are filled, with the server at hand and behind a proxy that holds each answer back by 150 ms. Rounds alternate. The
-first run installs TRL into .deps/trl and vLLM into .deps/vllm (4.5 GB together).
+are filled, with the server at hand and behind a proxy that holds each answer back by 150 ms. TRL asks as its client
+does, /v1/completions; distilld by the protocol that --protocol names. Beside them stands what the server answers a bare
+client that trains nothing, as many sequences at once as distilld: no pipeline is faster on these cores. Rounds
+alternate. The first run installs TRL into .deps/trl and vLLM into .deps/vllm (4.5 GB together).
 
     bench/compare_trl.py [--rounds 5] [--steps 150] [--delay-ms 150] [--threads 1] [--concurrency 16]
+        [--protocol vllm-generate]
 """
 
 import argparse
+import concurrent.futures
+import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -16,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -76,6 +83,7 @@ class Vllm:
         command = [python_with("vllm"), "-m", "vllm.entrypoints.openai.api_server", "--model", model]
         command += ["--served-model-name", "teacher", "--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1]]
         command += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "64", "--max-logprobs", str(TOP_K)]
+        command += ["--enable-scale-out"]  # /inference/v1/generate beside the routes of OpenAI
         environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with open(log, "wb") as out:
             self.process = subprocess.Popen(
@@ -115,7 +123,7 @@ def run_distilld(url, student, rows, folder, options):
     spec = jobs.distil_spec(rows, folder / "student", url, options.steps, top_k=TOP_K)
     spec["student"] = {"model": str(student), "dtype": "fp32"}
     changes = {
-        "/teacher/protocol": "vllm",
+        "/teacher/protocol": options.protocol,
         "/teacher/max_concurrent": options.concurrency,
         "/dataset/sequence_length": ROW_TOKENS - 1,
         "/dataset/packing": False,
@@ -137,6 +145,53 @@ def run_distilld(url, student, rows, folder, options):
     }
 
 
+def questions(rows, protocol):
+    """(path, body) of micro-batches, as distilld asks by the protocol."""
+    prompts = [json.loads(line)["input_ids"] for line in pathlib.Path(rows).read_text().splitlines()]
+    wanted = {"max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP_K}
+    for first in itertools.count(0, BATCH_SIZE):
+        batch = [prompts[(first + i) % len(prompts)] for i in range(BATCH_SIZE)]
+        if protocol == "vllm":
+            yield "/v1/completions", {"model": "teacher", "prompt": batch, **wanted}
+            continue
+        for prompt in batch:
+            yield (
+                "/inference/v1/generate",
+                {
+                    "model": "teacher",
+                    "token_ids": prompt,
+                    "sampling_params": {**wanted, "detokenize": False},
+                },
+            )
+
+
+def bare_client(url, rows, options):
+    """Tokens a second that the server answers for when nobody trains beside it; answers are read and thrown away."""
+    each = 1 if options.protocol == "vllm-generate" else BATCH_SIZE
+    count = options.steps * BATCH_SIZE // each
+    asked = iter(list(itertools.islice(questions(rows, options.protocol), count)))
+    lock = threading.Lock()
+
+    def ask():
+        connection = http.client.HTTPConnection(url.removeprefix("http://"))
+        while True:
+            with lock:
+                question = next(asked, None)
+            if question is None:
+                return
+            path, body = question
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+            assert answer.status == 200, text[:300]
+
+    began = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(options.concurrency * BATCH_SIZE // each) as pool:
+        for future in [pool.submit(ask) for _ in range(options.concurrency * BATCH_SIZE // each)]:
+            future.result()
+    return {"tokens_per_second": count * each * (ROW_TOKENS - 1) / (time.perf_counter() - began)}
+
+
 def summary(results):
     found = {key: statistics.median(result[key] for result in results) for key in results[0]}
     speeds = [result["tokens_per_second"] for result in results]
@@ -151,7 +206,8 @@ def main():
     parser.add_argument("--warm-up", type=int, default=30, help="first steps that do not count")
     parser.add_argument("--delay-ms", type=float, default=150)
     parser.add_argument("--threads", type=int, default=1, help="of the student, on both sides")
-    parser.add_argument("--concurrency", type=int, default=16, help="requests of distilld in flight")
+    parser.add_argument("--concurrency", type=int, default=16, help="micro-batches of distilld in flight")
+    parser.add_argument("--protocol", choices=["vllm", "vllm-generate"], default="vllm-generate", help="of distilld")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="distilld-trl-") as scratch:
         scratch = pathlib.Path(scratch)
@@ -167,9 +223,11 @@ def main():
         vllm = Vllm(teacher, scratch / "vllm.log")
         sides = {"trl": run_trl, "distilld": run_distilld}
         results = {}
+        alone = []
         try:
             with ChaosProxy(vllm.url, Script(delay=options.delay_ms / 1000)) as proxy:
                 for round_number in range(options.rounds):
+                    alone.append(bare_client(vllm.url, rows, options))
                     order = list(sides.items())[:: 1 if round_number % 2 == 0 else -1]
                     for where, url in (("at_hand", vllm.url), ("held_back", proxy.url)):
                         for name, run in order:
@@ -179,6 +237,7 @@ def main():
         finally:
             vllm.stop()
     report = {"delay_ms": options.delay_ms, "threads": options.threads, "concurrency": options.concurrency}
+    report |= {"protocol": options.protocol, "server_alone": summary(alone)}
     for where in ("at_hand", "held_back"):
         sums = {name: summary(results[where, name]) for name in sides}
         pairs = zip(results[where, "distilld"], results[where, "trl"], strict=True)

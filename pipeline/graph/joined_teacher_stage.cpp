@@ -232,6 +232,14 @@ class JoinedTeacherStage final : public TeacherStage {
             part.stage->set_ceiling(ceiling);
         }
     }
+    void set_end(std::uint64_t end, bool last) override {
+        for (Part& part : parts_) {
+            part.stage->set_end(end, last);
+        }
+    }
+    bool short_of_batches() const override {
+        return std::ranges::any_of(parts_, [](const Part& part) { return part.stage->short_of_batches(); });
+    }
 
     FetchCounters counters() const override {
         FetchCounters sum;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/async/run_on.hpp"
+#include "pipeline/teacher/probe_alignment.hpp"
 #include "pipeline/teacher/probe_checks.hpp"
 #include "pipeline/teacher/probe_tokens.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
@@ -58,6 +60,10 @@ std::optional<FetchError> not_up_answer(const std::string& page, const HttpRespo
     return failure;
 }
 
+FetchError bad_rows(const TeacherEndpoint& endpoint, const std::string& defect) {
+    return {FailureKind::bad_response, endpoint.name() + ": " + defect, std::nullopt};
+}
+
 class EndpointDialogue final : public ProbeDialogue {
   public:
     EndpointDialogue(TeacherEndpoint& endpoint, EndpointProbeOptions options)
@@ -97,6 +103,12 @@ class EndpointDialogue final : public ProbeDialogue {
     /// The probe's tokens once more, as a micro-batch is asked for.
     asio::awaitable<FetchResult<EndpointAnswer>> ask_again(std::shared_ptr<const TeacherCodec> codec) {
         return ask_patiently(std::move(codec), tokens_, AnswerBound::stated);
+    }
+
+    /// Two short sequences that differ in one token.
+    asio::awaitable<FetchResult<EndpointAnswer>> ask_pair(std::shared_ptr<const TeacherCodec> codec) {
+        auto tokens = probe_tokens(endpoint_.settings().vocabulary, kAlignmentRows, kAlignmentColumns);
+        return ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
     }
 
     /// As many sequences as a micro-batch has, as long as its are. What is refused names the fields that say how many
@@ -174,14 +186,19 @@ std::chrono::nanoseconds probe_pause(std::uint32_t attempts, std::optional<std::
 
 asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
     const bool larger = options.batch_rows > 1 || options.batch_columns > kProbeColumns;
+    const bool has_pair = options.batch_rows >= kAlignmentRows && options.batch_columns >= kAlignmentColumns;
     EndpointDialogue dialogue(endpoint, std::move(options));
     auto negotiating = endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
     auto negotiated = co_await std::move(negotiating);
     if (!negotiated) {
         co_return negotiated.error();
     }
-    if (const auto defect = normalisation_defect(negotiated->answer)) {
-        co_return failed_probe({FailureKind::bad_response, endpoint.name() + ": " + *defect, std::nullopt});
+    const TargetsWanted wanted = endpoint.settings().wanted();
+    if (const auto defect = normalisation_defect(negotiated->answer, wanted.vocabulary)) {
+        co_return failed_probe(bad_rows(endpoint, *defect));
+    }
+    if (const auto defect = width_defect(negotiated->answer, wanted.top_k, wanted.vocabulary)) {
+        co_return failed_probe(bad_rows(endpoint, *defect));
     }
     auto asking_again = dialogue.ask_again(negotiated->codec);
     auto second = co_await std::move(asking_again);
@@ -190,9 +207,19 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     }
     if (larger) {
         auto asking_many = dialogue.ask_whole_batch(negotiated->codec);
-        const auto whole = co_await std::move(asking_many);
+        auto whole = co_await std::move(asking_many);
+        if (whole && !has_pair) {
+            auto asking_two = dialogue.ask_pair(negotiated->codec);
+            whole = co_await std::move(asking_two);
+        }
         if (!whole) {
             co_return failed_probe(whole.error());
+        }
+        auto look = [rows = std::move(whole->targets)] { return alignment_defect(rows); };
+        auto looking = run_on(endpoint.settings().decode, std::move(look));
+        const auto defect = co_await std::move(looking);
+        if (defect) {
+            co_return failed_probe(bad_rows(endpoint, *defect));
         }
     }
     endpoint.set_codec(std::move(negotiated->codec));

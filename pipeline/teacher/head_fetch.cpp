@@ -135,6 +135,7 @@ Result<ProvenHead> prove(const std::shared_ptr<BodyBuffer>& file, const std::str
         return logits.error();
     }
     ProvenHead proven;
+    proven.file_bytes = file->size();
     proven.fingerprint = teacher_fingerprint(*logits);
     if (told && !same_teacher(proven.fingerprint, teacher_fingerprint(*told))) {
         return teacher_error(

@@ -25,7 +25,8 @@ struct HeadFetchOptions {
 /// A head that gives, of the hidden states of the probe's tokens, what the teacher itself says of them.
 struct ProvenHead {
     std::shared_ptr<const TeacherHead> head;
-    std::string fingerprint;  ///< of the rows that it gives: as of a teacher of logits
+    std::string fingerprint;       ///< of the rows that it gives: as of a teacher of logits
+    std::uint64_t file_bytes = 0;  ///< of the file that it came in
 };
 
 /// Fetches the head that an endpoint offers, in pieces where its server knows ranges, and checks it: its SHA-256, its

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "pipeline/core/target_rows.hpp"
@@ -13,28 +14,51 @@ namespace {
 
 /// How far the probabilities of a row may miss 1: half precision keeps three digits.
 constexpr double kNormalisationTolerance = 0.02;
+/// How many times as many tokens as the student a teacher may know that does not tell.
+constexpr double kPadding = 2;
 
 }  // namespace
 
-std::optional<std::string> normalisation_defect(const TeacherTargets& targets) {
+std::optional<std::string> width_defect(const TeacherTargets& targets, std::uint32_t top_k, std::uint32_t vocabulary) {
+    const std::uint32_t wanted = vocabulary == 0 ? top_k : std::min(top_k, vocabulary);
+    if (targets.kind != TeacherTargets::Kind::topk || targets.width >= wanted || targets.width == targets.vocabulary) {
+        return std::nullopt;
+    }
+    return "/teacher/top_k: " + std::to_string(wanted) + " entries a position are wanted, the teacher gives " +
+           std::to_string(targets.width);
+}
+
+std::optional<std::string> normalisation_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
     if (targets.kind != TeacherTargets::Kind::topk) {
         return std::nullopt;
     }
     const std::size_t positions = std::size_t{targets.rows} * targets.columns;
+    const double known = static_cast<double>(std::max<std::uint64_t>(vocabulary, targets.vocabulary));
+    const double most_others = known > 0 ? known * kPadding : std::numeric_limits<double>::infinity();
     for (std::size_t position = 0; position < positions; ++position) {
         if (!row_is_given(targets, position)) {
             continue;
         }
         double sum = 0;
+        double least = 1;
         for (std::size_t i = 0; i < targets.width; ++i) {
-            sum += std::exp(static_cast<double>(element_as_float(targets.values, position * targets.width + i)));
+            const auto value = static_cast<double>(element_as_float(targets.values, position * targets.width + i));
+            sum += std::exp(value);
+            least = std::min(least, std::exp(value));
         }
+        const double named = sum;
         const bool has_tail = !targets.tail.bytes.empty();
         if (has_tail) {
             sum += std::exp(static_cast<double>(element_as_float(targets.tail, position)));
         }
         if (sum > 1 + kNormalisationTolerance || (has_tail && sum < 1 - kNormalisationTolerance)) {
             return "the probabilities of position " + std::to_string(position) + " add up to " + std::to_string(sum) +
+                   ": these are not log-probabilities of a softmax";
+        }
+        if (named + most_others * least < 1 - kNormalisationTolerance) {
+            return "the " + std::to_string(targets.width) + " most likely tokens of position " +
+                   std::to_string(position) + " have " + std::to_string(named) +
+                   " of the probability together, and no other can have more than " + std::to_string(least) +
                    ": these are not log-probabilities of a softmax";
         }
         std::vector<std::uint32_t> ids;

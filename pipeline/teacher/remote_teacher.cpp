@@ -15,7 +15,7 @@
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
-#include "pipeline/teacher/head_fetch.hpp"
+#include "pipeline/teacher/head_taking.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "pipeline/teacher/teacher_key.hpp"
@@ -127,13 +127,7 @@ class RemoteTeacher final : public TeacherSource {
             if (member.absent) {
                 continue;  // it will be asked as the others are
             }
-            const AnswerSize other = member.at->codec()->answer_size(rows, columns);
-            size.held_bytes = std::max(size.held_bytes, other.held_bytes);
-            size.decode_bytes = std::max(size.decode_bytes, other.decode_bytes);
-            size.max_accepted_bytes = std::max(size.max_accepted_bytes, other.max_accepted_bytes);
-            size.max_wire_bytes = size.max_wire_bytes && other.max_wire_bytes
-                                      ? std::optional(std::max(*size.max_wire_bytes, *other.max_wire_bytes))
-                                      : std::nullopt;
+            size = larger_of(size, member.at->codec()->answer_size(rows, columns));
         }
         return size;
     }
@@ -175,6 +169,7 @@ class RemoteTeacher final : public TeacherSource {
         try {
             auto probing = probe_all(probed);
             co_await std::move(probing);
+            stop_waiting();
             Result<TeacherInfo> info = sum_up(probed);
             if (info && info->kind == TeacherTargets::Kind::hidden_states) {
                 auto fetching = take_head(*info);
@@ -185,12 +180,20 @@ class RemoteTeacher final : public TeacherSource {
             }
             co_return info;
         } catch (const boost::system::system_error& failure) {
+            stop_waiting();
             if (!is_abort(failure.code())) {
                 throw;
             }
             co_return Error{ErrorKind::cancelled, "the probe of the teacher was cancelled"};
         }
     }
+
+    void expect_batches(std::uint32_t rows, std::uint32_t columns) override {
+        options_.batch_rows = rows;
+        options_.batch_columns = columns;
+    }
+
+    HeadFetchCounters head_fetch() const override { return head_.counters(); }
 
     void close() override {
         for (const Member& member : endpoints_) {
@@ -223,18 +226,20 @@ class RemoteTeacher final : public TeacherSource {
         if (!options_.on_waiting || std::any_of(probed.begin(), probed.end(), passed)) {
             return;
         }
-        constexpr std::size_t kMaxNamed = 3;
-        std::string text;
-        std::size_t waiting = 0;
+        std::vector<std::string> said;
         for (const Member& member : endpoints_) {
-            if (!member.not_up.empty() && ++waiting <= kMaxNamed) {
-                text += (text.empty() ? "" : "; ") + member.not_up;
-            }
+            said.push_back(member.not_up);
         }
-        text += waiting > kMaxNamed ? "; and " + std::to_string(waiting - kMaxNamed) + " more" : "";
+        const std::string text = waited_for(said);
         if (text != waiting_for_) {
             waiting_for_ = text;
             options_.on_waiting(text);
+        }
+    }
+
+    void stop_waiting() {
+        if (!std::exchange(waiting_for_, {}).empty()) {
+            options_.on_waiting({});
         }
     }
 
@@ -363,29 +368,19 @@ class RemoteTeacher final : public TeacherSource {
         }
     }
 
-    /// The head for the hidden states of `info`, from the first endpoint that gives it away.
     asio::awaitable<Result<void>> take_head(TeacherInfo& info) {
         HeadFetchOptions options;
         const EndpointProbeOptions patience = probe_options(options_.start_deadline);
         options.request_deadline = patience.request_deadline;
         options.give_up = patience.give_up;
-        std::string failures;
+        std::vector<TeacherEndpoint*> up;
         for (const Member& member : endpoints_) {
-            if (member.absent) {
-                continue;
+            if (!member.absent) {
+                up.push_back(member.at.get());
             }
-            auto fetching = fetch_head(*member.at, *reference_->head, reference_->targets, reference_->told,
-                                       settings_->vocabulary, options);
-            auto proven = co_await std::move(fetching);
-            if (proven) {
-                info.head = std::move(proven->head);
-                info.fingerprint = std::move(proven->fingerprint);
-                info.vocabulary_size = info.head->rows;
-                co_return Result<void>();
-            }
-            failures += (failures.empty() ? "" : "; ") + proven.error().message;
         }
-        co_return teacher_error("the teacher's head cannot be had: " + failures);
+        auto taking = head_.take(std::move(up), *reference_, settings_->vocabulary, options, info);
+        co_return co_await std::move(taking);
     }
 
     /// Probes an endpoint that was not up before, so that it can take part from now on.
@@ -433,7 +428,8 @@ class RemoteTeacher final : public TeacherSource {
     std::vector<Member> endpoints_;
     std::string waiting_for_;                 ///< what was last reported to be waited for
     std::optional<EndpointProbe> reference_;  ///< what the first endpoint that was up said to the probe
-    bool reproducible_ = true;                ///< all answers to the probe were the same
+    HeadTaking head_;
+    bool reproducible_ = true;  ///< all answers to the probe were the same
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ struct RemoteTeacherOptions {
     /// answers differently), on `io`. May be empty.
     std::function<void(const std::string&)> on_warning;
     /// Told whom the probe waits for while none of the endpoints has passed, and what they answered last, whenever that
-    /// changes; on `io`. May be empty.
+    /// changes, and nothing when it waits no more; on `io`. May be empty.
     std::function<void(const std::string&)> on_waiting;
     /// Upper bound of one answer; below it the limit follows from the expected size.
     std::uint64_t max_response_bytes = std::uint64_t{4} << 30U;

@@ -1,6 +1,9 @@
 #include "pipeline/teacher/teacher_endpoint.hpp"
 
 #include <algorithm>
+#include <boost/asio/error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
 #include <utility>
 
 #include "pipeline/async/deadline.hpp"
@@ -112,16 +115,50 @@ Result<TeacherEndpoint::Plan> TeacherEndpoint::plan(const TeacherCodec& codec, c
     return plan;
 }
 
-asio::awaitable<FetchResult<std::vector<HttpResponse>>> TeacherEndpoint::send_all(std::vector<HttpRequest> requests) {
-    std::vector<HttpResponse> responses;
-    for (HttpRequest& request : requests) {
-        auto operation = pool_.request(std::move(request));
+asio::awaitable<void> TeacherEndpoint::send_one_by_one(Sending& sending) {
+    while (!sending.failure && sending.next < sending.requests.size()) {
+        const std::size_t index = sending.next++;
+        auto operation = pool_.request(std::move(sending.requests[index]));
         auto response = co_await std::move(operation);
-        if (!response) {
-            co_return response.error();
+        if (response && is_success(*response)) {
+            sending.responses[index] = std::move(*response);
+            continue;
         }
-        if (!is_success(*response)) {
-            co_return failure_of_status(name_, *response);
+        if (!sending.failure) {
+            sending.failure = response ? failure_of_status(name_, *response) : response.error();
+        }
+        if (sending.group != nullptr) {
+            sending.group->cancel();  // the others' answers are of no use
+        }
+    }
+}
+
+asio::awaitable<FetchResult<std::vector<HttpResponse>>> TeacherEndpoint::send_all(std::vector<HttpRequest> requests,
+                                                                                  std::uint32_t at_once) {
+    Sending sending;
+    sending.responses.resize(requests.size());
+    sending.requests = std::move(requests);
+    if (at_once <= 1 || sending.requests.size() <= 1) {
+        auto one_by_one = send_one_by_one(sending);
+        co_await std::move(one_by_one);
+    } else {
+        TaskGroup group(co_await asio::this_coro::executor);
+        sending.group = &group;
+        for (std::size_t i = 0; i < std::min<std::size_t>(at_once, sending.requests.size()); ++i) {
+            if (!group.spawn(send_one_by_one(sending))) {
+                break;  // one of them has failed already
+            }
+        }
+        auto joining = group.join();
+        co_await std::move(joining);
+    }
+    if (sending.failure) {
+        co_return std::move(*sending.failure);
+    }
+    std::vector<HttpResponse> responses;
+    for (std::optional<HttpResponse>& response : sending.responses) {
+        if (!response) {
+            throw boost::system::system_error(asio::error::operation_aborted);
         }
         responses.push_back(std::move(*response));
     }
@@ -136,7 +173,7 @@ asio::awaitable<FetchResult<TeacherEndpoint::Answered>> TeacherEndpoint::carry_o
     if (!planned) {
         co_return FetchError{FailureKind::rejected, name_ + ": " + planned.error().message, std::nullopt};
     }
-    auto operation = send_all(std::move(planned->requests));
+    auto operation = send_all(std::move(planned->requests), codec.max_parts_at_once());
     auto limited = with_deadline(std::move(operation), deadline);
     auto responses = co_await std::move(limited);
     if (!responses) {

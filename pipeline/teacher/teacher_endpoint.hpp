@@ -4,12 +4,15 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "pipeline/async/task_group.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/teacher/protocols/protocol.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
@@ -57,8 +60,8 @@ class TeacherEndpoint {
 
     /// One request within the deadline, whatever the status of the answer. Throws operation_aborted when cancelled.
     boost::asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest request, std::chrono::nanoseconds deadline);
-    /// The requests of one micro-batch, one after the other, within the deadline; their answers are still to be
-    /// decoded. Throws operation_aborted when cancelled.
+    /// The requests of one micro-batch, as many at a time as the codec says, within the deadline; their answers are
+    /// still to be decoded. Throws operation_aborted when cancelled.
     boost::asio::awaitable<FetchResult<EncodedAnswer>> request(std::shared_ptr<const TokenBatch> tokens,
                                                                std::chrono::nanoseconds deadline);
     /// The same, asked with `codec`, with the answers joined, decoded and checked.
@@ -79,11 +82,21 @@ class TeacherEndpoint {
         std::vector<RequestPart> parts;
         std::vector<HttpResponse> responses;
     };
+    /// Requests of which several may be under way at once.
+    struct Sending {
+        std::vector<HttpRequest> requests;
+        std::vector<std::optional<HttpResponse>> responses;
+        std::size_t next = 0;
+        std::optional<FetchError> failure;
+        TaskGroup* group = nullptr;  ///< of those that send; null: one alone does
+    };
     class AnswerDecoder;
     boost::asio::awaitable<FetchResult<Answered>> carry_out(const TeacherCodec& codec, const TokenBatch& tokens,
                                                             std::chrono::nanoseconds deadline, AnswerBound bound);
     [[nodiscard]] Result<Plan> plan(const TeacherCodec& codec, const TokenBatch& tokens, AnswerBound bound) const;
-    boost::asio::awaitable<FetchResult<std::vector<HttpResponse>>> send_all(std::vector<HttpRequest> requests);
+    boost::asio::awaitable<FetchResult<std::vector<HttpResponse>>> send_all(std::vector<HttpRequest> requests,
+                                                                            std::uint32_t at_once);
+    boost::asio::awaitable<void> send_one_by_one(Sending& sending);
 
     std::string name_;
     std::unique_ptr<const TeacherProtocolAdapter> protocol_;

@@ -1,5 +1,7 @@
 #include "pipeline/teacher/teacher_peers.hpp"
 
+#include <algorithm>
+
 namespace distilld {
 
 std::optional<std::string> other_rows(const EndpointProbe& first, const EndpointProbe& other) {
@@ -32,6 +34,29 @@ std::string describe_teacher(const TeacherEndpoint& front, std::size_t endpoints
     text += info.deterministic ? "" : ", answers differ from one request to the next";
     text += replicas_agree ? "" : ", endpoints answer differently";
     return text;
+}
+
+AnswerSize larger_of(const AnswerSize& a, const AnswerSize& b) {
+    AnswerSize size;
+    size.held_bytes = std::max(a.held_bytes, b.held_bytes);
+    size.decode_bytes = std::max(a.decode_bytes, b.decode_bytes);
+    size.max_accepted_bytes = std::max(a.max_accepted_bytes, b.max_accepted_bytes);
+    if (a.max_wire_bytes && b.max_wire_bytes) {
+        size.max_wire_bytes = std::max(*a.max_wire_bytes, *b.max_wire_bytes);
+    }
+    return size;
+}
+
+std::string waited_for(const std::vector<std::string>& said) {
+    constexpr std::size_t kMaxNamed = 3;
+    std::string text;
+    std::size_t waiting = 0;
+    for (const std::string& one : said) {
+        if (!one.empty() && ++waiting <= kMaxNamed) {
+            text += (text.empty() ? "" : "; ") + one;
+        }
+    }
+    return text + (waiting > kMaxNamed ? "; and " + std::to_string(waiting - kMaxNamed) + " more" : "");
 }
 
 }  // namespace distilld

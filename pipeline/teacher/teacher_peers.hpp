@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "pipeline/teacher/endpoint_probe.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"
@@ -17,5 +18,11 @@ namespace distilld {
 /// One line for the log.
 [[nodiscard]] std::string describe_teacher(const TeacherEndpoint& front, std::size_t endpoints, const TeacherInfo& info,
                                            bool replicas_agree);
+
+/// Room for the answer of either.
+[[nodiscard]] AnswerSize larger_of(const AnswerSize& a, const AnswerSize& b);
+
+/// What those said last that are not up, of the first few; empty texts are of others.
+[[nodiscard]] std::string waited_for(const std::vector<std::string>& said);
 
 }  // namespace distilld

@@ -95,7 +95,7 @@ struct TeacherInfo {
     std::vector<std::size_t> refused;  ///< endpoints that are up and did not pass; each joins with the first fetch that
                                        ///< finds it mended
     std::string description;           ///< one line for the log
-    std::shared_ptr<const TeacherHead> head;  ///< with hidden states
+    std::shared_ptr<const TeacherHead> head;  ///< with hidden states, when an earlier probe has not given it
     std::string fingerprint;                  ///< of what it says: teacher_fingerprint(); empty = not known
 };
 
@@ -103,6 +103,12 @@ struct TeacherInfo {
 struct WireTraffic {
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;
+};
+
+/// What fetching the head for the teacher's hidden states took.
+struct HeadFetchCounters {
+    std::uint64_t bytes = 0;  ///< of the file that it comes in
+    double seconds = 0;       ///< from the first request to the end of its checks
 };
 
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
@@ -127,7 +133,7 @@ class TeacherSource {
     [[nodiscard]] virtual AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const = 0;
 
     /// The answer to a micro-batch, not decoded yet: EncodedAnswer::decode is work for a thread that computes. A
-    /// protocol may need several requests for it, which are made one after the other. Gives up with
+    /// protocol may need several requests for it, one after the other or a few at a time. Gives up with
     /// FailureKind::timeout when `deadline` is over for all of them together; per-operation cancellation (terminal)
     /// ends it with FailureKind::cancelled. `tokens` is shared because a hedged or retried request may outlive the
     /// caller's frame.
@@ -143,6 +149,13 @@ class TeacherSource {
 
     /// Whether an answer that is late may come sooner when it is asked for a second time.
     [[nodiscard]] virtual bool is_slow_by_chance() const { return true; }
+
+    /// What micro-batches will have, where that is known only after a first probe; the next one finds out whether the
+    /// endpoints take so much.
+    virtual void expect_batches(std::uint32_t /*rows*/, std::uint32_t /*columns*/) {}
+
+    /// Of the head for hidden states; zeros where none was fetched.
+    [[nodiscard]] virtual HeadFetchCounters head_fetch() const { return {}; }
 
     /// Of the store that it reads or writes; nothing without one.
     [[nodiscard]] virtual std::optional<StoreCounters> store() const { return std::nullopt; }

@@ -322,6 +322,7 @@ class Preparation {
         wish.data = {run_.dataset.get(), run_.spec.dataset.sequence_length, run_.tokenizer_hash,
                      run_.student->vocabulary_size()};
         wish.load_model = models::local_model_loader(run_.spec.student.device);
+        wish.probed = std::move(run_.teacher);  // for its head, before the batch size was known
         auto connecting = distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
         Result<ConnectedTeacher> connected = co_await std::move(connecting);
         if (!connected) {

@@ -69,19 +69,21 @@ class Connection {
         if (stored && wish_.spec.targets == TargetsChoice::automatic && wish_.spec.top_k == 0) {
             wish_.spec.targets = TargetsChoice::logits;
         }
-        // Shared with the teacher, which outlives this call.
-        auto wait = std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ");
-        Result<std::unique_ptr<TeacherSource>> made = wish_.spec.model_dir.empty() ? remote(wait) : local();
-        if (!made) {
-            co_return made.error();
-        }
         ConnectedTeacher connected;
-        connected.source = std::move(*made);
+        if (wish_.probed) {
+            connected.source = std::move(wish_.probed);
+            connected.source->expect_batches(wish_.batch_rows, wish_.data.sequence_length);
+        } else {
+            Result<std::unique_ptr<TeacherSource>> made = wish_.spec.model_dir.empty() ? remote() : local();
+            if (!made) {
+                co_return made.error();
+            }
+            connected.source = std::move(*made);
+        }
         TeacherSource& teacher = *connected.source;
         auto probing = asio::co_spawn(executors_.io, teacher.probe(wish_.data.vocabulary),
                                       asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
-        wait->over();
         if (control_.cancelled()) {
             co_return stopped_on_request();
         }
@@ -140,12 +142,14 @@ class Connection {
     }
 
   private:
-    Result<std::unique_ptr<TeacherSource>> remote(const std::shared_ptr<TeacherWait>& wait) const {
+    Result<std::unique_ptr<TeacherSource>> remote() const {
         const TeacherSpec& spec = wish_.spec;
         RemoteTeacherOptions options;
         options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
         options.max_retry_after = from_seconds(spec.max_retry_after_secs);
-        options.on_waiting = [wait](const std::string& text) { wait->on_waiting(text); };
+        // Shared with the teacher, which outlives this call.
+        auto wait = std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ");
+        options.on_waiting = [wait](const std::string& text) { text.empty() ? wait->over() : wait->on_waiting(text); };
         options.batch_rows = wish_.batch_rows;
         options.batch_columns = wish_.data.sequence_length;
         options.on_warning = warning();

@@ -19,9 +19,10 @@ namespace distilld {
 /// What a run asks its teacher for.
 struct TeacherWish {
     TeacherSpec spec;
-    std::uint32_t batch_rows = 1;         ///< sequences of a micro-batch
-    StoredData data;                      ///< that the teacher is asked about
-    models::LoadTeacherModel load_model;  ///< where the spec names a model
+    std::uint32_t batch_rows = 1;             ///< sequences of a micro-batch
+    StoredData data;                          ///< that the teacher is asked about
+    models::LoadTeacherModel load_model;      ///< where the spec names a model
+    std::unique_ptr<TeacherSource> probed{};  ///< of the same spec; null: it is to be made
 };
 
 /// A teacher that has passed its probe.

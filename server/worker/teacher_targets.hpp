@@ -23,6 +23,9 @@ namespace distilld {
     if (!spec.teacher) {
         return false;
     }
+    if (!spec.teacher->store.empty() && spec.teacher->cache != TeacherCache::off) {
+        return false;  // a store keeps none
+    }
     const TargetsChoice targets = spec.teacher->targets;
     return targets == TargetsChoice::hidden || (targets == TargetsChoice::automatic && spec.teacher->top_k == 0);
 }

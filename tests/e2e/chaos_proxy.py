@@ -53,6 +53,7 @@ class ChaosProxy:
         self.answered = 0  # real answers that were sent on
         self.answer_times = []  # of time.monotonic(), one each
         self.counts = collections.Counter()  # of faults, by name
+        self.gets = collections.Counter()  # by target
         self.hold_after = None  # POSTs from this number on (counted from 0) are never answered
         self.answer_with = None  # (status, headers, body) in place of the teacher's answer, from `answer_from` on
         self.answer_from = 0
@@ -133,6 +134,7 @@ class ChaosProxy:
         head = await reader.readuntil(b"\r\n\r\n")
         body = await reader.readexactly(_content_length(head))
         if not head.startswith(b"POST "):
+            self.gets[head.split(b" ", 2)[1].decode()] += 1
             writer.write(b"".join(await upstream.exchange(head, body)))
             await writer.drain()
             return True

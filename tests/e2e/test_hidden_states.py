@@ -2,6 +2,7 @@
 
 import json
 import re
+import urllib.request
 
 import pytest
 from chaos_proxy import ChaosProxy, Script
@@ -123,6 +124,21 @@ def test_what_does_not_go_together_is_refused(distilld, teacher, text_data, tmp_
 
 def test_the_batch_size_is_found_beside_the_head(distilld, teacher, text_data, tmp_path):
     changes = {"/teacher/targets": "hidden", "/training/batch_size": "auto", "/training/max_steps": 1}
-    report, log = run(distilld, text_data, tmp_path, teacher.url, changes)
+    with ChaosProxy(teacher.url) as proxy:
+        report, log = run(distilld, text_data, tmp_path, proxy.url, changes)
     assert "batch_size auto:" in log
     assert report["last"]["step"] == 1
+    # The teacher is asked before and after; its head comes once, and is among the bytes that came.
+    assert proxy.gets["/v2/models/teacher"] == 2
+    assert proxy.gets["/v2/models/teacher/head"] == 1
+    head = len(urllib.request.urlopen(f"{teacher.url}/v2/models/teacher/head").read())
+    answers = report["last"]["tokens"] * 2 * HIDDEN
+    assert report["last"]["fetch"]["bytes_received"] > answers + head
+
+
+def test_the_batch_size_is_found_before_a_store_is_filled(distilld, teacher, text_data, tmp_path):
+    """A store keeps no hidden states, so nothing is asked for before the batch size is known."""
+    changes = {"/teacher/store": str(tmp_path / "store"), "/training/batch_size": "auto", "/training/max_steps": 1}
+    report, log = run(distilld, text_data, tmp_path, teacher.url, changes)
+    assert "batch_size auto:" in log
+    assert report["last"]["fetch"]["store"]["held_rows"] > 0

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Fuzzes what the teacher client makes of answers, protocol by protocol, from the recorded answers of real servers.
 
-    run.py --program build/asan/bin/fuzz_teacher_answers [--protocol NAME] [--seconds 30] [--jobs 2] [--corpus FOLDER]
+    run.py --program build/asan/bin/fuzz_teacher_answers [--seconds 30] [--jobs 2] [--corpus FOLDER] [PROTOCOL ...]
 
 Fails when an input crashes it, hangs it, breaks a promise of decoding (shapes), or makes it take too much memory; the
-input is then kept, and its path is printed. With --corpus what was found is kept for the next time.
+input is then kept, and its path is printed: as tests/fuzz/found/PROTOCOL/NAME it is tried first from then on. With
+--corpus what reached further is kept for the next time.
 
 An input is a byte of options (k, sequences, whether prompts are sent whole, whether the probe's dialogue is played),
 then answers with a border between them; an answer is a byte of the status, a line with the value of the headers that
@@ -23,6 +24,7 @@ import sys
 import tempfile
 
 RECORDINGS = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "teachers"
+FOUND = pathlib.Path(__file__).resolve().parent / "found"
 BORDER = b"\n\x1e\n"
 LOGITS, TOP_5, TOP_20 = 0, 1, 2
 THREE, WHOLE, NEGOTIATE = 8, 16, 32
@@ -103,6 +105,8 @@ def recorded_answers(prefixes):
 
 
 def seeds(protocol):
+    for file in sorted((FOUND / protocol).glob("*")):
+        yield file.read_bytes()
     answers = list(recorded_answers(RECORDED.get(protocol))) + [answer(body) for body in WRITTEN.get(protocol, [])]
     for body in answers:
         for options in (LOGITS, TOP_5, TOP_20, TOP_5 | WHOLE, LOGITS | WHOLE, TOP_5 | THREE, TOP_20 | THREE):
@@ -143,18 +147,22 @@ def fuzz(protocol, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--program", required=True)
-    parser.add_argument("--protocol", help="only this one")
+    parser.add_argument("protocols", nargs="*", metavar="PROTOCOL", help="all unless some are named")
+    parser.add_argument("--protocol", help="one more, by its name")
     parser.add_argument("--seconds", type=int, default=30, help="for each protocol")
     parser.add_argument("--jobs", type=int, default=2, help="protocols at once")
     parser.add_argument("--corpus", help="folder where inputs that reach further are kept")
     options = parser.parse_args()
+    options.protocols += [options.protocol] if options.protocol else []
     listed = subprocess.run([options.program, "--list"], stdout=subprocess.PIPE, check=True, text=True).stdout.split()
-    protocols = [options.protocol] if options.protocol else listed
+    if unknown := set(options.protocols) - set(listed):
+        parser.error(f"{', '.join(sorted(unknown))}: no such protocol; there are {', '.join(listed)}")
+    clean = True
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda protocol: fuzz(protocol, options), protocols))
-    for text, _ in results:
-        print(text)
-    return 0 if all(clean for _, clean in results) else 1
+        for text, is_clean in pool.map(lambda protocol: fuzz(protocol, options), options.protocols or listed):
+            print(text, flush=True)
+            clean = clean and is_clean
+    return 0 if clean else 1
 
 
 if __name__ == "__main__":

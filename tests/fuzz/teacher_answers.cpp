@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "pipeline/core/target_rows.hpp"
+#include "pipeline/teacher/probe_alignment.hpp"
+#include "pipeline/teacher/probe_checks.hpp"
 #include "pipeline/teacher/protocols/registry.hpp"
 #include "pipeline/teacher/request_parts.hpp"
 
@@ -109,7 +111,12 @@ void check(const TeacherTargets& targets, const RequestPart& part) {
                "tails have their size");
     }
     demand(targets.loss_mask.bytes.empty() || targets.loss_mask.bytes.size() == positions, "marks have their size");
-    static_cast<void>(find_defect(targets, kVocabulary));
+    // What the probe asks of rows it asks only of those that have no defect.
+    if (!find_defect(targets, kVocabulary)) {
+        static_cast<void>(normalisation_defect(targets, kVocabulary));
+        static_cast<void>(alignment_defect(targets));
+        static_cast<void>(looks_like_half_precision(targets));
+    }
 }
 
 FetchResult<EndpointAnswer> ask_with(const TeacherCodec& codec, const TokenBatch& tokens, Answers& answers) {

@@ -1,6 +1,8 @@
 #include "pipeline/teacher/protocols/prompt_scoring.hpp"
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace distilld {
@@ -8,6 +10,19 @@ namespace {
 
 /// What surrounds the rows of a sequence.
 constexpr std::uint64_t kEnvelopeBytes = 64U << 10U;
+
+/// The first id of the part's prompts that no vocabulary of this size has; 0 = of what size is not known. Some servers
+/// end when they meet one.
+std::optional<std::int32_t> foreign_id(const TokenBatch& tokens, const RequestPart& part, std::uint32_t vocabulary) {
+    for (std::uint32_t row = 0; row < part.rows; ++row) {
+        for (const std::int32_t id : prompt_of(tokens, part.first_row + row)) {
+            if (id < 0 || (vocabulary != 0 && static_cast<std::uint32_t>(id) >= vocabulary)) {
+                return id;
+            }
+        }
+    }
+    return std::nullopt;
+}
 
 }  // namespace
 
@@ -28,6 +43,10 @@ Result<HttpRequest> PromptScoringCodec::make_request(const TokenBatch& tokens, c
     const auto entries = entries_wanted(options_.wanted);
     if (!entries) {
         return entries.error();
+    }
+    if (const auto id = foreign_id(tokens, part, options_.wanted.vocabulary)) {
+        return invalid_input("token id " + std::to_string(*id) + " is outside the vocabulary of " +
+                             std::to_string(options_.wanted.vocabulary) + ": it is not sent");
     }
     HttpRequest request;
     request.target = options_.target;

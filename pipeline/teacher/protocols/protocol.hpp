@@ -38,6 +38,10 @@ class TeacherCodec {
         return std::vector<RequestPart>{whole_batch(tokens)};
     }
 
+    /// Parts that may be under way at a time. One where a micro-batch is split because the server cannot do with more;
+    /// more where its requests take no more than a sequence, and it batches them itself.
+    [[nodiscard]] virtual std::uint32_t max_parts_at_once() const noexcept { return 1; }
+
     /// The request for one part of plan_requests. The response limit is the caller's to set.
     [[nodiscard]] virtual Result<HttpRequest> make_request(const TokenBatch& tokens, const RequestPart& part) const = 0;
 

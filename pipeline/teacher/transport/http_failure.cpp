@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/json_text.hpp"
 #include "base/utf8.hpp"
 
 namespace distilld {
@@ -17,13 +18,35 @@ constexpr std::size_t kMaxTextBytes = 300;
 constexpr const char* kNotReadyWords[] = {
     "not ready", "unknown model", "not found", "does not exist", "no available versions", "not loaded", "is loading"};
 
+/// "body.inputs: Field required (reason)": what FastAPI's servers say of a field; nothing when it is not of that form.
+std::optional<std::string> field_message(const boost::json::object& object) {
+    const auto* words = object.if_contains("msg");
+    const auto* place = object.if_contains("loc");
+    if (words == nullptr || !words->is_string() || place == nullptr || !place->is_array()) {
+        return std::nullopt;
+    }
+    std::string text;
+    for (const boost::json::value& step : place->get_array()) {
+        text += text.empty() ? "" : ".";
+        text += step.is_string() ? std::string(step.get_string()) : to_text(step);
+    }
+    text += (text.empty() ? "" : ": ") + std::string(words->get_string());
+    const auto* context = object.if_contains("ctx");
+    const auto* details = context == nullptr ? nullptr : context->if_object();
+    const auto* reason = details == nullptr ? nullptr : details->if_contains("error");
+    return reason != nullptr && reason->is_string() ? text + " (" + std::string(reason->get_string()) + ")" : text;
+}
+
 /// The first string in the places where servers put their message.
 std::optional<std::string> message_in(const boost::json::value& value) {
     if (const auto* text = value.if_string()) {
-        return std::string(*text);
+        return text->empty() ? std::nullopt : std::optional(std::string(*text));
     }
     if (const auto* object = value.if_object()) {
-        for (const char* key : {"error", "message", "detail", "msg", "title"}) {
+        if (auto text = field_message(*object)) {
+            return text;
+        }
+        for (const char* key : {"error", "message", "detail", "msg", "title", "type"}) {
             if (const auto* inner = object->if_contains(key)) {
                 if (auto text = message_in(*inner)) {
                     return text;
@@ -36,6 +59,29 @@ std::optional<std::string> message_in(const boost::json::value& value) {
         return message_in(array->front());
     }
     return std::nullopt;
+}
+
+/// A server's traceback without the calls in between: what it begins with, and the exception at its end.
+std::string without_traceback(std::string text) {
+    constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+    const std::size_t begin = text.find(kTraceback);
+    if (begin == std::string::npos) {
+        return text;
+    }
+    // The exception is the last line that is not indented, up to a blank line behind it.
+    std::string_view rest = std::string_view(text).substr(begin + kTraceback.size());
+    std::string_view exception;
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find('\n'), rest.size());
+        const std::string_view line = rest.substr(0, end);
+        if (!line.empty() && line.front() != ' ') {
+            exception = line;
+        } else if (line.empty() && !exception.empty()) {
+            break;
+        }
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return exception.empty() ? text : text.substr(0, begin) + std::string(exception);
 }
 
 /// Whether the words of a 400 say that the model is not there (yet): MLServer's and older Tritons' way to say 404.
@@ -63,6 +109,8 @@ FailureKind kind_of_status(unsigned status, std::string_view text) {
             return says_not_ready(text) ? FailureKind::not_found : FailureKind::rejected;
         case 408:
             return FailureKind::server_error;
+        case 501:
+            return FailureKind::rejected;  // what the server cannot do, it cannot do when it is asked again either
         default:
             return status >= 500 ? FailureKind::server_error : FailureKind::rejected;
     }
@@ -75,7 +123,7 @@ std::string error_text(std::string_view body) {
     boost::system::error_code failed;
     const auto value = boost::json::parse(text, failed);
     if (!failed) {
-        text = message_in(value).value_or(text);
+        text = without_traceback(message_in(value).value_or(text));
     }
     for (char& letter : text) {
         if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F) {
@@ -127,7 +175,7 @@ FetchError failure_of_status(const std::string& endpoint, const HttpResponse& re
     }
     failure.message = endpoint + ": HTTP " + std::to_string(response.status) + (text.empty() ? "" : ": " + text);
     if (response.status == 401 || response.status == 403) {
-        failure.message += " (the key comes from /teacher/api_key_env)";
+        failure.message += " (the key comes from /teacher/api_key_env or /teacher/api_key_file)";
     }
     return failure;
 }

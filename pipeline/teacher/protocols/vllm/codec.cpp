@@ -22,6 +22,8 @@ constexpr std::uint64_t kMaxPrompts = 1024;
 /// JSON of one entry, at most on the average of a row: id, log-probability, rank, and the token's text, in which each
 /// byte may take six.
 constexpr std::uint64_t kEntryBytes = 512;
+/// Sequences of one micro-batch that are under way where a request takes one: vLLM puts them together again.
+constexpr std::uint32_t kMaxSequencesAtOnce = 8;
 /// The token that is generated because vLLM generates one at least.
 constexpr std::uint64_t kGenerated = 1;
 
@@ -165,6 +167,10 @@ class Codec final : public PromptScoringCodec {
         RequestLimits limits;
         limits.max_rows = route_ == Route::completions ? kMaxPrompts : 1;
         return split_rows(tokens, limits);
+    }
+
+    std::uint32_t max_parts_at_once() const noexcept override {
+        return route_ == Route::completions ? 1 : kMaxSequencesAtOnce;
     }
 
     std::string description() const override {

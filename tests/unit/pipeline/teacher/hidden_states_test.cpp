@@ -224,6 +224,33 @@ TEST(HiddenStates, TheHeadComesWithTheProbeAndTheStatesWithTheAnswers) {
     EXPECT_LE(answer.wire_bytes, size.max_wire_bytes.value());
 }
 
+// As a run asks that has to know the head before it can choose its batch size.
+TEST(HiddenStates, AHeadThatWasGivenIsNotFetchedAgain) {
+    HiddenTeacher teacher;
+    ScriptedHttpServer server(teacher);
+    const auto heads = [&] {
+        const auto requests = server.requests();
+        return std::count_if(requests.begin(), requests.end(),
+                             [](const SeenRequest& request) { return request.target.ends_with("/head"); });
+    };
+    Loop loop;
+    const auto source = loop.teacher(spec_of(server.url())).value();
+    EXPECT_EQ(source->head_fetch().bytes, 0U);
+    const auto first = loop.run(source->probe(kVocabulary)).value();
+    ASSERT_NE(first.head, nullptr);
+    EXPECT_EQ(heads(), 1);
+    source->expect_batches(3, 8);
+    const auto again = loop.run(source->probe(kVocabulary)).value();
+    EXPECT_EQ(heads(), 1);
+    EXPECT_EQ(again.head, nullptr);
+    EXPECT_EQ(again.fingerprint, first.fingerprint);
+    EXPECT_EQ(again.vocabulary_size, kVocabulary);
+    EXPECT_EQ(again.kind, TeacherTargets::Kind::hidden_states);
+    EXPECT_EQ(source->head_fetch().bytes, teacher.file.size());
+    EXPECT_GT(source->head_fetch().seconds, 0);
+    EXPECT_NE(server.requests().back().body.find("[3,8]"), std::string::npos) << "the whole micro-batch is asked for";
+}
+
 TEST(HiddenStates, OneFingerprintWhateverTheTeacherSends) {
     ScriptedHttpServer server(HiddenTeacher{});
     Loop loop;

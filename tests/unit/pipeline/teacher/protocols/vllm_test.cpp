@@ -149,6 +149,48 @@ TEST(Vllm, TheProbePassesAndTheBatchIsSplitAsTheRouteWants) {
     }
 }
 
+// A request of this route takes one sequence, and the server batches what comes at once: four round trips are not made
+// one after the other.
+TEST(Vllm, SequencesOfAMicroBatchAreUnderWayAtOnce) {
+    ScriptedHttpServer server(vllm());
+    Loop loop;
+    const auto teacher = loop.teacher(vllm_spec(server.url(), 4, TeacherProtocol::vllm_generate)).value();
+    ASSERT_TRUE(loop.run(teacher->probe(512)));
+    const auto batch = test::make_batch(4, 6);
+    const auto targets = loop.fetch(*teacher, 0, batch, 20s).value();
+    EXPECT_EQ(server.connections(), 4U);
+    // Each answer is of its own sequence, whichever came first: the prompt's own token is in each row.
+    EXPECT_EQ(targets.rows, 4U);
+    EXPECT_TRUE(loop.fetch(*teacher, 0, test::make_batch(20, 6), 20s));
+    EXPECT_EQ(server.connections(), 8U) << "no more than eight of a micro-batch";
+}
+
+TEST(Vllm, AFailureOfOneSequenceEndsTheMicroBatch) {
+    int asked = 0;
+    bool fails = false;
+    ScriptedHttpServer server(vllm([&](const SeenRequest& request) {
+        ScriptedReply reply = made_up(request);
+        if (fails && ++asked == 2) {
+            reply.status = 500;
+            reply.body = R"({"error":"out of memory"})";
+        } else if (fails) {
+            reply.delay = 10min;
+        }
+        return reply;
+    }));
+    Loop loop;
+    const auto teacher = loop.teacher(vllm_spec(server.url(), 4, TeacherProtocol::vllm_generate)).value();
+    ASSERT_TRUE(loop.run(teacher->probe(512)));
+    fails = true;
+    const auto failed = loop.fetch(*teacher, 0, test::make_batch(4, 6), 20s);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().kind, FailureKind::server_error);
+    EXPECT_NE(failed.error().message.find("out of memory"), std::string::npos) << failed.error().message;
+    const auto late = loop.fetch(*teacher, 0, test::make_batch(4, 6), 300ms);
+    ASSERT_FALSE(late);
+    EXPECT_EQ(late.error().kind, FailureKind::timeout);
+}
+
 TEST(Vllm, FullLogitsAreAllLogProbabilities) {
     ScriptedHttpServer server(vllm([](const SeenRequest& request) {
         EXPECT_NE(request.body.find(R"("prompt_logprobs":6)"), std::string::npos) << request.body;

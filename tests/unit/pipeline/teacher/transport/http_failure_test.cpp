@@ -49,8 +49,8 @@ TEST(HttpFailure, AModelThatIsNotThereYetIsNotARefusal) {
 TEST(HttpFailure, FindsTheServersWords) {
     EXPECT_EQ(failure(500, test::read_fixture("triton-err-oov.txt")).message,
               "http://h/: HTTP 500: token id out of vocabulary");
-    EXPECT_EQ(failure(422, test::read_fixture("mlserver-err-dtype-bad.json")).message.substr(0, 55),
-              "http://h/: HTTP 422: Input should be 'BOOL', 'UINT8', '");
+    EXPECT_EQ(failure(422, test::read_fixture("mlserver-err-dtype-bad.json")).message.substr(0, 71),
+              "http://h/: HTTP 422: body.inputs.0.datatype: Input should be 'BOOL', 'U");
     EXPECT_EQ(failure(500, test::read_fixture("mlserver-err-binary-in.txt")).message,
               "http://h/: HTTP 500: Internal Server Error");
     EXPECT_EQ(error_text(R"({"error":{"message":"too long","type":"x"}})"), "too long");
@@ -71,9 +71,9 @@ TEST(HttpFailure, SaysInUtf8WhatAServerSaysInAnotherCode) {
 
 TEST(HttpFailure, NamesTheFieldOfTheKey) {
     for (const unsigned status : {401U, 403U}) {
-        EXPECT_EQ(
-            failure(status, R"({"error":"Unauthorized"})").message,
-            "http://h/: HTTP " + std::to_string(status) + ": Unauthorized (the key comes from /teacher/api_key_env)");
+        EXPECT_EQ(failure(status, R"({"error":"Unauthorized"})").message,
+                  "http://h/: HTTP " + std::to_string(status) +
+                      ": Unauthorized (the key comes from /teacher/api_key_env or /teacher/api_key_file)");
     }
     EXPECT_EQ(failure(404, "").message, "http://h/: HTTP 404");
 }
