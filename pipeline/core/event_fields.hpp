@@ -101,6 +101,12 @@ void describe(Visitor& v, T& e) {
     v("sealed_bytes", e.sealed_bytes);
 }
 
+template <class Visitor, Describes<HeadFetchCounters> T>
+void describe(Visitor& v, T& e) {
+    v("bytes", e.bytes);
+    v("seconds", e.seconds);
+}
+
 template <class Visitor, Describes<FetchCounters> T>
 void describe(Visitor& v, T& e) {
     v("requests", e.requests);
@@ -121,6 +127,7 @@ void describe(Visitor& v, T& e) {
     v("latency_p95_seconds", e.latency_p95_seconds);
     v("endpoints", e.endpoints);
     v("store", e.store);
+    v("head", e.head);
 }
 
 template <class Visitor, Describes<ProgressEvent> T>

@@ -47,6 +47,12 @@ struct StoreCounters {
     std::uint64_t sealed_bytes = 0;
 };
 
+/// What fetching the head for the teacher's hidden states took.
+struct HeadFetchCounters {
+    std::uint64_t bytes = 0;  ///< of the file that it comes in
+    double seconds = 0;       ///< from the first request to the end of its checks
+};
+
 /// Counters of the teacher side since the run began.
 struct FetchCounters {
     std::uint64_t requests = 0;
@@ -67,6 +73,7 @@ struct FetchCounters {
     double latency_p95_seconds = 0;
     std::vector<EndpointCounters> endpoints;
     std::optional<StoreCounters> store{};
+    HeadFetchCounters head{};
 };
 
 /// Requests to one endpoint that came to one end, by the time from sending to the answer's last byte.
