@@ -139,7 +139,14 @@ TEACHER_CLIENT = (
     plot(
         "Bytes from teachers",
         "Bps",
-        "Bytes of answers over the wire, unused ones included.",
+        "Bytes of answers over the wire, unused ones and heads for hidden states included.",
         ("sum by (instance) (rate(distilld_teacher_received_bytes_total{INSTANCE}[RATE]))", "{{instance}}"),
+        ("sum by (instance) (rate(distilld_teacher_head_bytes_total{INSTANCE}[RATE]))", "heads {{instance}}"),
+    ),
+    plot(
+        "Heads from teachers",
+        "s",
+        "Time before the first step that goes into fetching heads for hidden states.",
+        ("sum by (instance) (increase(distilld_teacher_head_seconds_total{INSTANCE}[RATE]))", "{{instance}}"),
     ),
 )

@@ -120,6 +120,12 @@ void describe(Visitor& v, T& e) {
     v("store", e.store);
 }
 
+template <class Visitor, Describes<HeadFetchCounters> T>
+void describe(Visitor& v, T& e) {
+    v("bytes", e.bytes);
+    v("seconds", e.seconds);
+}
+
 template <class Visitor, Describes<FetchCounters> T>
 void describe(Visitor& v, T& e) {
     v("requests", e.requests);
@@ -141,6 +147,7 @@ void describe(Visitor& v, T& e) {
     v("endpoints", e.endpoints);
     v("store", e.store);
     v("teachers", e.teachers);
+    v("head", e.head);
 }
 
 template <class Visitor, Describes<ProgressEvent> T>

@@ -66,6 +66,12 @@ struct TeacherCounters {
     std::optional<StoreCounters> store{};
 };
 
+/// What fetching the head for the teacher's hidden states took.
+struct HeadFetchCounters {
+    std::uint64_t bytes = 0;  ///< of the file that it comes in
+    double seconds = 0;       ///< from the first request to the end of its checks
+};
+
 /// Counters of the teacher side since the run began. Of several teachers: sums, the smallest `buffered`, and of window
 /// and latencies the largest.
 struct FetchCounters {
@@ -88,6 +94,7 @@ struct FetchCounters {
     std::vector<EndpointCounters> endpoints;
     std::optional<StoreCounters> store{};
     std::vector<TeacherCounters> teachers{};  ///< of several, one each
+    HeadFetchCounters head{};
 };
 
 /// Requests to one endpoint that came to one end, by the time from sending to the answer's last byte.

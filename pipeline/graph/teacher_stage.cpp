@@ -123,6 +123,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
         counters.breaker_openings = seen.breaker_openings;
         counters.bytes_received = source_ != nullptr ? source_->bytes_received() : 0;
+        counters.head = source_ != nullptr ? source_->head_fetch() : HeadFetchCounters();
         counters.open_endpoints = scheduler_.endpoints().open_count();
         counters.concurrency = scheduler_.limit();
         counters.window = scheduler_.window();

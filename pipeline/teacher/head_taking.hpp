@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "pipeline/core/worker_events.hpp"
 #include "pipeline/teacher/endpoint_probe.hpp"
 #include "pipeline/teacher/head_fetch.hpp"
 #include "pipeline/teacher/teacher_endpoint.hpp"

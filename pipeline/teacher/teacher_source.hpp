@@ -105,12 +105,6 @@ struct WireTraffic {
     std::uint64_t bytes_received = 0;
 };
 
-/// What fetching the head for the teacher's hidden states took.
-struct HeadFetchCounters {
-    std::uint64_t bytes = 0;  ///< of the file that it comes in
-    double seconds = 0;       ///< from the first request to the end of its checks
-};
-
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
 /// was made with); any number of fetches at once. Which fetch is made when is the scheduler's to decide, so a source
 /// neither retries nor limits; it may reopen a stale keep-alive connection once, which is not a failure.

@@ -133,7 +133,10 @@ def test_the_batch_size_is_found_beside_the_head(distilld, teacher, text_data, t
     assert proxy.gets["/v2/models/teacher/head"] == 1
     head = len(urllib.request.urlopen(f"{teacher.url}/v2/models/teacher/head").read())
     answers = report["last"]["tokens"] * 2 * HIDDEN
-    assert report["last"]["fetch"]["bytes_received"] > answers + head
+    fetch = report["last"]["fetch"]
+    assert fetch["bytes_received"] > answers + head
+    assert fetch["head"]["bytes"] == head
+    assert fetch["head"]["seconds"] > 0
 
 
 def test_the_batch_size_is_found_before_a_store_is_filled(distilld, teacher, text_data, tmp_path):
@@ -142,3 +145,4 @@ def test_the_batch_size_is_found_before_a_store_is_filled(distilld, teacher, tex
     report, log = run(distilld, text_data, tmp_path, teacher.url, changes)
     assert "batch_size auto:" in log
     assert report["last"]["fetch"]["store"]["held_rows"] > 0
+    assert report["last"]["fetch"]["head"] == {"bytes": 0, "seconds": 0}
