@@ -53,15 +53,82 @@ RANGES = (
     + [(0x1F680, 0x1F6C5), (0x1F900, 0x1F9FF), (0x20000, 0x2A6D6), (0x1F3FB, 0x1F3FF)]
 )
 PIECES = [
-    "the ", "It's ", "we'LL ", "they'Ve", "DON'T", "'\u017f ", "  ", "    ", "\t", "\n", "\r\n", "\n\n\n", " \n ", "\u00a0",
-    "\u0085", "\u180e", "\u2003", "\u3000", "\u200b", "\u200d", "\ufeff", "\u0000", "\u0007", "\x1b[0m", "e\u0301", "\u00e9",
-    "\ufb01", "\u0130", "\u1e9e", "\u01c5", "12345", "3.14159", "1,000,000", "\u0663\u0664", "\u2167", "\u00bd", "0x7fff",
-    "def f(x):\n    return x ** 2\n", "if (a != b) { c += d->e[0]; }", "<div class=\"a\">&nbsp;</div>", "https://example.org/a?b=c#d",
-    "foo_bar", "CamelCase", "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea",
-    "\u4f60\u597d\u4e16\u754c", "\u3053\u3093\u306b\u3061\u306f", "\uc548\ub155", "\u0645\u0631\u062d\u0628\u0627",
-    "\u043f\u0440\u0438\u0432\u0435\u0442", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35", "\u0928\u092e\u0938\u094d\u0924\u0947",
-    "\u2581", "\u2581\u2581x", "<s>", "</s>", "<|endoftext|>", "<|im_start|>user\n", "<0x41>", "<mask>", " <mask> ", "a<word>b",
-    " <word> ", "<word>", "...", "!!!", "--", "\"quoted\"", "(parens)", "$100", "50%", "#tag", "@name", "\\n", "\\u0041",
+    "the ",
+    "It's ",
+    "we'LL ",
+    "they'Ve",
+    "DON'T",
+    "'\u017f ",
+    "  ",
+    "    ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\n\n\n",
+    " \n ",
+    "\u00a0",
+    "\u0085",
+    "\u180e",
+    "\u2003",
+    "\u3000",
+    "\u200b",
+    "\u200d",
+    "\ufeff",
+    "\u0000",
+    "\u0007",
+    "\x1b[0m",
+    "e\u0301",
+    "\u00e9",
+    "\ufb01",
+    "\u0130",
+    "\u1e9e",
+    "\u01c5",
+    "12345",
+    "3.14159",
+    "1,000,000",
+    "\u0663\u0664",
+    "\u2167",
+    "\u00bd",
+    "0x7fff",
+    "def f(x):\n    return x ** 2\n",
+    "if (a != b) { c += d->e[0]; }",
+    '<div class="a">&nbsp;</div>',
+    "https://example.org/a?b=c#d",
+    "foo_bar",
+    "CamelCase",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467",
+    "\U0001f44d\U0001f3fd",
+    "\U0001f1e9\U0001f1ea",
+    "\u4f60\u597d\u4e16\u754c",
+    "\u3053\u3093\u306b\u3061\u306f",
+    "\uc548\ub155",
+    "\u0645\u0631\u062d\u0628\u0627",
+    "\u043f\u0440\u0438\u0432\u0435\u0442",
+    "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+    "\u0928\u092e\u0938\u094d\u0924\u0947",
+    "\u2581",
+    "\u2581\u2581x",
+    "<s>",
+    "</s>",
+    "<|endoftext|>",
+    "<|im_start|>user\n",
+    "<0x41>",
+    "<mask>",
+    " <mask> ",
+    "a<word>b",
+    " <word> ",
+    "<word>",
+    "...",
+    "!!!",
+    "--",
+    '"quoted"',
+    "(parens)",
+    "$100",
+    "50%",
+    "#tag",
+    "@name",
+    "\\n",
+    "\\u0041",
 ]
 
 
@@ -83,7 +150,20 @@ def random_string(random_):
 
 def corpus():
     random_ = random.Random(1)
-    words = ["the", "of", "and", "house", "houses", "running", "runner", "isn't", "hello", "world", "student", "teacher"]
+    words = [
+        "the",
+        "of",
+        "and",
+        "house",
+        "houses",
+        "running",
+        "runner",
+        "isn't",
+        "hello",
+        "world",
+        "student",
+        "teacher",
+    ]
     text = [" ".join(random_.choice(words) for _ in range(12)) + "." for _ in range(300)]
     return text + [random_string(random_) for _ in range(1_500)]
 
@@ -215,7 +295,21 @@ def lowercase():
     return train(tokenizer, special=("<unk>",), alphabet=False, limit_alphabet=150)
 
 
-MAKERS = [gpt2, roberta, llama3, qwen2, gpt4o, deepseek, starcoder, falcon, llama2, mistral, metaspace, gemma, lowercase]
+MAKERS = [
+    gpt2,
+    roberta,
+    llama3,
+    qwen2,
+    gpt4o,
+    deepseek,
+    starcoder,
+    falcon,
+    llama2,
+    mistral,
+    metaspace,
+    gemma,
+    lowercase,
+]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
