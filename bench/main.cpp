@@ -77,6 +77,15 @@ int main(int argc, char** argv) {
     decode_command->add_option("--write-bodies", decode.bodies_folder, "folder to write the answers to")
         ->type_name("DIR");
 
+    TokenizeOptions tokenize;
+    tokenize.threads = std::max(1U, std::thread::hardware_concurrency());
+    CLI::App* tokenize_command = app.add_subcommand("tokenize", "text into ids, on one thread and on several");
+    tokenize_command->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->required();
+    tokenize_command->add_option("--text", tokenize.text_file, "file of text")->type_name("FILE")->required();
+    tokenize_command->add_option("--threads", tokenize.threads, "of the second measurement")
+        ->check(CLI::Range(1, 1024));
+    tokenize_command->add_option("--repeat", tokenize.repeat, "pairs of measurements")->check(CLI::Range(1, 1000));
+
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -90,6 +99,8 @@ int main(int argc, char** argv) {
             report = run_store(store);
         } else if (app.got_subcommand(decode_command)) {
             report = run_decode(decode);
+        } else if (app.got_subcommand(tokenize_command)) {
+            report = run_tokenize(tokenize);
         } else if (pipeline.scenario.fault != EndpointFault::none) {
             report = run_pipeline_with_fault(pipeline);
         } else if (pipeline.student.empty()) {

@@ -97,4 +97,13 @@ struct DecodeOptions {
 /// Decodes answers of several forms, in turn with a bare walk over (JSON) or a copy of (binary) the same bytes.
 boost::json::object run_decode(const DecodeOptions& options);
 
+struct TokenizeOptions {
+    std::string folder;         ///< with a tokenizer.json
+    std::string text_file;      ///< cut into documents at empty lines
+    std::uint32_t threads = 1;  ///< of the second measurement
+    std::uint32_t repeat = 5;
+};
+/// Tokenizes the documents on one thread and on several, in turn; the medians' rates.
+boost::json::object run_tokenize(const TokenizeOptions& options);
+
 }  // namespace distilld::bench

@@ -15,6 +15,15 @@ add_library(distilld_prometheus INTERFACE)
 target_link_libraries(distilld_prometheus INTERFACE ${PROMETHEUS_CPP_CORE})
 target_include_directories(distilld_prometheus SYSTEM INTERFACE ${PROMETHEUS_CPP_INCLUDE})
 
+# The tokenizer's regular expressions and normal forms.
+find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
+find_path(PCRE2_INCLUDE pcre2.h REQUIRED)
+find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
+find_path(UTF8PROC_INCLUDE utf8proc.h REQUIRED)
+add_library(distilld_unicode INTERFACE)
+target_link_libraries(distilld_unicode INTERFACE ${PCRE2_LIBRARY} ${UTF8PROC_LIBRARY})
+target_include_directories(distilld_unicode SYSTEM INTERFACE ${PCRE2_INCLUDE} ${UTF8PROC_INCLUDE})
+
 add_library(distilld_boost STATIC ${CMAKE_SOURCE_DIR}/cmake/boost_asio_src.cpp
     ${CMAKE_SOURCE_DIR}/cmake/boost_beast_src.cpp ${CMAKE_SOURCE_DIR}/cmake/boost_json_src.cpp)
 target_compile_definitions(distilld_boost PUBLIC

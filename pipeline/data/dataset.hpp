@@ -3,13 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/core/micro_batch.hpp"
+#include "pipeline/data/tokenizer/tokenizer.hpp"
 
 namespace distilld {
 
@@ -32,32 +31,6 @@ class Dataset {
     /// Documents of it name a teacher, which was not asked for.
     [[nodiscard]] virtual bool names_teachers() const { return false; }
 };
-
-/// Text to ids and back. Immutable, any thread.
-class Tokenizer {
-  public:
-    virtual ~Tokenizer() = default;
-    [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-    /// Bytes of the ids, end_of_text spelled out; an id outside the vocabulary becomes U+FFFD. Bytes that form no UTF-8
-    /// (a cut sequence) are kept as they are.
-    [[nodiscard]] virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
-    [[nodiscard]] virtual std::uint32_t vocabulary_size() const = 0;
-    /// Id that ends a document, when the tokenizer has one.
-    [[nodiscard]] virtual std::optional<std::int32_t> end_of_text() const = 0;
-};
-
-/// One id a byte (ids 0–255), then <|endoftext|> = 256: needs no training and no file. The characters
-/// "<|endoftext|>" inside a text become the one id 256, because that is what Hugging Face tokenizers make of them.
-std::unique_ptr<Tokenizer> make_byte_tokenizer();
-
-/// Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json of the byte tokenizer, such that Hugging
-/// Face `tokenizers` and `transformers` load them and give the same ids. The folder is created when absent; each file
-/// is written under a temporary name and renamed.
-Result<void> write_byte_tokenizer(const std::filesystem::path& folder);
-
-/// The tokenizer of a model folder: its tokenizer.json when that is the byte tokenizer's form; anything else is refused
-/// by naming the component that is not understood. A folder without tokenizer.json gives nullptr.
-Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& folder);
 
 struct DatasetOptions {
     std::uint32_t sequence_length = 0;  ///< T, at least 1

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/special_tokens.hpp"
-#include "pipeline/data/dataset.hpp"
+#include "pipeline/data/tokenizer/tokenizer.hpp"
 
 namespace distilld {
 
@@ -41,9 +41,5 @@ Result<TokenizerChoice> choose_tokenizer(const TokenizerWish& wish);
 
 /// Vocabularies from that of the byte tokenizer to this count as its own: 257 padded to a multiple of 128.
 inline constexpr std::uint32_t kMaxByteVocabulary = 384;
-
-/// The ids of bos_token, eos_token and pad_token of tokenizer_config.json, as that file or tokenizer.json number them.
-/// Nothing without a tokenizer_config.json. Errors name the file.
-Result<std::optional<SpecialTokens>> read_special_tokens(const std::filesystem::path& folder);
 
 }  // namespace distilld

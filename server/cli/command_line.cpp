@@ -339,6 +339,11 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     StoreCommand store;
     add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store,
                       kVersionLine);
+    TokenizeCommand tokenize;
+    CLI::App* tokenizing =
+        add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
+    tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("FOLDER")->required();
+    tokenizing->add_flag("--decode", tokenize.decode, "an array of ids in, its text out");
     add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1")
         ->add_option("--server", healthcheck.server, "URL of the service")
         ->capture_default_str();
@@ -367,6 +372,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (app.got_subcommand("store")) {
         line.command = store;
+    }
+    if (app.got_subcommand("tokenize")) {
+        line.command = tokenize;
     }
     if (app.got_subcommand("healthcheck")) {
         line.command = healthcheck;

@@ -51,7 +51,14 @@ struct HealthcheckCommand {
     std::string server = "http://127.0.0.1:8500";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, StoreCommand, HealthcheckCommand>;
+/// A line of text in, a JSON array of ids out.
+struct TokenizeCommand {
+    std::filesystem::path folder;
+    bool decode = false;  ///< the other way
+};
+
+using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, StoreCommand, TokenizeCommand,
+                             HealthcheckCommand>;
 
 /// A command, or what to print in its place.
 struct ParsedLine {

@@ -14,6 +14,7 @@ int run(const RunCommand& command);
 int teacher(const TeacherCommand& command);
 int jobs(const JobsCommand& command);
 int store(const StoreCommand& command);
+int tokenize(const TokenizeCommand& command);
 int healthcheck(const HealthcheckCommand& command);
 
 /// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit.

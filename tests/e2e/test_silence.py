@@ -8,7 +8,14 @@ import shutil
 import pytest
 import torch
 from support import jobs
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 IDS = [{"input_ids": [(7 * row + 3 * column) % 250 for column in range(40)]} for row in range(40)]
 TOKENIZER_FILES = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
@@ -86,6 +93,36 @@ def test_a_student_of_bytes_exports_the_end_of_text_that_it_saw(distilld, spec, 
         assert exported(spec, name).get("pad_token_id") is None
     model = AutoModelForCausalLM.from_pretrained(spec["output"])
     assert model.generation_config.eos_token_id == AutoTokenizer.from_pretrained(spec["output"]).eos_token_id == 256
+
+
+def test_a_student_reads_text_with_a_tokenizer_of_byte_pairs(distilld, spec, tmp_path):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<|end|>"], initial_alphabet=alphabet, show_progress=False
+    )
+    train = pathlib.Path(spec["dataset"]["train"])
+    texts = [json.loads(line)["text"] for line in train.read_text().splitlines()]
+    tokenizer.train_from_iterator(texts, trainer)
+    folder = tmp_path / "bpe"
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>").save_pretrained(folder)
+    size = tokenizer.get_vocab_size()
+    changes = {"/student/config": jobs.llama_config(32, vocabulary=size), "/student/tokenizer": str(folder)}
+    by_text = jobs.changed(spec, {**changes, "/dataset/packing": False})
+    assert f"tokenizer: {folder} (byte-level BPE tokenizer, {size} tokens)" in run(distilld, tmp_path, by_text).out
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "student" / name).read_bytes() == (folder / name).read_bytes()
+    assert exported(by_text)["eos_token_id"] == tokenizer.token_to_id("<|end|>")
+    # The same weights come of the ids that transformers makes.
+    theirs = AutoTokenizer.from_pretrained(folder)
+    ids = jobs.write_jsonl(tmp_path / "ids.jsonl", [{"input_ids": theirs(text)["input_ids"]} for text in texts])
+    ready = {"/dataset/train": str(ids), "/dataset/eval": None, "/output": str(tmp_path / "ready")}
+    by_ids = jobs.changed(by_text, ready)
+    run(distilld, tmp_path, by_ids)
+    weights = "model.safetensors"
+    assert (tmp_path / "ready" / weights).read_bytes() == (tmp_path / "student" / weights).read_bytes()
 
 
 def test_ready_made_ids_export_no_tokenizer(distilld, spec, tmp_path):

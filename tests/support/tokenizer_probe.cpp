@@ -2,6 +2,9 @@
 //   distilld-tokenizer-probe write FOLDER     writes the byte tokenizer's files
 //   distilld-tokenizer-probe encode FOLDER    ids of standard input by that folder's tokenizer, as a JSON array
 //   distilld-tokenizer-probe decode FOLDER    bytes of the ids on standard input (separated by spaces)
+//   distilld-tokenizer-probe lines FOLDER     for each line of standard input, a JSON string, its ids and the text that
+//                                             they decode to: [[…], "…"]
+#include <boost/json.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -9,7 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/data/dataset.hpp"
+#include "base/json_text.hpp"
+#include "pipeline/data/tokenizer/tokenizer.hpp"
 
 namespace {
 
@@ -41,11 +45,20 @@ int decode(const distilld::Tokenizer& tokenizer) {
     return 0;
 }
 
+int lines(const distilld::Tokenizer& tokenizer) {
+    std::ios::sync_with_stdio(false);
+    for (std::string line; std::getline(std::cin, line);) {
+        const std::vector<std::int32_t> ids = tokenizer.encode(boost::json::parse(line).as_string());
+        std::cout << distilld::to_text({boost::json::value_from(ids), tokenizer.decode(ids)}) << '\n';
+    }
+    return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc != 3) {
-        return fail("usage: distilld-tokenizer-probe write|encode|decode FOLDER"), 2;
+        return fail("usage: distilld-tokenizer-probe write|encode|decode|lines FOLDER"), 2;
     }
     const std::string_view command = argv[1];
     if (command == "write") {
@@ -63,6 +76,9 @@ int main(int argc, char** argv) {
     }
     if (command == "decode") {
         return decode(**tokenizer);
+    }
+    if (command == "lines") {
+        return lines(**tokenizer);
     }
     return fail("unknown command"), 2;
 }

@@ -1,4 +1,4 @@
-#include "pipeline/data/byte_tokenizer.hpp"
+#include "pipeline/data/tokenizer/byte_tokenizer.hpp"
 
 #include <gmock/gmock.h>
 
@@ -133,34 +133,54 @@ TEST(TokenizerFolder, NamesTheComponentThatIsNotUnderstood) {
     };
     const Case cases[] = {
         {"model.type \"Unigram\"", [](json::object& root) { root["model"].as_object()["type"] = "Unigram"; }},
-        {"model.type null", [](json::object& root) { root["model"].as_object().erase("type"); }},
         {"has no \"model\"", [](json::object& root) { root.erase("model"); }},
-        {"model.merges", [](json::object& root) { root["model"].as_object()["merges"] = json::array{"a b"}; }},
+        {"model.merges names a token that is not in model.vocab: \"a b\"",
+         [](json::object& root) { root["model"].as_object()["merges"] = json::array{"a b"}; }},
+        {"model.merges entry \"ab\"",
+         [](json::object& root) { root["model"].as_object()["merges"] = json::array{"ab"}; }},
         {"model.dropout", [](json::object& root) { root["model"].as_object()["dropout"] = 0.1; }},
         {"model.end_of_word_suffix",
          [](json::object& root) { root["model"].as_object()["end_of_word_suffix"] = "</w>"; }},
-        {"byte 97", [](json::object& root) { root["model"].as_object()["vocab"].as_object()["a"] = 98; }},
-        {"byte 97", [](json::object& root) { root["model"].as_object()["vocab"].as_object().erase("a"); }},
-        {"model.vocab entry {\"ab\":300}",
-         [](json::object& root) { root["model"].as_object()["vocab"].as_object()["ab"] = 300; }},
-        {"257 entries", [](json::object& root) { root["model"].as_object()["vocab"].as_object()["ab"] = 7; }},
-        {"normalizer {\"type\":\"NFC\"}", [](json::object& root) { root["normalizer"] = {{"type", "NFC"}}; }},
+        {"model.unk_token \"<unk>\" is not in model.vocab",
+         [](json::object& root) { root["model"].as_object()["unk_token"] = "<unk>"; }},
+        {"the id 98 to two tokens",
+         [](json::object& root) { root["model"].as_object()["vocab"].as_object()["a"] = 98; }},
+        {"model.vocab entry {\"ab\":-1}",
+         [](json::object& root) { root["model"].as_object()["vocab"].as_object()["ab"] = -1; }},
+        {"normalizer {\"type\":\"BertNormalizer\"}",
+         [](json::object& root) { root["normalizer"] = {{"type", "BertNormalizer"}}; }},
+        {"normalizer {\"type\":\"Precompiled\"}",
+         [](json::object& root) {
+             root["normalizer"] = json::parse(R"({"type":"Sequence","normalizers":[{"type":"Precompiled"}]})");
+         }},
         {"truncation", [](json::object& root) { root["truncation"] = {{"max_length", 5}}; }},
-        {"pre_tokenizer null", [](json::object& root) { root["pre_tokenizer"] = nullptr; }},
-        {"pre_tokenizer {\"type\":\"Metaspace\"",
-         [](json::object& root) { root["pre_tokenizer"] = {{"type", "Metaspace"}}; }},
-        {"pre_tokenizer", [](json::object& root) { root["pre_tokenizer"].as_object()["add_prefix_space"] = true; }},
-        {"pre_tokenizer", [](json::object& root) { root["pre_tokenizer"].as_object().erase("add_prefix_space"); }},
+        {"pre_tokenizer {\"type\":\"UnicodeScripts\"}",
+         [](json::object& root) { root["pre_tokenizer"] = {{"type", "UnicodeScripts"}}; }},
+        {"what follows ByteLevel in pre_tokenizer: {\"type\":\"Digits\"}",
+         [](json::object& root) {
+             root["pre_tokenizer"] =
+                 json::parse(R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"Digits"}]})");
+         }},
+        {"\"\\b\" in a regular expression",
+         [](json::object& root) {
+             root["pre_tokenizer"] =
+                 json::parse(R"({"type":"Split","pattern":{"Regex":"\\ba"},"behavior":"Isolated","invert":false})");
+         }},
+        {"the regular expression \"(a\" is not understood",
+         [](json::object& root) {
+             root["pre_tokenizer"] =
+                 json::parse(R"({"type":"Split","pattern":{"Regex":"(a"},"behavior":"Isolated","invert":false})");
+         }},
         {"post_processor", [](json::object& root) { root["post_processor"] = {{"type", "TemplateProcessing"}}; }},
-        {"post_processor",
+        {"special_tokens[\"<s>\"] of post_processor",
          [](json::object& root) {
              root["post_processor"] = json::parse(R"({"type":"TemplateProcessing","single":[
-                 {"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<|endoftext|>","type_id":0}}]})");
+                 {"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<s>","type_id":0}}]})");
          }},
         {"decoder", [](json::object& root) { root["decoder"] = {{"type", "WordPiece"}}; }},
-        {"added_tokens", [](json::object& root) { root["added_tokens"].as_array().clear(); }},
-        {"added_tokens", [](json::object& root) { root["added_tokens"].as_array()[0].as_object()["lstrip"] = true; }},
-        {"added_tokens", [](json::object& root) { root["added_tokens"].as_array()[0].as_object()["id"] = 257; }},
+        {"added_tokens {}", [](json::object& root) { root["added_tokens"] = json::object(); }},
+        {"added_tokens entry", [](json::object& root) { root["added_tokens"].as_array()[0].as_object().erase("id"); }},
+        {"\"lstrip\" of", [](json::object& root) { root["added_tokens"].as_array()[0].as_object()["lstrip"] = 1; }},
     };
     const test::TemporaryFolder folder;
     ASSERT_TRUE(write_byte_tokenizer(folder.path()).has_value());

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "pipeline/data/tokenizer/special_token_files.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {
@@ -19,11 +20,11 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-/// A byte-pair tokenizer in a small form, with what goes around it.
-void write_bpe(const fs::path& folder) {
+/// A tokenizer in a small form, with what goes around it; `type` is its model's.
+void write_tokenizer(const fs::path& folder, const std::string& type) {
     fs::create_directories(folder);
-    write_bytes(folder / "tokenizer.json",
-                R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<s>": 3}, "merges": ["a b"]},
+    write_bytes(folder / "tokenizer.json", R"({"model": {"type": ")" + type +
+                                               R"(", "vocab": {"a": 0, "b": 1, "ab": 2, "<s>": 3}, "merges": ["a b"]},
                     "added_tokens": [{"id": 7, "content": "<end>", "special": true}]})");
     write_bytes(folder / "tokenizer_config.json",
                 R"({"bos_token": "<s>", "eos_token": {"content": "<end>"}, "pad_token": "<pad>",
@@ -66,10 +67,10 @@ TEST_F(TokenizerChoiceTest, TheModelsOwnComesBeforeBytes) {
     EXPECT_EQ(choice.tokenizer, nullptr);
     EXPECT_THAT(choice.refusal, HasSubstr("has a tokenizer.model and no tokenizer.json"));
     EXPECT_EQ(choice.folder, model);
-    write_bpe(model);
+    write_tokenizer(model, "Unigram");
     choice = choose("", model, 257);
     EXPECT_EQ(choice.tokenizer, nullptr);
-    EXPECT_THAT(choice.refusal, HasSubstr("model/tokenizer.json: model.merges"));
+    EXPECT_THAT(choice.refusal, HasSubstr("model/tokenizer.json: model.type \"Unigram\""));
     EXPECT_EQ(choice.special, std::nullopt);  // its config.json knows them
     EXPECT_EQ(choice.description(false), "none: the data has ids; the export takes the files in " + model.string());
     ASSERT_TRUE(write_byte_tokenizer(model));
@@ -88,13 +89,24 @@ TEST_F(TokenizerChoiceTest, TheOneThatIsNamedComesFirst) {
     ASSERT_FALSE(missing);
     EXPECT_EQ(missing.error().message,
               "/student/tokenizer: " + named.string() + " is not a folder with a tokenizer.json");
-    write_bpe(named);
+    write_tokenizer(named, "Unigram");
     const TokenizerChoice choice = choose(named, model, 257);
     EXPECT_EQ(choice.tokenizer, nullptr);
     EXPECT_THAT(choice.refusal, StartsWith("/student/tokenizer: " + named.string()));
     EXPECT_EQ(choice.folder, named);
     EXPECT_FALSE(choice.of_the_model);
     EXPECT_EQ(choice.special, (SpecialTokens{3, {7}, 9}));
+}
+
+TEST_F(TokenizerChoiceTest, BytePairsAreUnderstood) {
+    write_tokenizer(folder_.path(), "BPE");
+    const TokenizerChoice choice = choose(folder_.path(), "", 10);
+    ASSERT_NE(choice.tokenizer, nullptr) << choice.refusal;
+    EXPECT_EQ(choice.description(true), folder_.path().string() + " (BPE tokenizer, 8 tokens)");
+    EXPECT_EQ(choice.tokenizer->end_of_text(), 7);
+    EXPECT_EQ(choice.special, (SpecialTokens{3, {7}, 9}));
+    EXPECT_THAT(choice.tokenizer->encode("abb<end>a"), ElementsAre(2, 1, 7, 0));
+    EXPECT_EQ(choice.tokenizer->decode({2, 1, 7, 6}), "ab b <end> \xEF\xBF\xBD");
 }
 
 TEST_F(TokenizerChoiceTest, SpecialTokensAreReadWhereTheyAreNumbered) {

@@ -22,6 +22,7 @@ inline const std::vector<std::vector<std::string>> kAllCommands{{},
                                                                 {"store", "verify"},
                                                                 {"store", "export"},
                                                                 {"store", "import"},
+                                                                {"tokenize"},
                                                                 {"healthcheck"},
                                                                 {"completion"},
                                                                 {"man"}};

@@ -1,6 +1,6 @@
-#include "pipeline/data/byte_tokenizer.hpp"
+#include "pipeline/data/tokenizer/byte_tokenizer.hpp"
 
-#include "pipeline/data/dataset.hpp"
+#include "pipeline/data/tokenizer/tokenizer.hpp"
 
 namespace distilld {
 
@@ -41,6 +41,7 @@ class ByteTokenizer final : public Tokenizer {
 
     std::uint32_t vocabulary_size() const override { return 257; }
     std::optional<std::int32_t> end_of_text() const override { return kByteEndOfText; }
+    std::string kind() const override { return "byte tokenizer"; }
 };
 
 }  // namespace

@@ -1,0 +1,87 @@
+#include <boost/json/value.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/files.hpp"
+#include "base/json_text.hpp"
+#include "pipeline/data/tokenizer/byte_tokenizer.hpp"
+#include "pipeline/data/tokenizer/tokenizer.hpp"
+
+namespace distilld {
+
+namespace {
+
+namespace json = boost::json;
+namespace fs = std::filesystem;
+
+// A reader sees the old file or the whole new one.
+Result<void> write_json(const fs::path& file, const json::value& content) {
+    return write_file_atomically(file, to_text(content) + "\n");
+}
+
+json::object end_of_text_token() {
+    return {{"content", kByteEndOfTextToken},
+            {"single_word", false},
+            {"lstrip", false},
+            {"rstrip", false},
+            {"normalized", false},
+            {"special", true}};
+}
+
+json::object tokenizer_json() {
+    json::object vocabulary;
+    const auto alphabet = byte_level_alphabet();
+    for (std::size_t byte = 0; byte < alphabet.size(); ++byte) {
+        vocabulary.emplace(alphabet[byte], byte);
+    }
+    json::object added = end_of_text_token();
+    added.emplace("id", kByteEndOfText);
+    // ByteLevel's own regex would only cut the text into words first, which changes nothing without merges.
+    const json::object byte_level = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+    return {{"version", "1.0"},
+            {"truncation", nullptr},
+            {"padding", nullptr},
+            {"added_tokens", json::array{added}},
+            {"normalizer", nullptr},
+            {"pre_tokenizer", byte_level},
+            {"post_processor", nullptr},
+            {"decoder", byte_level},
+            {"model", json::object{{"type", "BPE"},
+                                   {"dropout", nullptr},
+                                   {"unk_token", nullptr},
+                                   {"continuing_subword_prefix", nullptr},
+                                   {"end_of_word_suffix", nullptr},
+                                   {"fuse_unk", false},
+                                   {"byte_fallback", false},
+                                   {"ignore_merges", false},
+                                   {"vocab", std::move(vocabulary)},
+                                   {"merges", json::array{}}}}};
+}
+
+json::object tokenizer_config_json() {
+    return {{"tokenizer_class", "PreTrainedTokenizerFast"},
+            {"eos_token", kByteEndOfTextToken},
+            {"clean_up_tokenization_spaces", false},
+            {"added_tokens_decoder", json::object{{std::to_string(kByteEndOfText), end_of_text_token()}}}};
+}
+
+}  // namespace
+
+Result<void> write_byte_tokenizer(const fs::path& folder) {
+    std::error_code code;
+    fs::create_directories(folder, code);
+    if (code) {
+        return io_error(folder.string() + ": cannot be created: " + code.message());
+    }
+    if (auto written = write_json(folder / "tokenizer.json", tokenizer_json()); !written) {
+        return written;
+    }
+    if (auto written = write_json(folder / "tokenizer_config.json", tokenizer_config_json()); !written) {
+        return written;
+    }
+    const json::object specials = {{"eos_token", kByteEndOfTextToken}};
+    return write_json(folder / "special_tokens_map.json", specials);
+}
+
+}  // namespace distilld

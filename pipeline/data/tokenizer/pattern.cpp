@@ -1,0 +1,160 @@
+#include "pipeline/data/tokenizer/pattern.hpp"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "base/utf8.hpp"
+#include "pipeline/data/tokenizer/regex_dialect.hpp"
+
+// \p{White_Space} came with it.
+static_assert(PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40, "PCRE2 10.40 or newer is needed");
+
+namespace distilld {
+
+namespace {
+
+struct Free {
+    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+    void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+    void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
+    void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
+};
+
+std::string message_of(int code) {
+    std::array<PCRE2_UCHAR, 256> text{};
+    pcre2_get_error_message(code, text.data(), text.size());
+    return reinterpret_cast<const char*>(text.data());
+}
+
+class Regex final : public Pattern {
+  public:
+    explicit Regex(std::unique_ptr<pcre2_code, Free> code) : code_(std::move(code)), limits_(make_limits()) {}
+
+    void find_all(std::string_view text, std::vector<TextSpan>& matches) const override {
+        matches.clear();
+        const std::unique_ptr<pcre2_match_data, Free> data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+        if (data == nullptr) {
+            throw std::bad_alloc();
+        }
+        std::size_t last_end = std::string_view::npos;
+        for (std::size_t at = 0; at <= text.size();) {
+            if (!next(text, at, *data)) {
+                return;
+            }
+            const PCRE2_SIZE* found = pcre2_get_ovector_pointer(data.get());
+            const TextSpan match{found[0], found[1]};
+            if (match.empty()) {
+                if (match.end != last_end) {
+                    matches.push_back(match);
+                }
+                const std::size_t size = match.end < text.size() ? utf8_sequence(text.substr(match.end)) : 1;
+                at = match.end + (size == 0 ? 1 : size);
+            } else {
+                matches.push_back(match);
+                at = match.end;
+            }
+            last_end = match.end;
+        }
+    }
+
+  private:
+    static std::unique_ptr<pcre2_match_context, Free> make_limits() {
+        std::unique_ptr<pcre2_match_context, Free> limits(pcre2_match_context_create(nullptr));
+        if (limits == nullptr) {
+            throw std::bad_alloc();
+        }
+        // A document may be one long run of spaces: that takes many steps, and is no mistake.
+        pcre2_set_match_limit(limits.get(), std::numeric_limits<std::uint32_t>::max());
+        pcre2_set_heap_limit(limits.get(), std::numeric_limits<std::uint32_t>::max());
+        return limits;
+    }
+
+    bool next(std::string_view text, std::size_t at, pcre2_match_data& data) const {
+        const auto* bytes = reinterpret_cast<PCRE2_SPTR>(text.data());
+        int found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK, &data, limits_.get());
+        if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter has the heap
+            found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, &data,
+                                limits_.get());
+        }
+        if (found == PCRE2_ERROR_NOMATCH) {
+            return false;
+        }
+        if (found < 0) {
+            throw std::runtime_error("a tokenizer's regular expression: " + message_of(found));
+        }
+        return true;
+    }
+
+    std::unique_ptr<pcre2_code, Free> code_;
+    std::unique_ptr<pcre2_match_context, Free> limits_;
+};
+
+class Literal final : public Pattern {
+  public:
+    explicit Literal(std::string literal) : literal_(std::move(literal)) {}
+
+    void find_all(std::string_view text, std::vector<TextSpan>& matches) const override {
+        matches.clear();
+        for (std::size_t at = text.find(literal_); at != std::string_view::npos;
+             at = text.find(literal_, at + literal_.size())) {
+            matches.push_back({at, at + literal_.size()});
+        }
+    }
+
+  private:
+    std::string literal_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Pattern>> make_regex(std::string_view expression) {
+    const Result<std::string> translated = to_pcre2(expression);
+    if (!translated) {
+        return translated.error();
+    }
+    const std::unique_ptr<pcre2_compile_context, Free> context(pcre2_compile_context_create(nullptr));
+    if (context == nullptr) {
+        throw std::bad_alloc();
+    }
+    pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+    int code = 0;
+    PCRE2_SIZE offset = 0;
+    std::unique_ptr<pcre2_code, Free> compiled(
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
+                      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &code, &offset, context.get()));
+    if (compiled == nullptr) {
+        return invalid_input("the regular expression \"" + std::string(expression) +
+                             "\" is not understood: " + message_of(code));
+    }
+    // Without a compiler for this machine it is only slower.
+    static_cast<void>(pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE));
+    return std::shared_ptr<const Pattern>(std::make_shared<Regex>(std::move(compiled)));
+}
+
+std::shared_ptr<const Pattern> make_literal(std::string literal) {
+    return std::make_shared<Literal>(std::move(literal));
+}
+
+std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content) {
+    std::vector<TextSpan> matches;
+    pattern.find_all(text, matches);
+    std::string made;
+    made.reserve(text.size());
+    std::size_t done = 0;
+    for (const TextSpan& match : matches) {
+        made += text.substr(done, match.begin - done);
+        made += content;
+        done = match.end;
+    }
+    made += text.substr(done);
+    return made;
+}
+
+}  // namespace distilld

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "pipeline/data/tokenizer/text_span.hpp"
+
+namespace distilld {
+
+/// A text on its way to its words: a step may change it, or cut it further.
+struct Words {
+    std::string text;             ///< UTF-8
+    std::vector<TextSpan> spans;  ///< of the words, in order, none empty
+    bool at_start = false;        ///< the first word begins where the document does
+};
+
+/// What cuts a text into the words that the model sees one by one. Immutable, any thread.
+class PreTokenizer {
+  public:
+    virtual ~PreTokenizer() = default;
+    virtual void apply(Words& words) const = 0;
+    /// The model's vocabulary is written in the byte-level alphabet.
+    [[nodiscard]] virtual bool is_byte_level() const { return false; }
+};
+
+/// "pre_tokenizer" of a tokenizer.json: Sequence, ByteLevel (last, if at all), Split, Digits, Punctuation, Whitespace,
+/// WhitespaceSplit, Metaspace. Another one is refused by name.
+Result<std::unique_ptr<PreTokenizer>> make_pre_tokenizer(const boost::json::value& component);
+
+}  // namespace distilld

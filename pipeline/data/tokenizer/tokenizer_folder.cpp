@@ -1,0 +1,64 @@
+#include <boost/json/value.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/files.hpp"
+#include "base/json_text.hpp"
+#include "pipeline/data/tokenizer/special_token_files.hpp"
+#include "pipeline/data/tokenizer/tokenizer.hpp"
+#include "pipeline/data/tokenizer/tokenizer_json.hpp"
+
+namespace distilld {
+
+namespace {
+
+namespace json = boost::json;
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxTokenizerFile = 256U << 20;
+constexpr std::size_t kMaxDepth = 32;
+
+Result<json::value> read_json(const fs::path& file) {
+    auto text = read_text_file(file, kMaxTokenizerFile);
+    if (!text) {
+        return text.error();
+    }
+    auto content = parse_json_text(*text, kMaxDepth);
+    if (!content) {
+        return invalid_input(file.string() + ": is not valid JSON: " + content.error().reason);
+    }
+    return std::move(*content);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {
+    const fs::path file = folder / "tokenizer.json";
+    std::error_code code;
+    const bool there = fs::exists(file, code);
+    if (code) {
+        return io_error(file.string() + ": cannot be examined: " + code.message());
+    }
+    if (!there) {
+        return std::unique_ptr<Tokenizer>();
+    }
+    const Result<json::value> content = read_json(file);
+    if (!content) {
+        return content.error();
+    }
+    const Result<std::optional<SpecialTokens>> special = read_special_tokens(folder);
+    if (!special) {
+        return special.error();
+    }
+    std::optional<std::int32_t> end_of_text;
+    if (*special && !(*special)->eos.empty()) {
+        end_of_text = static_cast<std::int32_t>((*special)->eos.front());
+    }
+    Result<std::unique_ptr<Tokenizer>> made = make_json_tokenizer(*content, end_of_text);
+    if (!made) {
+        return Error{made.error().kind, file.string() + ": " + made.error().message};
+    }
+    return made;
+}
+
+}  // namespace distilld

@@ -1,0 +1,224 @@
+#include "pipeline/data/tokenizer/tokenizer_json.hpp"
+
+#include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/utf8.hpp"
+#include "pipeline/data/tokenizer/added_tokens.hpp"
+#include "pipeline/data/tokenizer/bpe.hpp"
+#include "pipeline/data/tokenizer/byte_tokenizer.hpp"
+#include "pipeline/data/tokenizer/component.hpp"
+#include "pipeline/data/tokenizer/normalizer.hpp"
+#include "pipeline/data/tokenizer/post_processor.hpp"
+#include "pipeline/data/tokenizer/pre_tokenizer.hpp"
+#include "pipeline/data/tokenizer/token_decoder.hpp"
+
+namespace distilld {
+
+namespace json = boost::json;
+
+namespace {
+
+struct Components {
+    std::vector<AddedToken> added;
+    std::unique_ptr<Normalizer> normalizer;       // null: none
+    std::unique_ptr<PreTokenizer> pre_tokenizer;  // null: none
+    std::unique_ptr<Bpe> model;
+    TokenFrame frame;
+    std::unique_ptr<TokenDecoder> decoder;  // null: none
+    std::optional<std::int32_t> end_of_text;
+};
+
+bool is_utf8(std::string_view text) {
+    while (!text.empty()) {
+        const std::size_t size = utf8_sequence(text);
+        if (size == 0) {
+            return false;
+        }
+        text.remove_prefix(size);
+    }
+    return true;
+}
+
+class JsonTokenizer final : public Tokenizer {
+  public:
+    explicit JsonTokenizer(Components components)
+        : parts_(std::move(components)),
+          as_written_(make_added_token_finder(parts_.added, false, parts_.normalizer.get())),
+          normalized_(make_added_token_finder(parts_.added, true, parts_.normalizer.get())) {
+        size_ = parts_.model->end_id();
+        for (const AddedToken& token : parts_.added) {
+            size_ = std::max(size_, static_cast<std::uint32_t>(token.id) + 1);
+            content_of_.emplace(token.id, token.content);
+        }
+    }
+
+    std::vector<std::int32_t> encode(std::string_view text) const override {
+        if (!is_utf8(text)) {
+            return encode(to_valid_utf8(text));
+        }
+        std::vector<std::int32_t> ids;
+        ids.reserve(text.size() / 3 + parts_.frame.before.size() + parts_.frame.behind.size());
+        ids = parts_.frame.before;
+        std::vector<AddedTokenPiece> pieces;
+        as_written_->split(text, pieces);
+        for (const AddedTokenPiece& piece : pieces) {
+            if (piece.id) {
+                ids.push_back(*piece.id);
+            } else {
+                encode_between(std::string(piece.span.of(text)), piece.span.begin == 0, ids);
+            }
+        }
+        ids.insert(ids.end(), parts_.frame.behind.begin(), parts_.frame.behind.end());
+        return ids;
+    }
+
+    std::string decode(const std::vector<std::int32_t>& ids) const override {
+        std::vector<std::string> tokens;
+        tokens.reserve(ids.size());
+        for (const std::int32_t id : ids) {
+            tokens.emplace_back(token_of(id));
+        }
+        if (parts_.decoder != nullptr) {
+            parts_.decoder->apply(tokens);
+        }
+        std::string text;
+        for (const std::string& token : tokens) {
+            // Without a decoder, `tokenizers` knows no better than a space.
+            text += parts_.decoder == nullptr && !text.empty() ? " " + token : token;
+        }
+        return text;
+    }
+
+    std::uint32_t vocabulary_size() const override { return size_; }
+    std::optional<std::int32_t> end_of_text() const override { return parts_.end_of_text; }
+    std::string kind() const override {
+        if (parts_.pre_tokenizer == nullptr || !parts_.pre_tokenizer->is_byte_level()) {
+            return "BPE tokenizer";
+        }
+        return parts_.model->has_merges() ? "byte-level BPE tokenizer" : "byte tokenizer";
+    }
+
+  private:
+    /// Of text in which no token stands as it is written.
+    void encode_between(std::string text, bool at_start, std::vector<std::int32_t>& ids) const {
+        if (parts_.normalizer != nullptr) {
+            text = parts_.normalizer->apply(std::move(text));
+        }
+        std::vector<AddedTokenPiece> pieces;
+        normalized_->split(text, pieces);
+        for (const AddedTokenPiece& piece : pieces) {
+            if (piece.id) {
+                ids.push_back(*piece.id);
+                continue;
+            }
+            Words words;
+            words.text = piece.span.of(text);
+            words.spans = {{0, words.text.size()}};
+            words.at_start = at_start && piece.span.begin == 0;
+            if (parts_.pre_tokenizer != nullptr) {
+                parts_.pre_tokenizer->apply(words);
+            }
+            for (const TextSpan& word : words.spans) {
+                parts_.model->encode(word.of(words.text), ids);
+            }
+        }
+    }
+
+    std::string_view token_of(std::int32_t id) const {
+        const auto added = content_of_.find(id);
+        if (added != content_of_.end()) {
+            return added->second;
+        }
+        return parts_.model->token(id).value_or("\xEF\xBF\xBD");
+    }
+
+    Components parts_;
+    std::unique_ptr<AddedTokenFinder> as_written_;
+    std::unique_ptr<AddedTokenFinder> normalized_;
+    boost::unordered_flat_map<std::int32_t, std::string> content_of_;  // of added tokens
+    std::uint32_t size_ = 0;
+};
+
+Result<void> read_components(const json::object& root, Components& parts) {
+    for (const std::string_view name : {"truncation", "padding"}) {
+        if (const json::value* found = member_of(root, name)) {
+            return not_understood(name, *found);
+        }
+    }
+    if (const json::value* found = member_of(root, "normalizer")) {
+        Result<std::unique_ptr<Normalizer>> made = make_normalizer(*found);
+        if (!made) {
+            return made.error();
+        }
+        parts.normalizer = std::move(*made);
+    }
+    if (const json::value* found = member_of(root, "pre_tokenizer")) {
+        Result<std::unique_ptr<PreTokenizer>> made = make_pre_tokenizer(*found);
+        if (!made) {
+            return made.error();
+        }
+        parts.pre_tokenizer = std::move(*made);
+    }
+    const json::value* model = member_of(root, "model");
+    if (model == nullptr || !model->is_object()) {
+        return invalid_input("has no \"model\"");
+    }
+    const bool byte_level = parts.pre_tokenizer != nullptr && parts.pre_tokenizer->is_byte_level();
+    Result<std::unique_ptr<Bpe>> bpe = make_bpe(*model, byte_level);
+    if (!bpe) {
+        return bpe.error();
+    }
+    parts.model = std::move(*bpe);
+    if (const json::value* found = member_of(root, "post_processor")) {
+        Result<TokenFrame> frame = read_post_processor(*found);
+        if (!frame) {
+            return frame.error();
+        }
+        parts.frame = std::move(*frame);
+    }
+    if (const json::value* found = member_of(root, "decoder")) {
+        Result<std::unique_ptr<TokenDecoder>> made = make_token_decoder(*found);
+        if (!made) {
+            return made.error();
+        }
+        parts.decoder = std::move(*made);
+    }
+    if (const json::value* found = member_of(root, "added_tokens")) {
+        Result<std::vector<AddedToken>> added = read_added_tokens(*found);
+        if (!added) {
+            return added.error();
+        }
+        parts.added = std::move(*added);
+    }
+    return {};
+}
+
+std::optional<std::int32_t> common_end(const Components& parts) {
+    for (const AddedToken& token : parts.added) {
+        if (token.content == kByteEndOfTextToken) {
+            return token.id;
+        }
+    }
+    return parts.model->id(kByteEndOfTextToken);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> make_json_tokenizer(const json::value& content,
+                                                       const std::optional<std::int32_t>& end_of_text) {
+    const json::object* root = content.if_object();
+    if (root == nullptr) {
+        return invalid_input("is no JSON object");
+    }
+    Components parts;
+    if (const Result<void> read = read_components(*root, parts); !read) {
+        return read.error();
+    }
+    parts.end_of_text = end_of_text ? end_of_text : common_end(parts);
+    return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
+}
+
+}  // namespace distilld
