@@ -4,15 +4,9 @@
 #include <optional>
 #include <vector>
 
-namespace distilld::models {
+#include "models/families/rope_scaling.hpp"
 
-/// Llama 3.1's frequency scaling (transformers: rope_type "llama3").
-struct Llama3RopeScaling {
-    double factor = 8.0;
-    double low_freq_factor = 1.0;
-    double high_freq_factor = 4.0;
-    std::int64_t original_max_position_embeddings = 8192;
-};
+namespace distilld::models {
 
 /// What a decoder is made of, whichever family it is of. Names and meaning are those of transformers' LlamaConfig where
 /// that has the field; so are the defaults, from which a family departs in its own file.
@@ -27,9 +21,11 @@ struct DecoderConfig {
     std::int64_t max_position_embeddings = 2048;
     double norm_epsilon = 1e-6;
     double rope_theta = 10000.0;
-    std::optional<Llama3RopeScaling> rope_scaling;  ///< absent: rope_type "default"
+    std::optional<RopeScaling> rope_scaling;  ///< absent: rope_type "default"
     bool tie_word_embeddings = false;
     bool query_key_value_bias = false;
+    bool query_key_norm = false;                 ///< an RMS norm over head_dim before the rotation
+    std::optional<std::int64_t> sliding_window;  ///< a position sees the last so many, itself included
     bool attention_output_bias = false;
     bool mlp_bias = false;
     double initializer_range = 0.02;

@@ -45,58 +45,13 @@ void check_shape(JsonMembers& config, const DecoderConfig& decoder) {
     }
 }
 
-/// The scaling that an object beside or around rope_theta describes.
-void read_rope_object(JsonMembers& rope, DecoderConfig& decoder) {
-    rope.real_from("rope_theta", decoder.rope_theta, 0.0, false);
-    const json::value* type = rope.find("rope_type");
-    if (type == nullptr) {
-        type = rope.find("type");  // before 4.43
-    }
-    if (type == nullptr || (type->is_string() && type->get_string() == "default")) {
-        return;
-    }
-    if (!type->is_string() || type->get_string() != "llama3") {
-        rope.fail("rope_type", "is " + JsonMembers::brief(*type) + "; only \"default\" and \"llama3\" are supported");
-        return;
-    }
-    Llama3RopeScaling scaling;
-    scaling.original_max_position_embeddings = decoder.max_position_embeddings;
-    rope.require("factor").require("low_freq_factor").require("high_freq_factor");
-    rope.real_from("factor", scaling.factor, 1.0, true);
-    rope.real_from("low_freq_factor", scaling.low_freq_factor, 0.0, false);
-    rope.real_from("high_freq_factor", scaling.high_freq_factor, scaling.low_freq_factor, false);
-    rope.integer("original_max_position_embeddings", scaling.original_max_position_embeddings, std::int64_t{1},
-                 kMaxPositions);
-    decoder.rope_scaling = scaling;
-}
-
-json::object rope_object(const DecoderConfig& decoder) {
-    json::object rope;
-    if (decoder.rope_scaling) {
-        rope["factor"] = decoder.rope_scaling->factor;
-        rope["high_freq_factor"] = decoder.rope_scaling->high_freq_factor;
-        rope["low_freq_factor"] = decoder.rope_scaling->low_freq_factor;
-        rope["original_max_position_embeddings"] = decoder.rope_scaling->original_max_position_embeddings;
-    }
-    rope["rope_type"] = decoder.rope_scaling ? "llama3" : "default";
-    return rope;
-}
-
 json::value id_value(const std::optional<std::int64_t>& id) {
     return id ? json::value(*id) : json::value(nullptr);
 }
 
-void require_whole_rotation(JsonMembers& config) {
-    double partial = 1.0;
-    config.real("partial_rotary_factor", partial);
-    if (partial != 1.0) {
-        config.fail("partial_rotary_factor", "other than 1 is not supported");
-    }
-}
-
 }  // namespace
 
-void read_decoder_fields(JsonMembers& config, DecoderConfig& decoder) {
+void read_decoder_fields(JsonMembers& config, DecoderConfig& decoder, const AbsentSizes& absent) {
     constexpr std::int64_t kMin = 1;
     if (config.find("quantization_config") != nullptr) {
         config.fail("quantization_config", "is present; quantized weights are not supported");
@@ -107,10 +62,14 @@ void read_decoder_fields(JsonMembers& config, DecoderConfig& decoder) {
     config.integer("num_hidden_layers", decoder.num_hidden_layers, kMin, kMaxLayers);
     config.integer("num_attention_heads", decoder.num_attention_heads, kMin, kMaxSize);
     config.integer("max_position_embeddings", decoder.max_position_embeddings, kMin, kMaxPositions);
-    decoder.num_key_value_heads = decoder.num_attention_heads;
+    const bool says_heads = config.members().contains("num_key_value_heads");  // null is num_attention_heads too
+    decoder.num_key_value_heads =
+        says_heads ? decoder.num_attention_heads : absent.num_key_value_heads.value_or(decoder.num_attention_heads);
     config.integer("num_key_value_heads", decoder.num_key_value_heads, kMin, kMaxSize);
     if (config.find("head_dim") != nullptr) {
         config.integer("head_dim", decoder.head_dim, kMin, kMaxSize);
+    } else if (absent.head_dim) {
+        decoder.head_dim = *absent.head_dim;
     } else if (!config.failed()) {
         if (decoder.hidden_size % decoder.num_attention_heads != 0) {
             config.fail("hidden_size", "is " + std::to_string(decoder.hidden_size) + ", which num_attention_heads " +
@@ -141,32 +100,6 @@ void write_decoder_fields(const DecoderConfig& decoder, json::object& config) {
     config["bos_token_id"] = id_value(decoder.bos_token_id);
     config["eos_token_id"] = eos_value(decoder);
     config["pad_token_id"] = id_value(decoder.pad_token_id);
-}
-
-void read_rope_fields(JsonMembers& config, DecoderConfig& decoder) {
-    config.real_from("rope_theta", decoder.rope_theta, 0.0, false);
-    require_whole_rotation(config);
-    for (const std::string_view form : {"rope_parameters", "rope_scaling"}) {
-        const json::object* object = config.object(form);
-        if (object == nullptr || object->empty()) {
-            continue;
-        }
-        JsonMembers rope(*object, config.place().at(form));
-        require_whole_rotation(rope);
-        read_rope_object(rope, decoder);
-        if (rope.failed()) {
-            config.fail(rope.error());
-        }
-        return;  // 5.x prefers rope_parameters, the only form that it writes
-    }
-}
-
-void write_rope_fields(const DecoderConfig& decoder, json::object& config) {
-    config["rope_theta"] = decoder.rope_theta;
-    config["rope_scaling"] = decoder.rope_scaling ? json::value(rope_object(decoder)) : json::value(nullptr);
-    json::object rope = rope_object(decoder);
-    rope["rope_theta"] = decoder.rope_theta;
-    config["rope_parameters"] = std::move(rope);
 }
 
 json::value eos_value(const DecoderConfig& decoder) {

@@ -4,6 +4,7 @@
 
 #include "models/families/config_fields.hpp"
 #include "models/families/decoder_fields.hpp"
+#include "models/families/rope_fields.hpp"
 
 namespace distilld::models {
 

@@ -6,8 +6,9 @@
 
 namespace distilld::models {
 
-/// Llama: RMS norms, rotary positions (plain or Llama 3.1's), grouped-query attention, SwiGLU; attention_bias adds a
-/// bias to all four projections. Refused by name: hidden_act other than "silu", other rope types, quantized weights.
+/// Llama: RMS norms, rotary positions (plain, linear, Llama 3.1's or yarn), grouped-query attention, SwiGLU;
+/// attention_bias adds a bias to all four projections. Refused by name: hidden_act other than "silu", other rope types,
+/// quantized weights.
 void parse_llama(JsonMembers& config, DecoderConfig& decoder);
 void write_llama(const DecoderConfig& decoder, boost::json::object& config);
 

@@ -30,6 +30,8 @@ struct DecoderNames {
     const char* final_norm;
     const char* head;
     const char* ignored_suffix;  ///< of tensors that old versions saved although they follow from the configuration
+    const char* query_norm = nullptr;  ///< in a layer, where the family has them
+    const char* key_norm = nullptr;
 };
 
 /// One row of the table of families: a description, never a network of its own.

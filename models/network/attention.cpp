@@ -12,19 +12,33 @@ Attention::Attention(ParameterGroup& group, const DecoderConfig& config, const D
       query_(group, prefix + names.query, heads_ * head_dim_, config.hidden_size, config.query_key_value_bias),
       key_(group, prefix + names.key, key_heads_ * head_dim_, config.hidden_size, config.query_key_value_bias),
       value_(group, prefix + names.value, key_heads_ * head_dim_, config.hidden_size, config.query_key_value_bias),
-      output_(group, prefix + names.output, config.hidden_size, heads_ * head_dim_, config.attention_output_bias) {}
+      output_(group, prefix + names.output, config.hidden_size, heads_ * head_dim_, config.attention_output_bias),
+      window_(config.sliding_window) {
+    if (config.query_key_norm) {
+        query_norm_.emplace(group, prefix + names.query_norm, head_dim_, config.norm_epsilon);
+        key_norm_.emplace(group, prefix + names.key_norm, head_dim_, config.norm_epsilon);
+    }
+}
 
 torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositions::Angles& angles) const {
     const auto rows = input.size(0);
     const auto columns = input.size(1);
-    const auto split = [&](const Linear& projection, std::int64_t count) {
-        return projection.forward(input).view({rows, columns, count, head_dim_}).transpose(1, 2);
+    const auto split = [&](const Linear& projection, std::int64_t count, const std::optional<RmsNorm>& norm) {
+        const auto heads = projection.forward(input).view({rows, columns, count, head_dim_});
+        return (norm ? norm->forward(heads) : heads).transpose(1, 2);
     };
-    const auto query = RotaryPositions::rotate(split(query_, heads_), angles);
-    const auto key = RotaryPositions::rotate(split(key_, key_heads_), angles);
-    const auto value = split(value_, key_heads_);
-    const auto mixed = at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                                        /*is_causal=*/true, /*scale=*/std::nullopt,
+    const auto query = RotaryPositions::rotate(split(query_, heads_, query_norm_), angles);
+    const auto key = RotaryPositions::rotate(split(key_, key_heads_, key_norm_), angles);
+    const auto value = split(value_, key_heads_, std::nullopt);
+    // A row within the window needs no mask, and goes through the faster kernels.
+    std::optional<torch::Tensor> mask;
+    if (window_ && columns > *window_) {
+        const auto positions = torch::arange(columns, input.device());
+        const auto back = positions.unsqueeze(1) - positions.unsqueeze(0);
+        mask = torch::logical_and(back >= 0, back < *window_);
+    }
+    const auto mixed = at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
+                                                        /*is_causal=*/!mask, /*scale=*/std::nullopt,
                                                         /*enable_gqa=*/heads_ != key_heads_);
     return output_.forward(mixed.transpose(1, 2).reshape({rows, columns, heads_ * head_dim_}));
 }

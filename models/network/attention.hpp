@@ -3,19 +3,23 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "models/families/decoder_config.hpp"
 #include "models/families/model_family.hpp"
 #include "models/network/linear.hpp"
+#include "models/network/norm.hpp"
 #include "models/network/rotary.hpp"
 
 namespace distilld::models {
 
-/// Causal self-attention with rotary positions and grouped keys and values (arXiv 2305.13245).
+/// Causal self-attention with rotary positions, grouped keys and values (arXiv 2305.13245) and, where the family has
+/// one, a sliding window.
 class Attention {
   public:
-    /// Declares query, key, value and output projection in `group`, their names after `prefix`.
+    /// Declares query, key, value and output projection in `group`, and norms of queries and keys where the family has
+    /// them, their names after `prefix`.
     Attention(ParameterGroup& group, const DecoderConfig& config, const DecoderNames& names, const std::string& prefix);
 
     /// `input` [B, T, H] -> [B, T, H].
@@ -29,6 +33,9 @@ class Attention {
     Linear key_;
     Linear value_;
     Linear output_;
+    std::optional<RmsNorm> query_norm_;
+    std::optional<RmsNorm> key_norm_;
+    std::optional<std::int64_t> window_;
 };
 
 }  // namespace distilld::models

@@ -1,21 +1,27 @@
 #include "models/network/rotary.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <numbers>
+#include <variant>
 
 namespace distilld::models {
 namespace {
 
-/// 1 / wavelength for each pair of dimensions, as transformers computes it: fp32 throughout.
-torch::Tensor inverse_frequencies(const DecoderConfig& config) {
-    const torch::NoGradGuard no_grad;
-    const auto steps =
-        torch::arange(0, config.head_dim, 2, torch::kInt64).to(torch::kFloat) / static_cast<double>(config.head_dim);
-    const auto plain = torch::reciprocal(torch::pow(torch::Scalar(config.rope_theta), steps));
-    if (!config.rope_scaling) {
-        return plain;
-    }
-    // Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
-    const auto& scaling = *config.rope_scaling;
+/// 1 / wavelength for each pair of dimensions, and what cos and sin are multiplied by; as transformers computes them,
+/// in fp32.
+struct Frequencies {
+    torch::Tensor inverse;  ///< [head_dim / 2]
+    double attention_factor = 1.0;
+};
+
+Frequencies scaled(const LinearRopeScaling& scaling, const torch::Tensor& wavelengths, const DecoderConfig&) {
+    return {torch::reciprocal(wavelengths) / scaling.factor};
+}
+
+/// Long wavelengths are stretched by `factor`, short ones kept, those between interpolated.
+Frequencies scaled(const Llama3RopeScaling& scaling, const torch::Tensor& wavelengths, const DecoderConfig&) {
+    const auto plain = torch::reciprocal(wavelengths);
     const auto old_length = static_cast<double>(scaling.original_max_position_embeddings);
     const double low_wavelength = old_length / scaling.low_freq_factor;
     const double high_wavelength = old_length / scaling.high_freq_factor;
@@ -25,13 +31,70 @@ torch::Tensor inverse_frequencies(const DecoderConfig& config) {
         (old_length / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
     const auto smoothed = (1 - smooth) * stretched / scaling.factor + smooth * stretched;
     const auto between = torch::logical_and(wavelength >= high_wavelength, wavelength <= low_wavelength);
-    return torch::where(between, smoothed, stretched);
+    return {torch::where(between, smoothed, stretched)};
+}
+
+double yarn_attention(double scale, double mscale) {
+    return scale <= 1.0 ? 1.0 : 0.1 * mscale * std::log(scale) + 1.0;
+}
+
+double attention_factor(const YarnRopeScaling& scaling) {
+    if (scaling.attention_factor) {
+        return *scaling.attention_factor;
+    }
+    const double above = scaling.mscale.value_or(0);
+    const double below = scaling.mscale_all_dim.value_or(0);
+    if (above != 0 && below != 0) {
+        return yarn_attention(scaling.factor, above) / yarn_attention(scaling.factor, below);
+    }
+    return yarn_attention(scaling.factor, 1.0);
+}
+
+/// Dimensions that turn more than beta_fast times within the old length are kept, those that turn less than beta_slow
+/// times are stretched, those between interpolated (arXiv 2309.00071, eq. 23).
+Frequencies scaled(const YarnRopeScaling& scaling, const torch::Tensor& wavelengths, const DecoderConfig& config) {
+    const auto size = static_cast<double>(config.head_dim);
+    const auto old_length = static_cast<double>(scaling.original_max_position_embeddings);
+    const auto dimension_of = [&](double turns) {
+        return size * std::log(old_length / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(config.rope_theta));
+    };
+    double low = dimension_of(scaling.beta_fast);
+    double high = dimension_of(scaling.beta_slow);
+    if (scaling.truncate) {
+        low = std::floor(low);
+        high = std::ceil(high);
+    }
+    low = std::max(low, 0.0);
+    high = std::min(high, size - 1.0);
+    if (low == high) {
+        high += 0.001;
+    }
+    const auto numbers = torch::arange(config.head_dim / 2, torch::kFloat);
+    const auto kept = 1 - torch::clamp((numbers - low) / (high - low), 0, 1);
+    const auto plain = torch::reciprocal(wavelengths);
+    const auto stretched = torch::reciprocal(scaling.factor * wavelengths);
+    return {stretched * (1 - kept) + plain * kept, attention_factor(scaling)};
+}
+
+Frequencies frequencies_of(const DecoderConfig& config) {
+    const torch::NoGradGuard no_grad;
+    const auto steps =
+        torch::arange(0, config.head_dim, 2, torch::kInt64).to(torch::kFloat) / static_cast<double>(config.head_dim);
+    const auto wavelengths = torch::pow(torch::Scalar(config.rope_theta), steps);
+    if (!config.rope_scaling) {
+        return {torch::reciprocal(wavelengths)};
+    }
+    return std::visit([&](const auto& scaling) { return scaled(scaling, wavelengths, config); }, *config.rope_scaling);
 }
 
 }  // namespace
 
 RotaryPositions::RotaryPositions(const DecoderConfig& config, torch::ScalarType type, const torch::Device& device)
-    : inverse_frequencies_(inverse_frequencies(config)), type_(type), device_(device) {}
+    : type_(type), device_(device) {
+    const Frequencies frequencies = frequencies_of(config);
+    inverse_frequencies_ = frequencies.inverse;
+    attention_factor_ = frequencies.attention_factor;
+}
 
 RotaryPositions::Angles RotaryPositions::angles(std::int64_t columns) {
     if (!kept_.cos.defined() || kept_.cos.size(0) < columns) {
@@ -40,8 +103,8 @@ RotaryPositions::Angles RotaryPositions::angles(std::int64_t columns) {
         const c10::InferenceMode normal_mode(false);
         const auto positions = torch::arange(columns, torch::kInt64).to(torch::kFloat);
         const auto angles = torch::outer(positions, inverse_frequencies_);
-        kept_.cos = angles.cos().to(device_, type_);
-        kept_.sin = angles.sin().to(device_, type_);
+        kept_.cos = (angles.cos() * attention_factor_).to(device_, type_);
+        kept_.sin = (angles.sin() * attention_factor_).to(device_, type_);
     }
     return {kept_.cos.narrow(0, 0, columns), kept_.sin.narrow(0, 0, columns)};
 }

@@ -26,6 +26,7 @@ class RotaryPositions {
 
   private:
     torch::Tensor inverse_frequencies_;  ///< [head_dim / 2] fp32 on the CPU
+    double attention_factor_ = 1.0;      ///< of cos and sin
     torch::ScalarType type_;
     torch::Device device_;
     Angles kept_;

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("DISTILLD_BIN_DIR", SOURCE / "build/release/bin")) / "network_probe"
@@ -26,6 +26,8 @@ LLAMA3_ROPE = {
     "original_max_position_embeddings": 32,
 }
 BF16_BOUND = 0.2  # measured: up to 0.16, by their own bf16 too; each rounding costs up to 0.4%, and there are dozens
+YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+# The family of a shape is its model_type, Llama's where it names none.
 SHAPES = {
     "untied": dict(num_attention_heads=4, num_key_value_heads=4),
     "tied": dict(num_attention_heads=4, num_key_value_heads=4, tie_word_embeddings=True),
@@ -34,6 +36,33 @@ SHAPES = {
     "wide_heads": dict(num_attention_heads=4, num_key_value_heads=2, head_dim=32),
     "biases": dict(num_attention_heads=4, num_key_value_heads=2, attention_bias=True, mlp_bias=True),
     "llama3_rope": dict(num_attention_heads=4, num_key_value_heads=2, rope_parameters=LLAMA3_ROPE),
+    "linear_rope": dict(
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+    ),
+    "yarn_rope": dict(num_attention_heads=4, num_key_value_heads=2, rope_parameters=YARN_ROPE),
+    "yarn_rope_tuned": dict(
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rope_parameters={**YARN_ROPE, "beta_fast": 16, "mscale": 0.7, "mscale_all_dim": 1.2, "truncate": False},
+    ),
+    "qwen2": dict(model_type="qwen2", num_attention_heads=6, num_key_value_heads=2, hidden_size=96),
+    "qwen2_tied": dict(model_type="qwen2", num_attention_heads=4, num_key_value_heads=4, tie_word_embeddings=True),
+    "qwen3": dict(model_type="qwen3", num_attention_heads=4, num_key_value_heads=2, head_dim=24),
+    "qwen3_biases_tied": dict(
+        model_type="qwen3",
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=32,
+        attention_bias=True,
+        tie_word_embeddings=True,
+    ),
+    "mistral": dict(model_type="mistral", num_attention_heads=4, num_key_value_heads=2, sliding_window=None),
+    "mistral_window": dict(model_type="mistral", num_attention_heads=4, num_key_value_heads=2, sliding_window=17),
+    "mistral_wide_window": dict(
+        model_type="mistral", num_attention_heads=4, num_key_value_heads=2, head_dim=32, sliding_window=70
+    ),
 }
 
 
@@ -87,12 +116,12 @@ def make_config(shape):
         initializer_range=0.2,
         rms_norm_eps=1e-5,
     )
-    return LlamaConfig(**{**fields, **SHAPES[shape]})
+    return AutoConfig.for_model(**{"model_type": "llama", **fields, **SHAPES[shape]})
 
 
 def make_model(shape, seed=0):
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(make_config(shape)).eval()
+    model = AutoModelForCausalLM.from_config(make_config(shape)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Norms of 1 and biases of 0 would hide a network that ignores them.

@@ -68,8 +68,8 @@ TEST(LlamaConfig, ReadsBothGenerationsOfRopeFields) {
         "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 1024,
         "rope_type": "llama3"}})");
     ASSERT_TRUE(v4_scaled.rope_scaling);
-    EXPECT_EQ(v4_scaled.rope_scaling->factor, 32.0);
-    EXPECT_EQ(v4_scaled.rope_scaling->original_max_position_embeddings, 1024);
+    EXPECT_EQ(std::get<Llama3RopeScaling>(*v4_scaled.rope_scaling).factor, 32.0);
+    EXPECT_EQ(std::get<Llama3RopeScaling>(*v4_scaled.rope_scaling).original_max_position_embeddings, 1024);
     EXPECT_EQ(v4_scaled.rope_theta, 500000.0);
 }
 
@@ -90,8 +90,9 @@ TEST(LlamaConfig, RefusesByName) {
     EXPECT_THAT(parse_error(""), HasSubstr("is empty"));
     EXPECT_THAT(parse_error("{"), HasSubstr("not JSON"));
     EXPECT_THAT(parse_error("3"), HasSubstr("not a JSON object"));
-    EXPECT_THAT(parse_error(R"({"model_type": "qwen2"})"),
-                HasSubstr("/model_type: is \"qwen2\"; only \"llama\" is supported"));
+    EXPECT_THAT(
+        parse_error(R"({"model_type": "gemma"})"),
+        HasSubstr("/model_type: is \"gemma\"; only \"llama\", \"mistral\", \"qwen2\", \"qwen3\" are supported"));
     EXPECT_THAT(parse_error(R"({"hidden_act": "gelu"})"), HasSubstr("/student/config/hidden_act: "));
     EXPECT_THAT(parse_error(R"({"quantization_config": {}})"), HasSubstr("/student/config/quantization_config: "));
     EXPECT_THAT(parse_error(R"({"vocab_size": 0})"), HasSubstr("/vocab_size: is 0, a whole number from 1 to"));
@@ -111,10 +112,12 @@ TEST(LlamaConfig, RefusesByName) {
     EXPECT_THAT(parse_error(R"({"tie_word_embeddings": 1})"), HasSubstr("/tie_word_embeddings: is 1, true or false"));
     EXPECT_THAT(parse_error(R"({"eos_token_id": "x"})"), HasSubstr("/student/config/eos_token_id: "));
     EXPECT_THAT(parse_error(R"({"bos_token_id": [1]})"), HasSubstr("/student/config/bos_token_id: "));
-    EXPECT_THAT(parse_error(R"({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}})"),
-                HasSubstr("/rope_parameters/rope_type: is \"yarn\"; only \"default\" and \"llama3\" are supported"));
-    EXPECT_THAT(parse_error(R"({"rope_scaling": {"type": "linear", "factor": 2.0}})"),
-                HasSubstr("/rope_scaling/rope_type: is \"linear\""));
+    EXPECT_THAT(parse_error(R"({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}})"),
+                HasSubstr("/rope_parameters/rope_type: is \"dynamic\"; only \"default\", \"linear\", "
+                          "\"llama3\" and \"yarn\" are supported"));
+    EXPECT_THAT(parse_error(R"({"rope_scaling": {"type": "longrope", "factor": 2.0}})"),
+                HasSubstr("/rope_scaling/rope_type: is \"longrope\""));
+    EXPECT_THAT(parse_error(R"({"rope_scaling": {"type": "linear"}})"), HasSubstr("/rope_scaling/factor: is missing"));
     EXPECT_THAT(parse_error(R"({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}})"),
                 HasSubstr("/rope_scaling/low_freq_factor: is missing"));
     EXPECT_THAT(parse_error(R"({"rope_scaling": 3})"), HasSubstr("/rope_scaling: is 3"));
@@ -161,7 +164,7 @@ TEST(LlamaConfig, WritesWhatItReadsAndKeepsUnknownFields) {
     EXPECT_TRUE(again.decoder.tie_word_embeddings);
     EXPECT_THAT(again.decoder.eos_token_ids, ElementsAre(5, 6));
     ASSERT_TRUE(again.decoder.rope_scaling);
-    EXPECT_EQ(again.decoder.rope_scaling->original_max_position_embeddings, 512);
+    EXPECT_EQ(std::get<Llama3RopeScaling>(*again.decoder.rope_scaling).original_max_position_embeddings, 512);
     const auto json = boost::json::parse(text).as_object();
     EXPECT_EQ(json.at("my_own_field").at("a").at(1).as_int64(), 2);
     EXPECT_EQ(json.at("model_type").as_string(), "llama");

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+/// How rotary positions reach beyond the length that a model was trained with (transformers: rope_parameters).
+namespace distilld::models {
+
+/// rope_type "linear": all wavelengths are stretched (arXiv 2306.15595).
+struct LinearRopeScaling {
+    double factor = 1.0;
+};
+
+/// rope_type "llama3": Llama 3.1's; long wavelengths are stretched.
+struct Llama3RopeScaling {
+    double factor = 8.0;
+    double low_freq_factor = 1.0;
+    double high_freq_factor = 4.0;
+    std::int64_t original_max_position_embeddings = 8192;
+};
+
+/// rope_type "yarn" (arXiv 2309.00071): by the number of rotations within the original length.
+struct YarnRopeScaling {
+    double factor = 1.0;
+    std::optional<double> attention_factor;  ///< of cos and sin; absent: follows from factor and the two next
+    std::optional<double> mscale;
+    std::optional<double> mscale_all_dim;
+    double beta_fast = 32.0;
+    double beta_slow = 1.0;
+    bool truncate = true;
+    std::int64_t original_max_position_embeddings = 2048;
+};
+
+using RopeScaling = std::variant<LinearRopeScaling, Llama3RopeScaling, YarnRopeScaling>;
+
+}  // namespace distilld::models
