@@ -106,7 +106,8 @@ std::vector<SpecField> student_fields() {
          .kind = make_path(&StudentSpec::tokenizer, "folder", true),
          .decides_weights = no,
          .help = "whose tokenizer.json (of type BPE, see docs/tokenizers.md) reads `{\"text\"}` rows and goes into "
-                 "`output`. Without it and without one in `model`, text is read byte by byte, which takes a student with a vocabulary of 257",
+                 "`output`. Without it and without one in `model`, text is read byte by byte, which takes a student "
+                 "with a vocabulary of 257",
          .default_note = "that of `model`"},
         {.pointer = "/student/dtype",
          .kind = make_choice(&StudentSpec::dtype, kDtypeNames),

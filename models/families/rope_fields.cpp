@@ -57,9 +57,11 @@ void read_yarn(JsonMembers& rope, DecoderConfig& decoder) {
     read_optional(rope, "attention_factor", scaling.attention_factor);
     read_optional(rope, "mscale", scaling.mscale);
     read_optional(rope, "mscale_all_dim", scaling.mscale_all_dim);
-    rope.real_from("beta_fast", scaling.beta_fast, 0.0, false);
-    rope.real_from("beta_slow", scaling.beta_slow, 0.0, false);
-    rope.boolean("truncate", scaling.truncate);
+    read_optional(rope, "beta_fast", scaling.beta_fast);
+    read_optional(rope, "beta_slow", scaling.beta_slow);
+    if (rope.find("truncate") != nullptr) {
+        rope.boolean("truncate", scaling.truncate.emplace());
+    }
     decoder.rope_scaling = scaling;
 }
 
@@ -111,14 +113,14 @@ json::object written(const Llama3RopeScaling& scaling) {
 json::object written(const YarnRopeScaling& scaling) {
     json::object rope{{"rope_type", "yarn"},
                       {"factor", scaling.factor},
-                      {"beta_fast", scaling.beta_fast},
-                      {"beta_slow", scaling.beta_slow},
                       {"original_max_position_embeddings", scaling.original_max_position_embeddings}};
+    put(rope, "beta_fast", scaling.beta_fast);
+    put(rope, "beta_slow", scaling.beta_slow);
     put(rope, "attention_factor", scaling.attention_factor);
     put(rope, "mscale", scaling.mscale);
     put(rope, "mscale_all_dim", scaling.mscale_all_dim);
-    if (!scaling.truncate) {
-        rope["truncate"] = false;
+    if (scaling.truncate) {
+        rope["truncate"] = *scaling.truncate;
     }
     return rope;
 }

@@ -26,9 +26,9 @@ struct YarnRopeScaling {
     std::optional<double> attention_factor;  ///< of cos and sin; absent: follows from factor and the two next
     std::optional<double> mscale;
     std::optional<double> mscale_all_dim;
-    double beta_fast = 32.0;
-    double beta_slow = 1.0;
-    bool truncate = true;
+    std::optional<double> beta_fast;  ///< absent: 32
+    std::optional<double> beta_slow;  ///< absent: 1
+    std::optional<bool> truncate;     ///< absent: true
     std::int64_t original_max_position_embeddings = 2048;
 };
 

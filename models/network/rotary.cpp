@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <variant>
 
 namespace distilld::models {
@@ -58,9 +59,13 @@ Frequencies scaled(const YarnRopeScaling& scaling, const torch::Tensor& waveleng
     const auto dimension_of = [&](double turns) {
         return size * std::log(old_length / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(config.rope_theta));
     };
-    double low = dimension_of(scaling.beta_fast);
-    double high = dimension_of(scaling.beta_slow);
-    if (scaling.truncate) {
+    // As transformers, which takes 0 for absent.
+    const auto turns_of = [](const std::optional<double>& given, double otherwise) {
+        return given && *given != 0 ? *given : otherwise;
+    };
+    double low = dimension_of(turns_of(scaling.beta_fast, 32.0));
+    double high = dimension_of(turns_of(scaling.beta_slow, 1.0));
+    if (scaling.truncate.value_or(true)) {
         low = std::floor(low);
         high = std::ceil(high);
     }

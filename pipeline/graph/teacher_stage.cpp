@@ -19,6 +19,7 @@
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/endpoint_tally.hpp"
 #include "pipeline/graph/counted.hpp"
+#include "pipeline/graph/fetch_counters.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -111,45 +112,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
     bool short_of_batches() const override { return scheduler_.short_of_batches(); }
 
     FetchCounters counters() const override {
-        const SchedulerCounters& seen = scheduler_.counters();
-        FetchCounters counters;
-        counters.requests = seen.requests - not_sent_ - not_sent_yet_;
-        counters.completed = seen.completed;
-        counters.retries = seen.retries;
-        counters.hedges = seen.hedges;
-        counters.hedge_wins = seen.hedge_wins;
-        for (const auto& [kind, count] : seen.failures) {
-            counters.failures[to_string(kind)] = count;
-        }
-        counters.breaker_openings = seen.breaker_openings;
-        counters.bytes_received = source_ != nullptr ? source_->bytes_received() : 0;
-        counters.head = source_ != nullptr ? source_->head_fetch() : HeadFetchCounters();
-        counters.open_endpoints = scheduler_.endpoints().open_count();
-        counters.concurrency = scheduler_.limit();
-        counters.window = scheduler_.window();
-        counters.in_flight = scheduler_.in_flight();
-        counters.buffered = scheduler_.buffered();
-        counters.latency_p50_seconds = to_seconds(scheduler_.latencies().percentile(0.5));
-        counters.latency_p95_seconds = to_seconds(scheduler_.latencies().percentile(0.95));
-        const EndpointHealth& health = scheduler_.endpoints();
-        for (std::uint32_t endpoint = 0; endpoint < endpoint_count(); ++endpoint) {
-            EndpointCounters& one = counters.endpoints.emplace_back();
-            one.endpoint = source_->endpoint_name(endpoint);
-            one.in_flight = health.in_flight(endpoint);
-            one.limit = health.limit(endpoint);
-            one.open = health.is_open(endpoint);
-            one.outcomes = tally_.outcomes(endpoint);
-            const EndpointCounts& counts = seen.endpoints[endpoint];
-            one.retries = counts.retries;
-            one.hedges = counts.hedges;
-            one.hedge_wins = counts.hedge_wins;
-            one.breaker_openings = counts.breaker_openings;
-            one.tokens = tally_.tokens(endpoint);
-            const WireTraffic traffic = source_->traffic(endpoint);
-            one.bytes_sent = traffic.bytes_sent;
-            one.bytes_received = traffic.bytes_received;
-        }
-        counters.store = source_ != nullptr ? source_->store() : std::nullopt;
+        FetchCounters counters = fetch_counters(scheduler_, tally_, source_);
+        counters.requests -= not_sent_ + not_sent_yet_;
         return counters;
     }
 

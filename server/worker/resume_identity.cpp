@@ -254,7 +254,8 @@ Result<std::string> check_teacher(const std::string& identity, const JobSpec& sp
         return std::string();
     }
     const TeacherMark only{surroundings.teacher, surroundings.teacher_deterministic};
-    Result<std::string> told = check_one_teacher(find(*then, "/teacher"), only, spec.teacher ? &*spec.teacher : nullptr, spec.overwrite);
+    Result<std::string> told =
+        check_one_teacher(find(*then, "/teacher"), only, spec.teacher ? &*spec.teacher : nullptr, spec.overwrite);
     for (const auto& [name, mark] : surroundings.teachers) {
         const Result<std::string> of_one =
             check_one_teacher(find(*then, "/teachers/" + name), mark, &spec.teachers.at(name), spec.overwrite);

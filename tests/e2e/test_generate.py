@@ -329,7 +329,7 @@ def test_four_teachers_one_of_which_dies(distilld, teacher_folder, generate, tmp
             took, ideal = seconds_beside_ideal(proxies, proxies[dead], killed)
             ratio = took / ideal
             print(f"\n{took:.2f} s with one killed, {ideal:.2f} s for the three that are left: {ratio:.3f}×")
-        for one, proxy in zip(teachers, proxies):
+        for one, proxy in zip(teachers, proxies, strict=True):
             proxy.stop()
             one.destroy()
         return store, json.loads(report.read_text())

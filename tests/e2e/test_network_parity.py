@@ -184,14 +184,15 @@ def test_gradient_of_every_parameter_is_theirs(shape, ids, tmp_path):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bf16_gradients_are_as_close_to_fp32_as_theirs(shape, ids, tmp_path):
-    """Each within BF16_BOUND of its fp32 norm, and all together no further off than transformers' own bf16."""
+    """Each within BF16_BOUND of its fp32 norm or, where transformers' own bf16 is not (biases of keys, whose gradients
+    nearly cancel), as it; and all together no further off than that."""
     make_model(shape).save_pretrained(tmp_path)
     exact = their_gradients(tmp_path, ids)
     ours = relative_errors(our_gradients(tmp_path, ids, tmp_path / "gradients", "--dtype", "bf16"), exact)
     theirs = relative_errors(their_gradients(tmp_path, ids, torch.bfloat16), exact)
     mean = {"ours": sum(ours.values()) / len(ours), "theirs": sum(theirs.values()) / len(theirs)}
     print(f"{shape}: largest {max(ours.values()):.3f} (theirs {max(theirs.values()):.3f}), mean {mean}")
-    assert not {name: error for name, error in ours.items() if error > BF16_BOUND}
+    assert not {name: error for name, error in ours.items() if error > max(BF16_BOUND, 1.2 * theirs[name])}
     assert 0 < mean["ours"] < 1.1 * mean["theirs"]
 
 
