@@ -241,7 +241,7 @@ class LocalTeacher final : public TeacherSource {
         }
         auto defect = find_defect(*first, vocabulary_);
         if (!defect) {
-            defect = normalisation_defect(*first);
+            defect = normalisation_defect(*first, vocabulary_);
         }
         if (defect) {
             return teacher_error(*defect);

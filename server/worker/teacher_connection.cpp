@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/time.hpp"
 #include "base/unix_time.hpp"
@@ -253,15 +254,18 @@ class Connection {
         if (!connected) {
             co_return connected;
         }
-        ConnectTeacher connect = [wish = wish_, executors = executors_, &control = control_, emit = emit_, reader] {
-            return teacher_of_store(wish, executors, control, emit, reader);
+        ConnectTeacher connect = [spec = wish_.spec, rows = wish_.batch_rows, data = wish_.data,
+                                  load_model = wish_.load_model, executors = executors_, &control = control_,
+                                  emit = emit_, reader] {
+            return teacher_of_store(TeacherWish{spec, rows, data, load_model}, executors, control, emit, reader);
         };
+        const bool local = !wish_.spec.model_dir.empty();
+        std::vector<std::string> names = local ? std::vector{wish_.spec.model_dir} : wish_.spec.endpoints;
         CachingTeacherOptions options;
         options.reader = std::move(reader);
         options.on_warning = warning();
         connected->source = make_caching_teacher(
-            executors_.io, make_lazy_teacher(executors_.io, wish_.spec.endpoints, std::move(connect)),
-            std::move(options));
+            executors_.io, make_lazy_teacher(executors_.io, std::move(names), std::move(connect)), std::move(options));
         co_return connected;
     }
 
