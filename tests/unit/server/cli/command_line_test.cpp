@@ -45,13 +45,14 @@ TEST(CommandLine, HelpAndVersionEverywhere) {
 TEST(CommandLine, GenerateIsARunOfItsKind) {
     const auto plain = parsed<RunCommand>({"generate", "a.json", "--store", "answers"});
     EXPECT_EQ(plain.spec, "a.json");
-    EXPECT_THAT(plain.overrides, ElementsAre(Pair("/kind", R"("generate")"), Pair("/teacher/store", R"("answers")")));
+    EXPECT_THAT(plain.overrides, ElementsAre(Pair("/kind", R"("generate")"), Pair("/metrics", "{}"),
+                                             Pair("/teacher/store", R"("answers")")));
     const auto all = parsed<RunCommand>({"generate", "-", "--format", "packed", "--values", "u8", "--teacher-endpoint",
                                          "http://a:1", "--teacher-endpoint", "http://b:2", "--set",
                                          "/training/batch_size=4", "--report", "r.json"});
     EXPECT_EQ(all.report_file, "r.json");
     EXPECT_THAT(all.overrides,
-                ElementsAre(Pair("/training/batch_size", "4"), Pair("/kind", R"("generate")"),
+                ElementsAre(Pair("/training/batch_size", "4"), Pair("/kind", R"("generate")"), Pair("/metrics", "{}"),
                             Pair("/teacher/endpoints", R"(["http://a:1","http://b:2"])"),
                             Pair("/teacher/store_format", R"("packed")"), Pair("/teacher/store_values", R"("u8")")));
 }
