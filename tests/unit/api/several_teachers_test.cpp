@@ -82,9 +82,9 @@ TEST(SeveralTeachers, PathsOfEachBecomeAbsolute) {
 
 TEST(SeveralTeachers, WhatIsWrongWithOneNamesIt) {
     EXPECT_THAT(found({{"/teachers/math/top_k", "-1"}}), Contains(HasSubstr("/teachers/math/top_k: ")));
-    EXPECT_THAT(
-        found({{"/teachers/math/endpoints", "null"}}),
-        ElementsAre(StartsWith("/teachers/math/endpoints: endpoints is required: a list of http or https URLs")));
+    EXPECT_THAT(found({{"/teachers/math/endpoints", "null"}}),
+                ElementsAre(testing::StartsWith(
+                    "/teachers/math/endpoints: endpoints is required: a list of http or https URLs")));
     EXPECT_THAT(found({{"/teachers/math/cache", "read"}}),
                 ElementsAre("/teachers/math/cache: needs a store: give /teachers/math/store too"));
     EXPECT_THAT(found({{"/teachers/math/topk", "3"}}), ElementsAre(HasSubstr("/teachers/math/topk: unknown field")));
