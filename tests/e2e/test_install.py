@@ -87,7 +87,10 @@ def test_links_of_the_documents_hold(tree):
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ([""], ["serve", "run", "generate", "teacher", "jobs", "store", "healthcheck", "completion", "man"]),
+        (
+            [""],
+            ["serve", "run", "generate", "teacher", "jobs", "store", "tokenize", "healthcheck", "completion", "man"],
+        ),
         (["jobs", ""], ["submit", "list", "get", "watch", "cancel"]),
         (["jobs", "c"], ["cancel"]),
         (["serve", "--data"], ["--data-dir"]),
