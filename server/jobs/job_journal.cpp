@@ -254,7 +254,8 @@ void JobJournal::show(const std::string& id, const Live& live) {
 }
 
 api::Job JobJournal::with_newest(api::Job stored) const {
-    return newest(board_.find(stored.id).get(), std::move(stored));
+    const auto live = board_.find(stored.id);  // before `stored` is moved: arguments have no order
+    return newest(live.get(), std::move(stored));
 }
 
 JobChange JobJournal::change_of(const Live& live) {
