@@ -221,6 +221,13 @@ asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run
     co_return loss;
 }
 
+/// What it has written stays.
+asio::awaitable<void> end_teacher(TeacherSource& teacher) {
+    teacher.close();
+    auto settling = teacher.settle();
+    co_await std::move(settling);
+}
+
 }  // namespace
 
 asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExecutors executors, RunControl& control,
@@ -246,12 +253,12 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     attached.reset();
     graph.reset();
     if (run.teacher) {
-        run.teacher->close();
-        auto settling = run.teacher->settle();
-        co_await std::move(settling);
+        auto ending = end_teacher(*run.teacher);
+        co_await std::move(ending);
     }
     for (const NamedTeacher& teacher : run.several) {
-        teacher.source->close();
+        auto ending = end_teacher(*teacher.source);
+        co_await std::move(ending);
     }
     if (!outcome) {
         co_return outcome.error();
