@@ -58,8 +58,8 @@ class FieldKind {
 
     [[nodiscard]] virtual FieldShape shape() const { return FieldShape::json; }
 
-    /// The member when it is a file or a folder and its section is there.
-    [[nodiscard]] virtual std::string* path(JobSpec& spec) const { return nullptr; }
+    /// The texts of the member that are files or folders; none where its section is absent.
+    [[nodiscard]] virtual std::vector<std::string*> paths(JobSpec& /*spec*/) const { return {}; }
 };
 
 using FieldKindPtr = std::shared_ptr<const FieldKind>;
@@ -86,6 +86,14 @@ struct SectionOf<DatasetSpec> {
 template <>
 struct SectionOf<TrainingSpec> {
     static auto* in(auto& spec) { return &spec.training; }
+};
+template <>
+struct SectionOf<EvalSpec> {
+    static auto* in(auto& spec) { return &spec.eval; }
+};
+template <>
+struct SectionOf<LoraSpec> {
+    static auto* in(auto& spec) { return spec.student.lora ? &*spec.student.lora : nullptr; }
 };
 template <>
 struct SectionOf<CheckpointSpec> {
@@ -187,6 +195,10 @@ inline void tag_invoke(const boost::json::value_from_tag&, boost::json::value& w
 [[nodiscard]] FieldKindPtr make_text(Member<std::string> member, TextRange range);
 [[nodiscard]] FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(JobSpec&)> text,
                                      const char* what, bool may_be_empty);
+[[nodiscard]] FieldKindPtr make_paths(Member<std::vector<std::string>> member,
+                                      std::function<std::vector<std::string>*(JobSpec&)> texts, const char* what,
+                                      std::size_t max_count);
+[[nodiscard]] FieldKindPtr make_texts(Member<std::vector<std::string>> member, TextRange range, std::size_t max_count);
 [[nodiscard]] FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_count);
 [[nodiscard]] FieldKindPtr make_url(Member<std::string> member);
 [[nodiscard]] FieldKindPtr make_integer(Member<std::uint64_t> member, IntegerRange range);
@@ -194,6 +206,8 @@ inline void tag_invoke(const boost::json::value_from_tag&, boost::json::value& w
 [[nodiscard]] FieldKindPtr make_number(Member<double> member, NumberRange range);
 [[nodiscard]] FieldKindPtr make_boolean(Member<bool> member);
 [[nodiscard]] FieldKindPtr make_choice(Member<std::string> member, std::vector<std::string> names);
+[[nodiscard]] FieldKindPtr make_choice_or_boolean(Member<std::string> member, std::vector<std::string> names,
+                                                  std::string when_true, std::string when_false);
 [[nodiscard]] FieldKindPtr make_object(Member<std::string> member);
 
 /// A text without control characters.
@@ -210,6 +224,24 @@ template <class Section>
         return section == nullptr ? nullptr : &(section->*member);
     };
     return make_path(member_of<std::string>(member), place, what, may_be_empty);
+}
+
+/// One file, or a list of up to `max_count`; written as it is likeliest to have been read.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_paths(std::vector<std::string> Section::* member, const char* what,
+                                      std::size_t max_count) {
+    const auto place = [member](JobSpec& spec) -> std::vector<std::string>* {
+        auto* section = SectionOf<Section>::in(spec);
+        return section == nullptr ? nullptr : &(section->*member);
+    };
+    return make_paths(member_of<std::vector<std::string>>(member), place, what, max_count);
+}
+
+/// Up to `max_count` texts, each in `range`.
+template <class Section>
+[[nodiscard]] FieldKindPtr make_texts(std::vector<std::string> Section::* member, TextRange range,
+                                      std::size_t max_count) {
+    return make_texts(member_of<std::vector<std::string>>(member), range, max_count);
 }
 
 /// 1 to `max_count` http or https URLs, each once, without user name, password and fragment.
@@ -272,6 +304,18 @@ template <class Section, class Enum, class Names>
         section.*member = value_of(names, text).value();
     };
     return make_choice(make_member<std::string, Section>(to, from), names_of(names));
+}
+
+/// The same, where true and false stand for two of the values.
+template <class Section, class Enum, class Names>
+[[nodiscard]] FieldKindPtr make_choice_or_boolean(Enum Section::* member, const Names& names, Enum when_true,
+                                                  Enum when_false) {
+    const auto to = [member, &names](const Section& section) { return std::string(name_of(names, section.*member)); };
+    const auto from = [member, &names](Section& section, const std::string& text) {
+        section.*member = value_of(names, text).value();
+    };
+    return make_choice_or_boolean(make_member<std::string, Section>(to, from), names_of(names),
+                                  name_of(names, when_true), name_of(names, when_false));
 }
 
 /// One of a few texts, where there is no enumeration of them here.

@@ -127,12 +127,12 @@ std::vector<SpecField> dataset_fields() {
     return {
         // The checkpoint holds a hash of the rows, so the file may have moved.
         {.pointer = "/dataset/train",
-         .kind = make_path(&DatasetSpec::train, "JSONL file"),
+         .kind = make_paths(&DatasetSpec::train, "JSONL file", kMaxDatasetFiles),
          .decides_weights = no,
          .help = "trained on",
          .required = "the JSONL file to train on"},
         {.pointer = "/dataset/eval",
-         .kind = make_path(&DatasetSpec::eval, "JSONL file", true),
+         .kind = make_paths(&DatasetSpec::eval, "JSONL file", kMaxDatasetFiles),
          .decides_weights = no,
          .help = "held out"},
         {.pointer = "/dataset/eval_rows",
@@ -146,7 +146,7 @@ std::vector<SpecField> dataset_fields() {
          .help = "input positions of a row",
          .required = "input positions of a row, at least 1"},
         {.pointer = "/dataset/packing",
-         .kind = make_boolean(&DatasetSpec::packing),
+         .kind = make_choice_or_boolean(&DatasetSpec::packing, kPackingNames, Packing::joined, Packing::off),
          .decides_weights = yes,
          .help = "documents joined end to end, or one document a row"},
         {.pointer = "/dataset/shuffle",

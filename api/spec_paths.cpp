@@ -26,7 +26,7 @@ std::filesystem::path normal_path(const std::string& text) {
 
 void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base, const SpecTable& table) {
     for (const auto& field : table.fields) {
-        if (auto* path = field.kind->path(spec)) {
+        for (std::string* path : field.kind->paths(spec)) {
             *path = absolute(*path, base);
         }
     }

@@ -69,7 +69,10 @@ class PathKind final : public TextKind {
           what_(what) {}
 
     std::string values() const override { return what_; }
-    std::string* path(JobSpec& spec) const override { return text_(spec); }
+    std::vector<std::string*> paths(JobSpec& spec) const override {
+        std::string* text = text_(spec);
+        return text == nullptr ? std::vector<std::string*>() : std::vector{text};
+    }
 
   private:
     std::function<std::string*(JobSpec&)> text_;
@@ -183,7 +186,7 @@ class UrlsKind final : public MemberKind<std::vector<std::string>> {
     std::size_t max_count_;
 };
 
-class ChoiceKind final : public MemberKind<std::string> {
+class ChoiceKind : public MemberKind<std::string> {
   public:
     ChoiceKind(Member<std::string> member, std::vector<std::string> names)
         : MemberKind(std::move(member)), names_(std::move(names)) {}
@@ -197,7 +200,7 @@ class ChoiceKind final : public MemberKind<std::string> {
   protected:
     std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
         if (!value.is_string()) {
-            report.wrong_type("a string", value);
+            report.wrong_type(wanted(), value);
             return std::nullopt;
         }
         std::string text(value.get_string());
@@ -213,6 +216,8 @@ class ChoiceKind final : public MemberKind<std::string> {
         return std::nullopt;
     }
 
+    [[nodiscard]] virtual const char* wanted() const { return "a string"; }
+
   private:
     template <class Quoted>
     [[nodiscard]] std::string listed(Quoted quoted) const {
@@ -224,6 +229,44 @@ class ChoiceKind final : public MemberKind<std::string> {
     }
 
     std::vector<std::string> names_;
+};
+
+/// Written as true or false where they stand for the value.
+class ChoiceOrBooleanKind final : public ChoiceKind {
+  public:
+    ChoiceOrBooleanKind(Member<std::string> member, std::vector<std::string> names, std::string when_true,
+                        std::string when_false)
+        : ChoiceKind(std::move(member), std::move(names)),
+          when_true_(std::move(when_true)),
+          when_false_(std::move(when_false)) {}
+
+    json::object schema() const override {
+        return {{"oneOf", json::array{json::object{{"type", "boolean"}}, ChoiceKind::schema()}}};
+    }
+    std::string values() const override {
+        return "boolean (true: " + in_code(when_true_) + ", false: " + in_code(when_false_) + "), " +
+               ChoiceKind::values();
+    }
+    FieldShape shape() const override { return FieldShape::json; }
+
+  protected:
+    std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
+        if (const bool* flag = value.if_bool()) {
+            return *flag ? when_true_ : when_false_;
+        }
+        return ChoiceKind::read_value(value, report);
+    }
+    json::value write_value(const std::string& text) const override {
+        if (text == when_true_ || text == when_false_) {
+            return text == when_true_;
+        }
+        return json::value(text);
+    }
+    const char* wanted() const override { return "a boolean or a string"; }
+
+  private:
+    std::string when_true_;
+    std::string when_false_;
 };
 
 }  // namespace
@@ -243,6 +286,11 @@ FieldKindPtr make_url(Member<std::string> member) {
 }
 FieldKindPtr make_choice(Member<std::string> member, std::vector<std::string> names) {
     return std::make_shared<ChoiceKind>(std::move(member), std::move(names));
+}
+FieldKindPtr make_choice_or_boolean(Member<std::string> member, std::vector<std::string> names, std::string when_true,
+                                    std::string when_false) {
+    return std::make_shared<ChoiceOrBooleanKind>(std::move(member), std::move(names), std::move(when_true),
+                                                 std::move(when_false));
 }
 
 }  // namespace distilld::api

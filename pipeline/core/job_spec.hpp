@@ -23,6 +23,14 @@ enum class JobKind { train, generate };
 enum class Dtype { auto_select, fp32, bf16 };
 enum class StudentInit { pretrained, random };
 enum class LrScheduler { constant, linear, cosine };
+/// Whether rows hold several documents.
+enum class Packing {
+    off,        ///< one document a row
+    joined,     ///< documents end to end, cut into full rows; a position sees what stands before it, whosever it is
+    documents,  ///< whole documents side by side, kept apart in attention and positions
+};
+enum class OptimizerKind { adamw, adamw_8bit, sgd };
+enum class Quantization { none, ternary };
 /// In which order an epoch visits the rows: any, those of a block after those of the block before it, or as they stand.
 enum class Shuffle { full, blocks, off };
 /// What a job that has a teacher beside its store does with the store.
@@ -47,6 +55,11 @@ inline constexpr std::array kLrSchedulerNames{EnumName<LrScheduler>{"constant", 
 inline constexpr std::array kShuffleNames{EnumName<Shuffle>{"full", Shuffle::full},
                                           EnumName<Shuffle>{"blocks", Shuffle::blocks},
                                           EnumName<Shuffle>{"off", Shuffle::off}};
+inline constexpr std::array kOptimizerKindNames{EnumName<OptimizerKind>{"adamw", OptimizerKind::adamw},
+                                                EnumName<OptimizerKind>{"adamw_8bit", OptimizerKind::adamw_8bit},
+                                                EnumName<OptimizerKind>{"sgd", OptimizerKind::sgd}};
+inline constexpr std::array kQuantizationNames{EnumName<Quantization>{"none", Quantization::none},
+                                               EnumName<Quantization>{"ternary", Quantization::ternary}};
 inline constexpr std::array kTeacherCacheNames{
     EnumName<TeacherCache>{"off", TeacherCache::off}, EnumName<TeacherCache>{"read", TeacherCache::read},
     EnumName<TeacherCache>{"write", TeacherCache::write}, EnumName<TeacherCache>{"readwrite", TeacherCache::readwrite}};
@@ -63,6 +76,20 @@ inline constexpr std::array kTeacherPlacementNames{EnumName<TeacherPlacement>{"r
     return name_of(kDtypeNames, value);
 }
 
+inline constexpr std::array kPackingNames{EnumName<Packing>{"off", Packing::off},
+                                          EnumName<Packing>{"joined", Packing::joined},
+                                          EnumName<Packing>{"documents", Packing::documents}};
+
+/// Low-rank adapters (arXiv 2106.09685) on a frozen base, as PEFT has them.
+struct LoraSpec {
+    std::uint32_t r = 8;
+    double alpha = 16.0;
+    double dropout = 0.0;
+    std::vector<std::string> target_modules;  ///< last parts of module names ("q_proj"); empty: all linear ones but the
+                                              ///< head
+    bool merge = false;                       ///< beside the adapter, export the merged model to merged/
+};
+
 struct StudentSpec {
     std::string model;  ///< Hugging Face folder; may be empty for init random with a config
     StudentInit init = StudentInit::pretrained;
@@ -70,6 +97,9 @@ struct StudentSpec {
     Dtype dtype = Dtype::auto_select;
     std::string tokenizer;        ///< folder whose tokenizer reads the text; empty = model's, or bytes
     std::string device = "auto";  ///< "cpu", "cuda", "cuda:n", or "auto": CUDA where it is there
+    std::optional<LoraSpec> lora;
+    Quantization quantization = Quantization::none;
+    std::vector<std::string> quantize_modules;  ///< last parts of module names; empty: all linear ones but the head
 };
 
 /// `"auto"`: the scheduler looks for the smallest number that hides the teacher, below `limit`. A number: that many.
@@ -109,6 +139,8 @@ struct TeacherSpec {
     std::uint32_t store_samples = 64;  ///< of sampled: draws of a position
 };
 
+/// Files and patterns that a dataset is given as.
+inline constexpr std::size_t kMaxDatasetFiles = 4096;
 /// Teachers of one job.
 inline constexpr std::size_t kMaxTeachers = 16;
 /// Whose rows are those that name none, where there are several.
@@ -123,11 +155,12 @@ inline constexpr std::array kStoreValuesChoices{"f16", "f32", "u8"};
 }
 
 struct DatasetSpec {
-    std::string train;                  ///< JSONL file
-    std::string eval;                   ///< JSONL file; empty = none
+    std::vector<std::string> train;     ///< JSONL files, plain or compressed, or patterns (glob) of such
+    std::vector<std::string> eval;      ///< likewise; empty = none
     std::uint32_t sequence_length = 0;  ///< T: input positions of a row
     std::uint64_t eval_rows = 0;        ///< rows of eval that are evaluated, from the first; 0 = all
-    bool packing = true;                ///< documents joined end to end, or one document a row
+    Packing packing = Packing::joined;
+    bool completion_only_loss = true;  ///< of {"prompt", "completion"} and messages: no loss on what was given
     Shuffle shuffle = Shuffle::full;
     std::uint64_t shuffle_block_rows = 4096;  ///< of Shuffle::blocks
 };
@@ -148,6 +181,9 @@ struct TrainingSpec {
     double adam_beta1 = 0.9;
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
+    OptimizerKind optimizer = OptimizerKind::adamw;
+    double sgd_momentum = 0.0;
+    bool gradient_checkpointing = false;  ///< keep each block's input only, and compute it again backwards
     double temperature = 1.0;
     double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
     double beta = 0.0;                       ///< TRL's: 0 = forward KL. Others are refused for now
@@ -157,6 +193,13 @@ struct TrainingSpec {
     std::uint32_t decode_threads = 0;  ///< 0 = half the cores, at least one
     std::uint64_t logging_steps = 1;
     std::uint64_t eval_steps = 0;  ///< 0 = at the end only
+};
+
+struct EvalSpec {
+    std::uint64_t max_rows = 0;               ///< rows of the held-out set that are evaluated, from the first; 0 = all
+    std::vector<std::string> sample_prompts;  ///< that the student goes on from at each evaluation
+    std::uint32_t sample_tokens = 32;         ///< of each prompt's continuation
+    double sample_temperature = 0.0;          ///< 0 = the likeliest token
 };
 
 struct CheckpointSpec {
@@ -182,6 +225,7 @@ struct JobSpec {
     std::map<std::string, TeacherSpec> teachers;  ///< several by name, of which each row of the data has one
     DatasetSpec dataset;
     TrainingSpec training;
+    EvalSpec eval;
     CheckpointSpec checkpoint;
     MetricsSpec metrics;
     std::string output;      ///< of a generate job the store

@@ -17,6 +17,15 @@ inline constexpr std::int32_t kIgnoredLabel = -100;
 /// In TeacherTargets::tail: the teacher did not say; it is then 1 − Σp.
 inline constexpr float kUnknownTail = std::numeric_limits<float>::infinity();
 
+/// One of several documents of a row that are kept apart: no position of it sees another's, and its positions count
+/// from 0.
+struct RowDocument {
+    std::uint32_t row = 0;
+    std::uint32_t begin = 0;   ///< column of its first input position
+    std::uint32_t length = 0;  ///< input positions, at least 1
+    std::uint64_t id = 0;      ///< its number in the dataset
+};
+
 /// Token ids of one micro-batch, row-major [rows, columns]. labels[b][t] is the token that follows input_ids[b][..t],
 /// already shifted; kIgnoredLabel where there is none. A row shorter than `columns` is padded on the right.
 struct TokenBatch {
@@ -27,6 +36,7 @@ struct TokenBatch {
     std::vector<std::int32_t> labels;
     std::vector<std::int32_t> lengths;   ///< [rows] input positions that are not padding
     std::vector<std::uint64_t> row_ids;  ///< [rows] numbers of the dataset's rows; empty when they are of no dataset
+    std::vector<RowDocument> documents;  ///< of rows with several, by row and column; empty: each row is one
     std::uint64_t target_tokens = 0;     ///< labels that are not kIgnoredLabel
 };
 

@@ -193,10 +193,19 @@ struct StartedEvent {
     std::string store{};  ///< folder that a generate job writes; steps are rows of the dataset then. Empty: training
 };
 
+/// What the student says after a prompt.
+struct SampledText {
+    std::string prompt;
+    std::string text;
+};
+
 struct EvaluationEvent {
     std::uint64_t step = 0;
     double loss = 0;  ///< mean cross entropy on the eval set
     std::uint64_t tokens = 0;
+    std::optional<double> kl{};              ///< mean KL of the student from the teacher, of targets that it gave
+    std::optional<double> top1_agreement{};  ///< share of those whose likeliest token is the teacher's
+    std::vector<SampledText> samples{};      ///< of eval.sample_prompts
 };
 
 struct CheckpointEvent {

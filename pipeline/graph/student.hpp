@@ -40,6 +40,9 @@ struct StepStats {
 struct EvalStats {
     std::uint64_t target_tokens = 0;
     double ce_sum = 0;
+    std::uint64_t teacher_tokens = 0;  ///< targets of which the teacher said something
+    double kl_sum = 0;                 ///< KL(teacher ‖ student) at temperature 1, of those
+    std::uint64_t agreeing = 0;        ///< those whose likeliest token is the teacher's
 };
 
 /// What an exported model says of the tokenizer that its data was read with.

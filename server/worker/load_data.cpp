@@ -49,7 +49,7 @@ Result<void> load_training_rows(PreparedRun& run, const TokenizerChoice& choice,
     }
     run.dataset = std::move(*train);
     if (spec.teacher && run.dataset->names_teachers()) {
-        on_info("rows of " + spec.dataset.train +
+        on_info("rows of " + shown(spec.dataset.train) +
                 " name a teacher, of which the spec has one: all rows go to it (several: /teachers)");
     }
     return {};
@@ -81,7 +81,7 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
         }
         run.eval = std::move(*eval);
         on_info("evaluating " + std::to_string(evaluated_rows(run)) + " of the " +
-                std::to_string(run.eval->row_count()) + " rows of " + spec.dataset.eval);
+                std::to_string(run.eval->row_count()) + " rows of " + shown(spec.dataset.eval));
     }
     return settle_tokenizer(run, std::move(*choice));
 }

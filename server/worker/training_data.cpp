@@ -9,13 +9,17 @@ namespace {
 DatasetOptions options_of(const DatasetSpec& spec, const TokenizerChoice& choice, std::uint32_t vocabulary_size) {
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
-    options.packing = spec.packing;
+    options.packing = spec.packing != Packing::off;
     options.vocabulary_size = vocabulary_size;
     options.no_tokenizer_reason = choice.refusal;
     return options;
 }
 
 }  // namespace
+
+std::string shown(const std::vector<std::string>& files) {
+    return files.size() == 1 ? files.front() : std::to_string(files.size()) + " files";
+}
 
 Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec, const TokenizerChoice& choice,
                                                             std::uint32_t vocabulary_size) {
@@ -24,7 +28,7 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec,
         options.teachers.push_back(name);
     }
     Result<std::shared_ptr<const MixedDataset>> rows =
-        load_mixed_dataset(spec.dataset.train, choice.tokenizer.get(), options);
+        load_mixed_dataset(spec.dataset.train.front(), choice.tokenizer.get(), options);
     if (!rows) {
         return Error{rows.error().kind, "/dataset/train: " + rows.error().message};
     }
@@ -32,10 +36,13 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec,
 }
 
 Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
-                                                 const std::string& file, const TokenizerChoice& choice,
+                                                 const std::vector<std::string>& files, const TokenizerChoice& choice,
                                                  std::uint32_t vocabulary_size) {
     const DatasetOptions options = options_of(spec, choice, vocabulary_size);
-    Result<std::unique_ptr<Dataset>> rows = load_jsonl_dataset(file, choice.tokenizer.get(), options);
+    if (files.size() != 1) {
+        return invalid_input("/dataset/" + field + ": is not one file");
+    }
+    Result<std::unique_ptr<Dataset>> rows = load_jsonl_dataset(files.front(), choice.tokenizer.get(), options);
     if (!rows) {
         return Error{rows.error().kind, "/dataset/" + field + ": " + rows.error().message};
     }

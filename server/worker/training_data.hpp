@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/core/job_spec.hpp"
@@ -12,10 +13,14 @@
 
 namespace distilld {
 
-/// Reads a file of the spec's dataset; `field` (train, eval) names it in errors. Any thread, and the disk.
+/// Reads files of the spec's dataset; `field` (train, eval) names it in errors. Any thread, and the disk.
 [[nodiscard]] Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
-                                                               const std::string& file, const TokenizerChoice& choice,
+                                                               const std::vector<std::string>& files,
+                                                               const TokenizerChoice& choice,
                                                                std::uint32_t vocabulary_size);
+
+/// For messages.
+[[nodiscard]] std::string shown(const std::vector<std::string>& files);
 
 /// Of the dataset that several teachers are asked about.
 [[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec,

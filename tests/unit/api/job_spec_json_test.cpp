@@ -56,7 +56,7 @@ TEST(JobSpecJson, FillsInDefaults) {
     EXPECT_EQ(parsed->teacher->timeout_secs, 60.0);
     EXPECT_EQ(parsed->teacher->top_k, 0U);
     EXPECT_EQ(parsed->dataset.sequence_length, 64U);
-    EXPECT_TRUE(parsed->dataset.packing);
+    EXPECT_EQ(parsed->dataset.packing, Packing::joined);
     EXPECT_EQ(parsed->training.max_steps, 10U);
     EXPECT_FALSE(parsed->training.epochs);
     EXPECT_EQ(parsed->training.kd_ratio, 1.0);
@@ -99,8 +99,8 @@ TEST(JobSpecJson, ReadsEveryField) {
     EXPECT_EQ(teacher.ca_file, "ca.pem");
     EXPECT_EQ(teacher.max_retries, 0U);
     EXPECT_FALSE(teacher.hedge);
-    EXPECT_EQ(parsed->dataset.eval, "e");
-    EXPECT_FALSE(parsed->dataset.packing);
+    EXPECT_EQ(parsed->dataset.eval, std::vector<std::string>{"e"});
+    EXPECT_EQ(parsed->dataset.packing, Packing::off);
     const auto& training = parsed->training;
     EXPECT_FALSE(training.parallel);
     EXPECT_FALSE(training.overlap_optimizer);
@@ -273,7 +273,7 @@ TEST(JobSpecJson, NamesWhatIsWrong) {
         {"sequence_length 0", {{"/dataset/sequence_length", "0"}}, {"/dataset/sequence_length out_of_range"}},
         {"sequence_length 1.5", {{"/dataset/sequence_length", "1.5"}}, {"/dataset/sequence_length wrong_type"}},
         {"sequence_length 1e300", {{"/dataset/sequence_length", "1e300"}}, {"/dataset/sequence_length out_of_range"}},
-        {"packing text", {{"/dataset/packing", "yes"}}, {"/dataset/packing wrong_type"}},
+        {"packing text", {{"/dataset/packing", "yes"}}, {"/dataset/packing invalid_value"}},
         {"no training", {{"/training", "null"}}, {"/training required"}},
         {"no length", {{"/training/max_steps", "null"}}, {"/training/max_steps required"}},
         {"two lengths", {{"/training/epochs", "1"}}, {"/training/epochs conflict"}},

@@ -136,9 +136,9 @@ TEST(SpecFields, ADefaultIsThatOfTheMember) {
 
 TEST(SpecFields, EveryFieldRefusesAnotherTypeByItsPointer) {
     for (const auto& field : spec_table().fields) {
-        const auto wrong = field.kind->schema().contains("type") && field.kind->schema().at("type") == "array"
-                               ? json::value("text")
-                               : json::value(json::array{});
+        const auto schema = field.kind->schema();
+        const bool is_object = schema.contains("type") && schema.at("type") == "object";
+        const auto wrong = is_object ? json::value(json::array{}) : json::value(json::object{});
         const auto spec = parse_job_spec(spec_with(change_to(field, wrong)));
         ASSERT_FALSE(spec) << field.pointer;
         EXPECT_THAT(describe(spec.error()), HasSubstr(std::string(field.pointer) + ": ")) << field.pointer;

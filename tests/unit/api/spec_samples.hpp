@@ -25,8 +25,12 @@ inline std::optional<boost::json::value> other_value(const api::SpecField& field
     if (schema.contains("const")) {
         return std::nullopt;
     }
-    if (schema.contains("oneOf")) {
-        return "auto";
+    if (const auto* forms = schema.if_contains("oneOf")) {
+        const auto& first = forms->at(0).at("type").as_string();
+        if (first == "boolean") {
+            return forms->at(1).at("enum").as_array().back();
+        }
+        return first == "string" ? boost::json::value(boost::json::array{"one.jsonl", "two.jsonl"}) : "auto";
     }
     const auto type = schema.at("type").as_string();
     if (const auto* names = schema.if_contains("enum")) {

@@ -53,7 +53,7 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     const auto spec = api::parse_job_spec(worker->start.spec_json);
     ASSERT_TRUE(spec);
     EXPECT_EQ(spec->output, (world.folder.path() / "out").string());
-    EXPECT_EQ(spec->dataset.train, (world.folder.path() / "t.jsonl").string());
+    EXPECT_EQ(spec->dataset.train, std::vector{(world.folder.path() / "t.jsonl").string()});
     EXPECT_FALSE(worker->start.resume);
     EXPECT_EQ(await(world.manager->get(id))->state, JobState::running);
 

@@ -16,7 +16,7 @@ using ::testing::StartsWith;
 JobSpec spec_of_a_run() {
     JobSpec spec;
     spec.student.model = "student";
-    spec.dataset.train = "data.jsonl";
+    spec.dataset.train = {"data.jsonl"};
     spec.dataset.sequence_length = 8;
     spec.training.max_steps = 10;
     spec.output = "out";

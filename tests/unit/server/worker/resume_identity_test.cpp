@@ -21,7 +21,7 @@ JobSpec spec_of_a_run() {
     JobSpec spec;
     spec.student.model = "student";
     spec.student.dtype = Dtype::bf16;
-    spec.dataset.train = "data.jsonl";
+    spec.dataset.train = {"data.jsonl"};
     spec.dataset.sequence_length = 8;
     spec.teacher.emplace().endpoints = {"http://teacher:1"};
     spec.training.max_steps = 10;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 JobSpec spec_of_a_run() {
     JobSpec spec;
     spec.student.model = "/models/student";
-    spec.dataset.train = "data.jsonl";
+    spec.dataset.train = {"data.jsonl"};
     spec.dataset.sequence_length = 8;
     spec.training.max_steps = 10;
     spec.output = "out";
