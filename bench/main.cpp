@@ -77,6 +77,25 @@ int main(int argc, char** argv) {
     decode_command->add_option("--write-bodies", decode.bodies_folder, "folder to write the answers to")
         ->type_name("DIR");
 
+    TrainOptions train;
+    CLI::App* train_command = app.add_subcommand("train", "a student alone, its targets at hand");
+    train_command->add_option("--student", train.student, "model folder, or Llama config as a JSON object")->required();
+    train_command->add_option("--dtype", train.dtype, "of the arithmetic")
+        ->check(CLI::IsMember({"auto", "fp32", "bf16"}));
+    train_command->add_option("--threads", train.threads, "0 = all cores")->check(CLI::Range(0, 1024));
+    train_command->add_option("--batch-size", train.batch_size, "sequences of a micro-batch")
+        ->check(CLI::Range(1, 4096));
+    train_command->add_option("--sequence-length", train.sequence_length, "positions of a sequence")
+        ->check(CLI::Range(1, 1 << 20));
+    train_command->add_option("--micro-batches", train.micro_batches, "of a step")->check(CLI::Range(1, 65536));
+    train_command->add_option("--steps", train.steps, "optimizer steps of a round")->check(CLI::Range(1, 1'000'000));
+    train_command->add_option("--warm-up", train.warm_up, "steps before the first round")
+        ->check(CLI::Range(0, 1'000'000));
+    train_command->add_option("--repeat", train.repeat, "rounds, each beside a measurement of the GEMM rate")
+        ->check(CLI::Range(1, 1000));
+    train_command->add_option("--top-k", train.top_k, "entries of a teacher's target; 0 = no teacher")
+        ->check(CLI::Range(0, 4096));
+
     TokenizeOptions tokenize;
     tokenize.threads = std::max(1U, std::thread::hardware_concurrency());
     CLI::App* tokenize_command = app.add_subcommand("tokenize", "text into ids, on one thread and on several");
@@ -99,6 +118,8 @@ int main(int argc, char** argv) {
             report = run_store(store);
         } else if (app.got_subcommand(decode_command)) {
             report = run_decode(decode);
+        } else if (app.got_subcommand(train_command)) {
+            report = run_train(train);
         } else if (app.got_subcommand(tokenize_command)) {
             report = run_tokenize(tokenize);
         } else if (pipeline.scenario.fault != EndpointFault::none) {

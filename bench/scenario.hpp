@@ -97,6 +97,21 @@ struct DecodeOptions {
 /// Decodes answers of several forms, in turn with a bare walk over (JSON) or a copy of (binary) the same bytes.
 boost::json::object run_decode(const DecodeOptions& options);
 
+struct TrainOptions {
+    std::string student;  ///< model folder, or Llama config as JSON
+    std::string dtype = "auto";
+    std::uint32_t threads = 0;  ///< 0 = all cores
+    std::uint32_t batch_size = 8;
+    std::uint32_t sequence_length = 256;
+    std::uint32_t micro_batches = 4;
+    std::uint32_t steps = 4;    ///< of a round
+    std::uint32_t repeat = 5;   ///< rounds
+    std::uint32_t top_k = 64;   ///< of the teacher's targets; 0 = no teacher
+    std::uint32_t warm_up = 2;  ///< steps before the first round
+};
+/// Trains a student on targets at hand: rates, share of the machine's GEMM rate, memory.
+boost::json::object run_train(const TrainOptions& options);
+
 struct TokenizeOptions {
     std::string folder;         ///< with a tokenizer.json
     std::string text_file;      ///< cut into documents at empty lines

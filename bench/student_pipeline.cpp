@@ -9,9 +9,9 @@
 
 #include "bench/median.hpp"
 #include "bench/pipeline_run.hpp"
+#include "bench/real_student.hpp"
 #include "bench/scenario.hpp"
 #include "bench/virtual_pipeline.hpp"
-#include "models/training/causal_lm_student.hpp"
 #include "server/worker/compute_threads.hpp"
 
 namespace distilld::bench {
@@ -21,22 +21,10 @@ namespace asio = boost::asio;
 namespace {
 
 std::unique_ptr<Student> make_student(const PipelineOptions& options) {
-    models::CausalLmStudentOptions student;
-    if (options.student.starts_with("{")) {
-        student.student.init = StudentInit::random;
-        student.student.config_json = options.student;
-    } else {
-        student.student.model = options.student;
-    }
+    RealStudentOptions student{.student = options.student, .sequence_length = options.sequence_length};
     student.training.kd_ratio = 1.0;
     student.training.threads = options.threads;
-    student.with_teacher = true;
-    student.sequence_length = options.sequence_length;
-    Result<std::unique_ptr<Student>> made = models::make_causal_lm_student(student);
-    if (!made) {
-        throw UsageError("--student: " + made.error().message);
-    }
-    return std::move(*made);
+    return make_real_student(student);
 }
 
 boost::json::array to_array(const std::vector<double>& values) {

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""A distillation step of distilld beside the same work in transformers: prints a table and one JSON object.
+
+Every way of training is a process of its own and they take turns, round by round, so that a drift of the machine falls
+on all; figures are medians of the rounds. The step: forward, KL to top-k targets with their tail on every position,
+backward, AdamW; tokens and targets are made up, of the same shape on both sides.
+
+    bench/compare_hf.py [--shape 0.9M --shape 12M --shape 42M] [--rounds 3] [--threads 2] [--ways …]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+
+def llama(vocab_size, hidden_size, intermediate_size, layers, heads, key_heads):
+    return {
+        "model_type": "llama",
+        "vocab_size": vocab_size,
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_heads,
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": False,
+    }
+
+
+# Name: configuration, rows and positions of a micro-batch, micro-batches of a step, steps of a round.
+SHAPES = {
+    "0.9M": (llama(512, 128, 344, 4, 4, 2), 8, 256, 4, 4),
+    "12M": (llama(4096, 320, 864, 8, 8, 4), 8, 256, 2, 2),
+    "42M": (llama(32000, 448, 1216, 6, 8, 8), 4, 256, 2, 2),
+}
+WAYS = ["distilld fp32", "distilld bf16", "HF fp32", "HF autocast", "HF bf16", "HF compile fp32", "HF compile autocast"]
+# What a way of distilld's must not be slower than by more than a twentieth.
+RIVALS = {"distilld fp32": "HF fp32", "distilld bf16": "HF bf16"}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--bench", default="build/release/bin/distilld-bench", help="the program distilld-bench")
+    parser.add_argument("--shape", action="append", choices=SHAPES, help="may be repeated; all by default")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--top-k", type=int, default=64)
+    parser.add_argument("--side", help=argparse.SUPPRESS)  # the process that trains with transformers
+    return parser.parse_args()
+
+
+def kd_loss(logits, ids, log_p, log_tail, torch):
+    """KL over the k tokens and all others, summed, in fp32."""
+    log_q = torch.log_softmax(logits.float(), -1)
+    top = log_q.gather(-1, ids)
+    rest = torch.log1p(-top.exp().sum(-1).clamp(max=1 - 1e-6))
+    return (log_p.exp() * (log_p - top)).sum() + (log_tail.exp() * (log_tail - rest)).sum()
+
+
+def train_with_transformers(arguments):
+    """One JSON line with the tokens/s of one round."""
+    import torch
+    import transformers
+
+    shape, way = arguments.side.split("/")
+    config, rows, positions, micro_batches, steps = SHAPES[shape]
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(1)
+    fields = {name: value for name, value in config.items() if name != "model_type"}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**fields))
+    if way == "HF bf16":
+        model = model.to(torch.bfloat16)
+    model.train()
+    forward = torch.compile(model) if "compile" in way else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)
+    k, vocabulary = arguments.top_k, config["vocab_size"]
+    weights = 1.0 / torch.arange(1, k + 1)
+    log_p = (0.9 * weights / weights.sum()).log().expand(rows, positions, k)
+    log_tail = torch.full((rows, positions), 0.1).log()
+    batches = []
+    for _ in range(micro_batches):
+        first = torch.randint(vocabulary, (rows, positions, 1))
+        ids = (first + torch.arange(k) * (vocabulary // k)) % vocabulary
+        batches.append((torch.randint(vocabulary, (rows, positions)), ids))
+
+    def step():
+        for tokens, ids in batches:
+            with torch.autocast("cpu", torch.bfloat16, enabled="autocast" in way):
+                logits = forward(tokens, use_cache=False).logits
+            loss = kd_loss(logits, ids, log_p, log_tail, torch) / (micro_batches * rows * positions)
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for _ in range(2):
+        step()
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    seconds = time.perf_counter() - began
+    print(json.dumps({"tokens_per_second": steps * micro_batches * rows * positions / seconds}))
+
+
+def one_round(arguments, shape, way):
+    config, rows, positions, micro_batches, steps = SHAPES[shape]
+    common = ["--threads", str(arguments.threads), "--top-k", str(arguments.top_k)]
+    if way.startswith("distilld"):
+        command = [arguments.bench, "train", "--student", json.dumps(config), "--dtype", way.split()[1], *common]
+        command += ["--batch-size", str(rows), "--sequence-length", str(positions), "--repeat", "1"]
+        command += ["--micro-batches", str(micro_batches), "--steps", str(steps)]
+    else:
+        command = [sys.executable, __file__, "--side", f"{shape}/{way}", *common]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def compare(arguments, shape):
+    rates = {way: [] for way in arguments.ways}
+    shares = {}
+    for number in range(arguments.rounds):
+        turn = arguments.ways if number % 2 == 0 else list(reversed(arguments.ways))
+        for way in turn:
+            report = one_round(arguments, shape, way)
+            rates[way].append(report["tokens_per_second"])
+            if "share_of_gemm_rate" in report:
+                shares.setdefault(way, []).append(report["share_of_gemm_rate"])
+    return {
+        "tokens_per_second": {way: round(statistics.median(of), 1) for way, of in rates.items()},
+        "share_of_gemm_rate": {way: round(statistics.median(of), 3) for way, of in shares.items()},
+        # Of the two in the same round.
+        "ratio": {
+            way: round(statistics.median(a / b for a, b in zip(rates[way], rates[rival], strict=True)), 3)
+            for way, rival in RIVALS.items()
+            if way in rates and rival in rates
+        },
+    }
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.side:
+        train_with_transformers(arguments)
+        return 0
+    if not pathlib.Path(arguments.bench).exists():
+        print(f"compare_hf: {arguments.bench} is not there: scripts/build.sh release distilld-bench", file=sys.stderr)
+        return 2
+    report = {shape: compare(arguments, shape) for shape in arguments.shape or SHAPES}
+    print("| tokens/s | " + " | ".join(arguments.ways) + " |")
+    print("| --- |" + " --- |" * len(arguments.ways))
+    for shape, of in report.items():
+        print(f"| {shape} | " + " | ".join(f"{of['tokens_per_second'][way]:,.0f}" for way in arguments.ways) + " |")
+    print(json.dumps({"threads": arguments.threads, "rounds": arguments.rounds, "shapes": report}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+// distilld-bench train: what a student makes of targets that are at hand.
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "base/random.hpp"
+#include "bench/median.hpp"
+#include "bench/pipeline_run.hpp"
+#include "bench/real_student.hpp"
+#include "bench/scenario.hpp"
+#include "models/training/training_work.hpp"
+#include "server/worker/compute_threads.hpp"
+
+namespace distilld::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point began) {
+    return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+/// Made-up targets of one position: `k` tokens, the first the likeliest.
+struct Answer {
+    std::vector<std::int32_t> ids;
+    std::vector<float> values;
+};
+
+std::shared_ptr<Answer> make_answer(std::size_t positions, std::uint32_t k, std::uint32_t vocabulary,
+                                    SplitMix64& random) {
+    auto answer = std::make_shared<Answer>();
+    answer->ids.reserve(positions * k);
+    answer->values.reserve(positions * k);
+    // 0.9 of the mass, by Zipf's law.
+    double harmonic = 0;
+    for (std::uint32_t i = 1; i <= k; ++i) {
+        harmonic += 1.0 / i;
+    }
+    for (std::size_t position = 0; position < positions; ++position) {
+        const std::uint64_t first = random.below(vocabulary);
+        const std::uint64_t stride = vocabulary / k;
+        for (std::uint32_t i = 0; i < k; ++i) {
+            answer->ids.push_back(static_cast<std::int32_t>((first + i * stride) % vocabulary));
+            answer->values.push_back(static_cast<float>(std::log(0.9 / ((i + 1) * harmonic))));
+        }
+    }
+    return answer;
+}
+
+MicroBatch make_micro_batch(const TrainOptions& options, std::uint32_t vocabulary, SplitMix64& random) {
+    auto tokens = std::make_shared<TokenBatch>();
+    tokens->rows = options.batch_size;
+    tokens->columns = options.sequence_length;
+    const std::size_t positions = std::size_t{options.batch_size} * options.sequence_length;
+    for (std::size_t i = 0; i < positions; ++i) {
+        tokens->input_ids.push_back(static_cast<std::int32_t>(random.below(vocabulary)));
+        tokens->labels.push_back(static_cast<std::int32_t>(random.below(vocabulary)));
+    }
+    tokens->lengths.assign(options.batch_size, static_cast<std::int32_t>(options.sequence_length));
+    tokens->target_tokens = positions;
+    MicroBatch batch;
+    batch.step_target_tokens = positions * options.micro_batches;
+    if (options.top_k > 0) {
+        const std::shared_ptr<Answer> answer = make_answer(positions, options.top_k, vocabulary, random);
+        TeacherTargets& targets = batch.targets.emplace();
+        targets.rows = tokens->rows;
+        targets.columns = tokens->columns;
+        targets.width = options.top_k;
+        targets.vocabulary = vocabulary;
+        targets.ids = {ElementType::i32, std::as_bytes(std::span(answer->ids))};
+        targets.values = {ElementType::f32, std::as_bytes(std::span(answer->values))};
+        targets.owner = answer;
+    }
+    batch.tokens = std::move(tokens);
+    return batch;
+}
+
+models::ModelConfig config_of(const std::string& student) {
+    Result<models::ModelConfig> config = student.starts_with("{")
+                                             ? models::parse_model_config(student, {"", "--student"})
+                                             : models::read_model_config(student);
+    if (!config) {
+        throw UsageError("--student: " + config.error().message);
+    }
+    return std::move(*config);
+}
+
+/// What one round took.
+struct Round {
+    double whole = 0;
+    double training = 0;  ///< forward, loss and backward of it
+};
+
+Round run_steps(Student& student, const std::vector<MicroBatch>& batches, std::uint32_t steps) {
+    constexpr double kLearningRate = 1e-4;
+    Round round;
+    const Clock::time_point began = Clock::now();
+    for (std::uint32_t step = 0; step < steps; ++step) {
+        for (const MicroBatch& batch : batches) {
+            const std::unique_ptr<StagedBatch> staged = student.stage(batch);
+            const Clock::time_point trained = Clock::now();
+            const MicroBatchStats stats = student.train(*staged);
+            round.training += seconds_since(trained) - stats.update_seconds;
+        }
+        if (!student.finish_step(kLearningRate).finite) {
+            throw std::runtime_error("a step was not finite");
+        }
+    }
+    while (student.apply_one_pending_update()) {
+    }
+    round.whole = seconds_since(began);
+    return round;
+}
+
+}  // namespace
+
+boost::json::object run_train(const TrainOptions& options) {
+    const std::uint32_t threads = set_compute_threads(options.threads);
+    const Dtype dtype = value_of(kDtypeNames, options.dtype).value();
+    RealStudentOptions wanted{.student = options.student,
+                              .dtype = dtype,
+                              .with_teacher = options.top_k > 0,
+                              .sequence_length = options.sequence_length};
+    wanted.training.kd_ratio = options.top_k > 0 ? 1.0 : 0.0;
+    wanted.training.threads = threads;
+    const std::unique_ptr<Student> student = make_real_student(wanted);
+    const std::uint32_t vocabulary = student->vocabulary_size();
+    if (options.top_k > vocabulary) {
+        throw UsageError("--top-k: the student has " + std::to_string(vocabulary) + " tokens");
+    }
+    SplitMix64 random(1);
+    std::vector<MicroBatch> batches;
+    for (std::uint32_t i = 0; i < options.micro_batches; ++i) {
+        batches.push_back(make_micro_batch(options, vocabulary, random));
+    }
+    run_steps(*student, batches, options.warm_up);
+
+    const double flops = models::training_flops_per_token(config_of(options.student), options.sequence_length);
+    const double positions = static_cast<double>(options.batch_size) * options.sequence_length;
+    const double count = static_cast<double>(options.steps) * options.micro_batches;
+    constexpr double kGemmSeconds = 0.2;
+    std::vector<double> rates;
+    std::vector<double> micro_batch_ms;
+    std::vector<double> gemm_rates;
+    std::vector<double> shares;
+    for (std::uint32_t i = 0; i < options.repeat; ++i) {
+        gemm_rates.push_back(models::measure_gemm_rate(dtype, kGemmSeconds));
+        const Round round = run_steps(*student, batches, options.steps);
+        rates.push_back(positions * count / round.whole);
+        micro_batch_ms.push_back(round.training / count * 1e3);
+        shares.push_back(rates.back() * flops / gemm_rates.back());
+    }
+    boost::json::object report;
+    report["command"] = "train";
+    report["student_parameters"] = student->parameter_count();
+    report["dtype"] = models::resolved_dtype_name(dtype);
+    report["threads"] = threads;
+    report["batch_size"] = options.batch_size;
+    report["sequence_length"] = options.sequence_length;
+    report["top_k"] = options.top_k;
+    report["tokens_per_second"] = median(rates);
+    report["tokens_per_second_slowest"] = *std::ranges::min_element(rates);
+    report["tokens_per_second_fastest"] = *std::ranges::max_element(rates);
+    report["milliseconds_per_micro_batch"] = median(micro_batch_ms);
+    report["gigaflops_per_second_of_gemm"] = median(gemm_rates) / 1e9;
+    report["share_of_gemm_rate"] = median(shares);
+    report["peak_resident_mb"] = static_cast<double>(peak_resident_bytes()) / 1e6;
+    return report;
+}
+
+}  // namespace distilld::bench
