@@ -167,16 +167,6 @@ class TextWriter {
         text_ += is_utf8(text) ? boost::json::serialize(boost::json::string_view(text))
                                : boost::json::serialize(to_valid_utf8(text));
     }
-    static bool is_utf8(std::string_view text) {
-        while (!text.empty()) {
-            const auto size = utf8_sequence(text);
-            if (size == 0) {
-                return false;
-            }
-            text.remove_prefix(size);
-        }
-        return true;
-    }
 
     std::string text_;
 };

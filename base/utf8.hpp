@@ -51,6 +51,18 @@ namespace distilld {
     return size;
 }
 
+/// Whether the text is UTF-8 from end to end.
+[[nodiscard]] constexpr bool is_utf8(std::string_view text) noexcept {
+    while (!text.empty()) {
+        const std::size_t size = utf8_sequence(text);
+        if (size == 0) {
+            return false;
+        }
+        text.remove_prefix(size);
+    }
+    return true;
+}
+
 /// The text with U+FFFD for each byte that is not part of a UTF-8 sequence. What comes from outside as text (a child's
 /// stderr, an answer's body) goes through here before it is kept: JSON that holds anything but UTF-8 cannot be read.
 [[nodiscard]] inline std::string to_valid_utf8(std::string_view text) {

@@ -90,4 +90,27 @@ Result<std::shared_ptr<const Pattern>> pattern_of(const json::value& component) 
     return make_literal(std::string(text));
 }
 
+Result<Replacement> replacement_of(const json::value& component) {
+    Result<std::shared_ptr<const Pattern>> pattern = pattern_of(component);
+    if (!pattern) {
+        return pattern.error();
+    }
+    Result<std::string> content = text_of(component, "content");
+    if (!content) {
+        return content.error();
+    }
+    return Replacement{std::move(*pattern), std::move(*content)};
+}
+
+Result<std::string> space_of(std::string_view kind, const json::value& component) {
+    if (member_of_value(component, "replacement") == nullptr) {
+        return std::string("\xE2\x96\x81");  // U+2581
+    }
+    Result<std::string> given = text_of(component, "replacement");
+    if (given && given->empty()) {
+        return not_understood(kind, component);
+    }
+    return given;
+}
+
 }  // namespace distilld

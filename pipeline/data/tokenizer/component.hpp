@@ -3,8 +3,11 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/data/tokenizer/pattern.hpp"
@@ -28,5 +31,55 @@ Result<std::int64_t> number_of(const boost::json::value& component, std::string_
 
 /// component["pattern"]: {"Regex": "…"} or {"String": "…"}, the string not empty.
 Result<std::shared_ptr<const Pattern>> pattern_of(const boost::json::value& component);
+
+/// component["pattern"] and component["content"], which comes in its place.
+struct Replacement {
+    std::shared_ptr<const Pattern> pattern;
+    std::string content;
+};
+Result<Replacement> replacement_of(const boost::json::value& component);
+
+/// component["replacement"] of a Metaspace, U+2581 where it is absent; an empty one is not understood.
+Result<std::string> space_of(std::string_view kind, const boost::json::value& component);
+
+/// One row of the table of a kind of components: what reads those of a type.
+template <class Made>
+struct ComponentRow {
+    std::string_view type;
+    Result<Made> (*read)(const boost::json::value& component);
+};
+
+/// Reads a component by the row of its type; `kind` ("normalizer") names it in errors.
+template <class Made>
+Result<Made> read_component(std::string_view kind, std::span<const ComponentRow<Made>> rows,
+                            const boost::json::value& component) {
+    const std::string_view type = type_of(component);
+    for (const ComponentRow<Made>& row : rows) {
+        if (row.type == type) {
+            return row.read(component);
+        }
+    }
+    return not_understood(kind, component);
+}
+
+/// The components that a Sequence lists in its member `list`.
+template <class Made>
+Result<std::vector<Made>> read_listed(std::string_view kind, std::string_view list,
+                                      Result<Made> (*read)(const boost::json::value& component),
+                                      const boost::json::value& component) {
+    const boost::json::value* listed = member_of(component.get_object(), list);
+    if (listed == nullptr || !listed->is_array()) {
+        return not_understood(kind, component);
+    }
+    std::vector<Made> all;
+    for (const boost::json::value& one : listed->get_array()) {
+        Result<Made> made = read(one);
+        if (!made) {
+            return made.error();
+        }
+        all.push_back(std::move(*made));
+    }
+    return all;
+}
 
 }  // namespace distilld

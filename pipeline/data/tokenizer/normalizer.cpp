@@ -89,19 +89,11 @@ std::string lowercase(const std::string& text) {
 }
 
 Made make_sequence(const json::value& component) {
-    std::vector<std::unique_ptr<Normalizer>> steps;
-    const json::value* listed = member_of(component.get_object(), "normalizers");
-    if (listed == nullptr || !listed->is_array()) {
-        return not_understood("normalizer", component);
+    auto steps = read_listed("normalizer", "normalizers", make_normalizer, component);
+    if (!steps) {
+        return steps.error();
     }
-    for (const json::value& one : listed->get_array()) {
-        Made made = make_normalizer(one);
-        if (!made) {
-            return made;
-        }
-        steps.push_back(std::move(*made));
-    }
-    const auto shared = std::make_shared<const std::vector<std::unique_ptr<Normalizer>>>(std::move(steps));
+    const auto shared = std::make_shared<const std::vector<std::unique_ptr<Normalizer>>>(std::move(*steps));
     return step([shared](std::string text) {
         for (const auto& one : *shared) {
             text = one->apply(std::move(text));
@@ -119,16 +111,12 @@ Made make_prepend(const json::value& component) {
 }
 
 Made make_replace(const json::value& component) {
-    Result<std::shared_ptr<const Pattern>> pattern = pattern_of(component);
-    if (!pattern) {
-        return pattern.error();
+    Result<Replacement> read = replacement_of(component);
+    if (!read) {
+        return read.error();
     }
-    Result<std::string> content = text_of(component, "content");
-    if (!content) {
-        return content.error();
-    }
-    return step([pattern = std::move(*pattern), content = std::move(*content)](const std::string& text) {
-        return replace_all(text, *pattern, content);
+    return step([replacement = std::move(*read)](const std::string& text) {
+        return replace_all(text, *replacement.pattern, replacement.content);
     });
 }
 
@@ -166,12 +154,7 @@ Made make_strip(const json::value& component) {
     return make_removal(expressions);
 }
 
-struct NormalizerRow {
-    std::string_view type;
-    Made (*make)(const json::value&);
-};
-
-constexpr NormalizerRow kNormalizers[] = {
+constexpr ComponentRow<std::unique_ptr<Normalizer>> kNormalizers[] = {
     {"Sequence", make_sequence},
     {"NFC", [](const json::value&) { return normal_form(kCanonical | UTF8PROC_COMPOSE); }},
     {"NFD", [](const json::value&) { return normal_form(kCanonical | UTF8PROC_DECOMPOSE); }},
@@ -187,13 +170,7 @@ constexpr NormalizerRow kNormalizers[] = {
 }  // namespace
 
 Result<std::unique_ptr<Normalizer>> make_normalizer(const json::value& component) {
-    const std::string_view type = type_of(component);
-    for (const NormalizerRow& row : kNormalizers) {
-        if (row.type == type) {
-            return row.make(component);
-        }
-    }
-    return not_understood("normalizer", component);
+    return read_component<std::unique_ptr<Normalizer>>("normalizer", kNormalizers, component);
 }
 
 }  // namespace distilld

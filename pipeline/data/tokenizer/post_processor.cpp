@@ -19,19 +19,15 @@ bool is_id(const json::value& value) {
 }
 
 Result<TokenFrame> read_sequence(const json::value& component) {
-    const json::value* listed = member_of(component.get_object(), "processors");
-    if (listed == nullptr || !listed->is_array()) {
-        return not_understood("post_processor", component);
+    const auto frames = read_listed("post_processor", "processors", read_post_processor, component);
+    if (!frames) {
+        return frames.error();
     }
     TokenFrame whole;
-    for (const json::value& one : listed->get_array()) {
-        Result<TokenFrame> frame = read_post_processor(one);
-        if (!frame) {
-            return frame;
-        }
+    for (const TokenFrame& frame : *frames) {
         // The next one frames what the one before it has framed.
-        whole.before.insert(whole.before.begin(), frame->before.begin(), frame->before.end());
-        whole.behind.insert(whole.behind.end(), frame->behind.begin(), frame->behind.end());
+        whole.before.insert(whole.before.begin(), frame.before.begin(), frame.before.end());
+        whole.behind.insert(whole.behind.end(), frame.behind.begin(), frame.behind.end());
     }
     return whole;
 }
@@ -98,12 +94,7 @@ Result<TokenFrame> read_pair(const json::value& component) {
     return frame;
 }
 
-struct PostProcessorRow {
-    std::string_view type;
-    Result<TokenFrame> (*read)(const json::value&);
-};
-
-constexpr PostProcessorRow kPostProcessors[] = {
+constexpr ComponentRow<TokenFrame> kPostProcessors[] = {
     {"Sequence", read_sequence},
     {"ByteLevel", [](const json::value&) -> Result<TokenFrame> { return TokenFrame(); }},
     {"TemplateProcessing", read_template},
@@ -114,13 +105,7 @@ constexpr PostProcessorRow kPostProcessors[] = {
 }  // namespace
 
 Result<TokenFrame> read_post_processor(const json::value& component) {
-    const std::string_view type = type_of(component);
-    for (const PostProcessorRow& row : kPostProcessors) {
-        if (row.type == type) {
-            return row.read(component);
-        }
-    }
-    return not_understood("post_processor", component);
+    return read_component<TokenFrame>("post_processor", kPostProcessors, component);
 }
 
 }  // namespace distilld

@@ -266,22 +266,17 @@ Result<Behavior> behavior_of(const json::value& component, std::optional<Behavio
 }
 
 Made make_sequence(const json::value& component) {
-    const json::value* listed = member_of(component.get_object(), "pretokenizers");
-    if (listed == nullptr || !listed->is_array()) {
-        return not_understood("pre_tokenizer", component);
+    auto steps = read_listed("pre_tokenizer", "pretokenizers", make_pre_tokenizer, component);
+    if (!steps) {
+        return steps.error();
     }
-    std::vector<std::unique_ptr<PreTokenizer>> steps;
-    for (const json::value& one : listed->get_array()) {
-        if (!steps.empty() && steps.back()->is_byte_level()) {
-            return not_understood("what follows ByteLevel in pre_tokenizer:", one);
+    for (std::size_t next = 1; next < steps->size(); ++next) {
+        if ((*steps)[next - 1]->is_byte_level()) {
+            return not_understood("what follows ByteLevel in pre_tokenizer:",
+                                  component.get_object().at("pretokenizers").get_array()[next]);
         }
-        Made made = make_pre_tokenizer(one);
-        if (!made) {
-            return made;
-        }
-        steps.push_back(std::move(*made));
     }
-    return std::unique_ptr<PreTokenizer>(std::make_unique<Sequence>(std::move(steps)));
+    return std::unique_ptr<PreTokenizer>(std::make_unique<Sequence>(std::move(*steps)));
 }
 
 // The words of GPT-2 (openai/gpt-2, encoder.py).
@@ -333,15 +328,10 @@ Made make_punctuation(const json::value& component) {
 }
 
 Made make_metaspace(const json::value& component) {
-    constexpr std::string_view kDefaultReplacement = "\xE2\x96\x81";  // U+2581
     const json::object& object = component.get_object();
-    std::string replacement(kDefaultReplacement);
-    if (member_of(object, "replacement") != nullptr) {
-        Result<std::string> given = text_of(component, "replacement");
-        if (!given) {
-            return given.error();
-        }
-        replacement = std::move(*given);
+    Result<std::string> replacement = space_of("pre_tokenizer", component);
+    if (!replacement) {
+        return replacement.error();
     }
     const Result<bool> add_prefix = flag_of(component, "add_prefix_space", true);
     const Result<bool> split = flag_of(component, "split", true);
@@ -360,21 +350,13 @@ Made make_metaspace(const json::value& component) {
             return not_understood("pre_tokenizer", component);
         }
     }
-    if (replacement.empty()) {
-        return not_understood("pre_tokenizer", component);
-    }
-    return std::unique_ptr<PreTokenizer>(std::make_unique<Metaspace>(std::move(replacement), scheme, *split));
+    return std::unique_ptr<PreTokenizer>(std::make_unique<Metaspace>(std::move(*replacement), scheme, *split));
 }
 
 // \w+|[^\w\s]+ as Rust's regex reads it, which counts joiners as letters.
 constexpr std::string_view kRustWords = R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 
-struct PreTokenizerRow {
-    std::string_view type;
-    Made (*make)(const json::value&);
-};
-
-constexpr PreTokenizerRow kPreTokenizers[] = {
+constexpr ComponentRow<std::unique_ptr<PreTokenizer>> kPreTokenizers[] = {
     {"Sequence", make_sequence},
     {"ByteLevel", make_byte_level},
     {"Split", make_split},
@@ -388,13 +370,7 @@ constexpr PreTokenizerRow kPreTokenizers[] = {
 }  // namespace
 
 Result<std::unique_ptr<PreTokenizer>> make_pre_tokenizer(const json::value& component) {
-    const std::string_view type = type_of(component);
-    for (const PreTokenizerRow& row : kPreTokenizers) {
-        if (row.type == type) {
-            return row.make(component);
-        }
-    }
-    return not_understood("pre_tokenizer", component);
+    return read_component<std::unique_ptr<PreTokenizer>>("pre_tokenizer", kPreTokenizers, component);
 }
 
 }  // namespace distilld

@@ -62,17 +62,6 @@ std::optional<char> byte_of(std::string_view token) {
     return read.ec == std::errc() && read.ptr == end ? std::optional(static_cast<char>(value)) : std::nullopt;
 }
 
-bool is_utf8(std::string_view bytes) {
-    while (!bytes.empty()) {
-        const std::size_t size = utf8_sequence(bytes);
-        if (size == 0) {
-            return false;
-        }
-        bytes.remove_prefix(size);
-    }
-    return true;
-}
-
 /// Bytes side by side become text together; each of those that form none becomes U+FFFD.
 void byte_fallback(Tokens& tokens) {
     Tokens made;
@@ -101,17 +90,13 @@ void byte_fallback(Tokens& tokens) {
 }
 
 Made make_replace(const json::value& component) {
-    Result<std::shared_ptr<const Pattern>> pattern = pattern_of(component);
-    if (!pattern) {
-        return pattern.error();
+    Result<Replacement> read = replacement_of(component);
+    if (!read) {
+        return read.error();
     }
-    Result<std::string> content = text_of(component, "content");
-    if (!content) {
-        return content.error();
-    }
-    return step([pattern = std::move(*pattern), content = std::move(*content)](Tokens& tokens) {
+    return step([replacement = std::move(*read)](Tokens& tokens) {
         for (std::string& token : tokens) {
-            token = replace_all(token, *pattern, content);
+            token = replace_all(token, *replacement.pattern, replacement.content);
         }
     });
 }
@@ -139,13 +124,9 @@ Made make_strip(const json::value& component) {
 
 Made make_metaspace(const json::value& component) {
     const json::object& object = component.get_object();
-    std::string replacement = "\xE2\x96\x81";
-    if (member_of(object, "replacement") != nullptr) {
-        Result<std::string> given = text_of(component, "replacement");
-        if (!given || given->empty()) {
-            return not_understood("decoder", component);
-        }
-        replacement = std::move(*given);
+    const Result<std::string> replacement = space_of("decoder", component);
+    if (!replacement) {
+        return replacement.error();
     }
     const Result<bool> add_prefix = flag_of(component, "add_prefix_space", true);
     if (!add_prefix) {
@@ -153,7 +134,7 @@ Made make_metaspace(const json::value& component) {
     }
     const json::value* scheme = member_of(object, "prepend_scheme");
     const bool prepended = scheme != nullptr ? *scheme != "never" : *add_prefix;
-    return step([space = make_literal(replacement), prepended](Tokens& tokens) {
+    return step([space = make_literal(*replacement), prepended](Tokens& tokens) {
         for (std::size_t number = 0; number < tokens.size(); ++number) {
             tokens[number] = replace_all(tokens[number], *space, number == 0 && prepended ? "" : " ");
         }
@@ -161,18 +142,11 @@ Made make_metaspace(const json::value& component) {
 }
 
 Made make_sequence(const json::value& component) {
-    const json::value* listed = member_of(component.get_object(), "decoders");
-    if (listed == nullptr || !listed->is_array()) {
-        return not_understood("decoder", component);
+    auto read = read_listed("decoder", "decoders", make_token_decoder, component);
+    if (!read) {
+        return read.error();
     }
-    const auto steps = std::make_shared<std::vector<std::unique_ptr<TokenDecoder>>>();
-    for (const json::value& one : listed->get_array()) {
-        Made made = make_token_decoder(one);
-        if (!made) {
-            return made;
-        }
-        steps->push_back(std::move(*made));
-    }
+    const auto steps = std::make_shared<const std::vector<std::unique_ptr<TokenDecoder>>>(std::move(*read));
     return step([steps](Tokens& tokens) {
         for (const auto& one : *steps) {
             one->apply(tokens);
@@ -180,12 +154,7 @@ Made make_sequence(const json::value& component) {
     });
 }
 
-struct TokenDecoderRow {
-    std::string_view type;
-    Made (*make)(const json::value&);
-};
-
-constexpr TokenDecoderRow kTokenDecoders[] = {
+constexpr ComponentRow<std::unique_ptr<TokenDecoder>> kTokenDecoders[] = {
     {"Sequence", make_sequence},
     {"ByteLevel", [](const json::value&) { return step(byte_level); }},
     {"ByteFallback", [](const json::value&) { return step(byte_fallback); }},
@@ -198,13 +167,7 @@ constexpr TokenDecoderRow kTokenDecoders[] = {
 }  // namespace
 
 Result<std::unique_ptr<TokenDecoder>> make_token_decoder(const json::value& component) {
-    const std::string_view type = type_of(component);
-    for (const TokenDecoderRow& row : kTokenDecoders) {
-        if (row.type == type) {
-            return row.make(component);
-        }
-    }
-    return not_understood("decoder", component);
+    return read_component<std::unique_ptr<TokenDecoder>>("decoder", kTokenDecoders, component);
 }
 
 }  // namespace distilld

@@ -31,17 +31,6 @@ struct Components {
     std::optional<std::int32_t> end_of_text;
 };
 
-bool is_utf8(std::string_view text) {
-    while (!text.empty()) {
-        const std::size_t size = utf8_sequence(text);
-        if (size == 0) {
-            return false;
-        }
-        text.remove_prefix(size);
-    }
-    return true;
-}
-
 class JsonTokenizer final : public Tokenizer {
   public:
     explicit JsonTokenizer(Components components)
