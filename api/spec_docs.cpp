@@ -12,28 +12,6 @@ namespace {
 
 namespace json = boost::json;
 
-std::string default_text(const SpecField& field) {
-    if (!field.required.empty()) {
-        return "required";
-    }
-    const auto initial = field.kind->initial();
-    if (!initial) {
-        return field.default_note.empty() ? "none" : std::string(field.default_note);
-    }
-    auto text = to_text(*initial);
-    if (initial->is_string()) {
-        text = "`" + text + "`";
-    }
-    return field.default_note.empty() ? text : text + " " + std::string(field.default_note);
-}
-
-/// "training.seed" of "/training/seed".
-std::string dotted(std::string_view pointer) {
-    std::string name(pointer.substr(1));
-    std::ranges::replace(name, '/', '.');
-    return name;
-}
-
 json::object field_schema(const SpecField& field) {
     auto schema = field.kind->schema();
     const auto initial = field.required.empty() ? field.kind->initial() : std::nullopt;
@@ -198,11 +176,32 @@ Result<void> replace_between(std::string& text, const std::string& begin, const 
 
 }  // namespace
 
+std::string default_text(const SpecField& field) {
+    if (!field.required.empty()) {
+        return "required";
+    }
+    const auto initial = field.kind->initial();
+    if (!initial) {
+        return field.default_note.empty() ? "none" : std::string(field.default_note);
+    }
+    auto text = to_text(*initial);
+    if (initial->is_string()) {
+        text = "`" + text + "`";
+    }
+    return field.default_note.empty() ? text : text + " " + std::string(field.default_note);
+}
+
+std::string dotted_name(std::string_view pointer) {
+    std::string name(pointer.substr(1));
+    std::ranges::replace(name, '/', '.');
+    return name;
+}
+
 std::string markdown_table(const SpecTable& table, std::string_view section) {
     std::string text = "| field | value | default | meaning |\n| --- | --- | --- | --- |\n";
     for (const auto* field : table.fields_of(section)) {
-        text += "| `" + dotted(field->pointer) + "` | " + field->kind->values() + " | " + default_text(*field) + " | " +
-                std::string(field->help) + " |\n";
+        text += "| `" + dotted_name(field->pointer) + "` | " + field->kind->values() + " | " + default_text(*field) +
+                " | " + std::string(field->help) + " |\n";
     }
     return text;
 }

@@ -11,6 +11,12 @@
 /// markers of the files; the prose around them is written by hand.
 namespace distilld::api {
 
+/// "training.seed" of "/training/seed".
+[[nodiscard]] std::string dotted_name(std::string_view pointer);
+
+/// What stands in the column of defaults: "required", the value, or what is said in its place. Markdown.
+[[nodiscard]] std::string default_text(const SpecField& field);
+
 /// The rows of one section ("" = the fields of the document) as a Markdown table.
 [[nodiscard]] std::string markdown_table(const SpecTable& table, std::string_view section);
 

@@ -29,6 +29,9 @@ class DecidesWeights {
     Answer answer_;
 };
 
+/// What a path has to be before a job begins.
+enum class Named { nothing, file, folder };
+
 /// Which jobs a required field or section is required of.
 enum class NeededBy { all, training };
 
@@ -42,6 +45,7 @@ struct SpecField {
     std::string_view default_note = {};
     bool default_depends = false;  ///< on other fields, by a rule: the schema names none
     NeededBy needed_by = NeededBy::all;
+    Named there = Named::nothing;  ///< of a path that is read; a file may be a pattern (glob) that has matches
 
     /// "/training" of "/training/seed"; empty for a field of the document.
     [[nodiscard]] std::string_view section() const { return pointer.substr(0, pointer.rfind('/')); }

@@ -49,7 +49,8 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "of a teacher that computes inside the job, in place of `endpoints`: a folder as `distilld teacher` "
                  "takes it. It is loaded once, and what it says is what that server would answer, bit for bit where "
-                 "`dtype` and the number of threads are the same"},
+                 "`dtype` and the number of threads are the same",
+         .there = Named::folder},
         {.pointer = "/teacher/placement",
          .kind = make_choice(&TeacherSpec::placement, kTeacherPlacementNames),
          .decides_weights = no,
@@ -134,7 +135,8 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/ca_file",
          .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
          .decides_weights = no,
-         .help = "trusted beside the system's certificates"},
+         .help = "trusted beside the system's certificates",
+         .there = Named::file},
         {.pointer = "/teacher/max_retries",
          .kind = make_integer(&TeacherSpec::max_retries, {0, 1000}),
          .decides_weights = no,

@@ -119,7 +119,8 @@ class TeacherEngine final : public TeacherScorer {
         const torch::Tensor logprobs = torch::log_softmax(logits, -1, torch::kFloat).cpu().contiguous();
         const auto vocabulary = static_cast<std::size_t>(model_.vocabulary_size);
         for (std::int64_t row = 0; row < logprobs.size(0); ++row) {
-            const std::span<const float> values(logprobs.const_data_ptr<float>() + row * logprobs.size(1), vocabulary);
+            const std::span<const float> values(
+                static_cast<const float*>(logprobs.const_data_ptr()) + row * logprobs.size(1), vocabulary);
             // One NaN or infinity among the logits makes the whole row NaN.
             if (std::isnan(values[0])) {
                 return not_finite();

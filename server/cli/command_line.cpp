@@ -339,6 +339,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     StoreCommand store;
     add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store,
                       kVersionLine);
+    SpecCommand spec;
+    add_spec_options(*add_command(app, "spec", "Start, check and explain job specs; needs no service"), spec,
+                     kVersionLine);
     TokenizeCommand tokenize;
     CLI::App* tokenizing =
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
@@ -372,6 +375,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (app.got_subcommand("store")) {
         line.command = store;
+    }
+    if (app.got_subcommand("spec")) {
+        line.command = spec;
     }
     if (app.got_subcommand("tokenize")) {
         line.command = tokenize;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/spec_overrides.hpp"
+#include "server/cli/spec_options.hpp"
 #include "server/cli/store_options.hpp"
 #include "server/supervisor/restart_policy.hpp"
 #include "server/support/exit_codes.hpp"
@@ -57,8 +58,8 @@ struct TokenizeCommand {
     bool decode = false;  ///< the other way
 };
 
-using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, StoreCommand, TokenizeCommand,
-                             HealthcheckCommand>;
+using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, StoreCommand, SpecCommand,
+                             TokenizeCommand, HealthcheckCommand>;
 
 /// A command, or what to print in its place.
 struct ParsedLine {

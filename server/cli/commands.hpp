@@ -14,10 +14,11 @@ int run(const RunCommand& command);
 int teacher(const TeacherCommand& command);
 int jobs(const JobsCommand& command);
 int store(const StoreCommand& command);
+int spec(const SpecCommand& command);
 int tokenize(const TokenizeCommand& command);
 int healthcheck(const HealthcheckCommand& command);
 
-/// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit.
+/// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit, with blanks in place of its comments.
 Result<std::string> read_spec_text(const std::string& file);
 
 }  // namespace distilld::cli

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "api/job_spec_json.hpp"
+#include "api/spec_comments.hpp"
 #include "server/cli/commands.hpp"
 
 namespace distilld::cli {
@@ -31,7 +32,7 @@ Result<std::string> read_spec_text(const std::string& file) {
     if (text.size() > api::kSpecSizeLimit) {
         return invalid_input(file + " is larger than " + std::to_string(api::kSpecSizeLimit) + " bytes");
     }
-    return text;
+    return api::without_comments(text);
 }
 
 }  // namespace distilld::cli

@@ -25,6 +25,9 @@ int dispatch(const JobsCommand& command) {
 int dispatch(const StoreCommand& command) {
     return store(command);
 }
+int dispatch(const SpecCommand& command) {
+    return spec(command);
+}
 int dispatch(const TokenizeCommand& command) {
     return tokenize(command);
 }

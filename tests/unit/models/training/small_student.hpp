@@ -57,6 +57,12 @@ struct TeacherBytes {
 };
 
 /// The teacher's answer for these rows; `noise` changes what it says of positions without a label.
+template <class T>
+void append(std::vector<T>& values, const torch::Tensor& tensor) {
+    const auto* begin = static_cast<const T*>(tensor.const_data_ptr());
+    values.insert(values.end(), begin, begin + tensor.numel());
+}
+
 inline TeacherTargets teacher_targets(const TokenBatch& tokens, std::uint64_t first_row, Teacher kind,
                                       float noise = 0) {
     auto bytes = std::make_shared<TeacherBytes>();
@@ -75,13 +81,10 @@ inline TeacherTargets teacher_targets(const TokenBatch& tokens, std::uint64_t fi
             const auto [log_p, ids] = torch::log_softmax(logits, 1).topk(kTop, 1);
             const torch::Tensor narrow_ids = ids.to(torch::kInt).contiguous();
             const torch::Tensor values = log_p.contiguous();
-            bytes->ids.insert(bytes->ids.end(), narrow_ids.const_data_ptr<std::int32_t>(),
-                              narrow_ids.const_data_ptr<std::int32_t>() + narrow_ids.numel());
-            bytes->values.insert(bytes->values.end(), values.const_data_ptr<float>(),
-                                 values.const_data_ptr<float>() + values.numel());
+            append<std::int32_t>(bytes->ids, narrow_ids);
+            append<float>(bytes->values, values);
         } else {
-            bytes->values.insert(bytes->values.end(), logits.const_data_ptr<float>(),
-                                 logits.const_data_ptr<float>() + logits.numel());
+            append<float>(bytes->values, logits);
         }
     }
     targets.kind = kind == Teacher::topk ? TeacherTargets::Kind::topk : TeacherTargets::Kind::logits;

@@ -1,0 +1,47 @@
+#include "api/spec_comments.hpp"
+
+#include <algorithm>
+
+namespace distilld::api {
+
+namespace {
+
+/// One past the string that begins at `at`, quotation marks included.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+    for (++at; at < text.size() && text[at] != '"' && text[at] != '\n'; ++at) {
+        at += text[at] == '\\' ? 1 : 0;
+    }
+    return std::min(at + 1, text.size());
+}
+
+/// One past the comment that begins at `at`; `at` where there is none, or one without an end.
+std::size_t end_of_comment(std::string_view text, std::size_t at) {
+    const std::string_view rest = text.substr(at);
+    if (rest.starts_with("//")) {
+        return std::min(text.find('\n', at), text.size());
+    }
+    const std::size_t end = rest.starts_with("/*") ? text.find("*/", at + 2) : std::string_view::npos;
+    return end == std::string_view::npos ? at : end + 2;
+}
+
+}  // namespace
+
+std::string without_comments(std::string_view text) {
+    std::string bare(text);
+    for (std::size_t at = 0; at < text.size();) {
+        if (text[at] == '"') {
+            at = end_of_string(text, at);
+            continue;
+        }
+        const std::size_t end = end_of_comment(text, at);
+        if (end == at) {
+            ++at;
+        }
+        for (; at < end; ++at) {
+            bare[at] = text[at] == '\n' ? '\n' : ' ';
+        }
+    }
+    return bare;
+}
+
+}  // namespace distilld::api

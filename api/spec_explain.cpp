@@ -1,0 +1,233 @@
+#include "api/spec_explain.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "api/spec_docs.hpp"
+#include "api/text_checks.hpp"
+#include "base/json_text.hpp"
+
+namespace distilld::api {
+namespace {
+
+/// Without the marks of Markdown.
+std::string plain(std::string_view markdown) {
+    std::string text(markdown);
+    std::erase(text, '`');
+    return text;
+}
+
+std::string pointer_of(std::string_view name) {
+    std::string pointer(name);
+    std::ranges::replace(pointer, '.', '/');
+    return pointer.starts_with("/") ? pointer : "/" + pointer;
+}
+
+std::string resuming(const DecidesWeights& decides) {
+    if (decides == DecidesWeights::yes) {
+        return "must be the same";
+    }
+    if (decides == DecidesWeights::first_weights) {
+        return "a checkpoint's weights stand instead";
+    }
+    if (decides == DecidesWeights::last_bits) {
+        return "may change; the last bits of the weights will";
+    }
+    return "may change";
+}
+
+std::string explained(const SpecField& field) {
+    std::string text = dotted_name(field.pointer) + "\n";
+    const auto add = [&text](std::string_view what, const std::string& value) {
+        text += "  " + std::string(what) + std::string(11 - what.size(), ' ') + plain(value) + "\n";
+    };
+    add("meaning", std::string(field.help));
+    add("values", field.kind->values());
+    add("default", default_text(field));
+    add("on resume", resuming(field.decides_weights));
+    return text;
+}
+
+/// The fields of a section, or of the document, with the names aligned.
+std::string listed(const SpecTable& table, std::string_view section) {
+    const auto fields = table.fields_of(section);
+    std::size_t width = 0;
+    for (const auto* field : fields) {
+        width = std::max(width, field->pointer.size() - 1);
+    }
+    std::string text;
+    for (const auto* field : fields) {
+        const auto name = dotted_name(field->pointer);
+        text += name + std::string(width - name.size() + 2, ' ') + plain(field->help) + "\n";
+    }
+    return text;
+}
+
+/// Fields that are called so, in whatever section.
+std::vector<const SpecField*> fields_called(const SpecTable& table, std::string_view name) {
+    std::vector<const SpecField*> found;
+    for (const auto& field : table.fields) {
+        if (field.name() == name) {
+            found.push_back(&field);
+        }
+    }
+    return found;
+}
+
+Error unknown(const SpecTable& table, std::string_view name) {
+    std::vector<std::string> names;
+    for (const auto& field : table.fields) {
+        names.emplace_back(field.name());
+        names.push_back(dotted_name(field.pointer));
+    }
+    const auto near = closest(pointer_of(name).substr(1), names);
+    const auto as_given = near ? near : closest(name, names);
+    return invalid_input("there is no field " + quote(name) +
+                         (as_given ? "; did you mean " + *as_given + "?" : "; without a name, all are listed"));
+}
+
+std::string all_listed(const SpecTable& table) {
+    std::string text = listed(table, "");
+    for (const auto& section : table.sections) {
+        if (section.members_as.empty()) {
+            text += "\n" + listed(table, section.pointer);
+        } else {
+            text += "\n" + dotted_name(section.pointer) + "  " + plain(section.help) + "\n";
+        }
+    }
+    return text;
+}
+
+constexpr std::size_t kWidth = 100;
+
+/// Text in lines, each behind `start`.
+std::string wrapped(const std::string& text, const std::string& start) {
+    std::string out;
+    std::string line = start;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        if (line.size() > start.size() && line.size() + end - at >= kWidth) {
+            out += line + "\n";
+            line = start;
+        }
+        line += (line.size() > start.size() ? " " : "") + text.substr(at, end - at);
+        at = end + 1;
+    }
+    return out + line + "\n";
+}
+
+/// The members of one object: what stands, and what is commented out.
+class ObjectText {
+  public:
+    explicit ObjectText(std::string indent) : indent_(std::move(indent)) {}
+
+    void comment(const std::string& text) { parts_.push_back({wrapped(plain(text), indent_ + "// "), false}); }
+    /// `text` begins with the member's name and has no comma at its end.
+    void stands(const std::string& text) { parts_.push_back({indent_ + text, true}); }
+    void left_out(const std::string& text) { parts_.push_back({indent_ + "// " + text + ",\n", false}); }
+    /// Lines that are commented out already.
+    void block(std::string text) { parts_.push_back({std::move(text), false}); }
+    /// Nothing stands.
+    [[nodiscard]] bool empty() const {
+        return std::ranges::none_of(parts_, [](const Part& part) { return part.stands; });
+    }
+    [[nodiscard]] std::string text() const {
+        auto standing = std::ranges::count_if(parts_, &Part::stands);
+        std::string all;
+        for (const Part& part : parts_) {
+            all += part.text;
+            if (part.stands) {
+                all += --standing > 0 ? ",\n" : "\n";
+            }
+        }
+        return all;
+    }
+
+  private:
+    struct Part {
+        std::string text;
+        bool stands = false;
+    };
+    std::string indent_;
+    std::vector<Part> parts_;
+};
+
+void add_field(const SpecField& field, const std::map<std::string, boost::json::value>& values, ObjectText& object) {
+    const auto given = values.find(std::string(field.pointer));
+    object.comment(std::string(field.help) + " (" + field.kind->values() + ")");
+    const auto initial = field.kind->initial();
+    const auto name = "\"" + std::string(field.name()) + "\": ";
+    if (given != values.end()) {
+        object.stands(name + to_text(given->second));
+    } else {
+        object.left_out(name + (initial ? to_text(*initial) : "…"));
+    }
+}
+
+/// All lines behind "// ".
+std::string commented_out(const std::string& text, const std::string& indent) {
+    std::string out;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = text.find('\n', at);
+        const std::string line = text.substr(at, end - at);
+        out += indent + "// " + line.substr(std::min(line.size(), indent.size())) + "\n";
+        at = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+
+Result<std::string> explain(const SpecTable& table, std::string_view name) {
+    if (name.empty()) {
+        return all_listed(table);
+    }
+    const auto pointer = pointer_of(name);
+    if (const auto* field = table.field(pointer)) {
+        return explained(*field);
+    }
+    if (const auto fields = table.fields_of(pointer); !fields.empty()) {
+        return listed(table, pointer);
+    }
+    const auto called = fields_called(table, name);
+    if (called.empty()) {
+        return unknown(table, name);
+    }
+    std::string text;
+    for (const auto* field : called) {
+        text += (text.empty() ? "" : "\n") + explained(*field);
+    }
+    return text;
+}
+
+std::string starting_spec(const SpecTable& table, const std::map<std::string, boost::json::value>& values) {
+    const std::string indent = "  ";
+    ObjectText document(indent);
+    std::string text =
+        "// A job spec. What is commented out stands at its default, or may be added; `distilld spec explain FIELD` "
+        "says\n"
+        "// more of a field, `distilld spec check FILE` what is wrong with the spec.\n{\n";
+    for (const auto pointer : table.members_of_document()) {
+        if (const auto* field = table.field(pointer)) {
+            add_field(*field, values, document);
+            continue;
+        }
+        const auto& section = table.section(pointer);
+        if (!section.members_as.empty()) {
+            continue;
+        }
+        ObjectText object(indent + indent);
+        for (const auto* field : table.fields_of(pointer)) {
+            add_field(*field, values, object);
+        }
+        const auto whole = "\"" + std::string(section.name()) + "\": {\n" + object.text() + indent + "}";
+        if (object.empty()) {
+            document.block(commented_out(indent + whole + ",\n", indent));
+        } else {
+            document.stands(whole);
+        }
+    }
+    return text + document.text() + "}\n";
+}
+
+}  // namespace distilld::api

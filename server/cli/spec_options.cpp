@@ -1,0 +1,44 @@
+#include "server/cli/spec_options.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace distilld::cli {
+
+void add_spec_options(CLI::App& spec, SpecCommand& command, const std::string& version) {
+    spec.require_subcommand(1);
+    using Action = SpecCommand::Action;
+    const auto add = [&](const char* name, const char* description, Action action) {
+        CLI::App* one = spec.add_subcommand(name, description);
+        one->set_version_flag("--version", version);
+        one->callback([&command, action] { command.action = action; });
+        return one;
+    };
+    CLI::App* init = add("init", "Write a commented spec to start from to stdout", Action::init);
+    init->add_option("--model", command.model, "folder of the student, as of Hugging Face")
+        ->type_name("DIR")
+        ->required();
+    init->add_option("--data", command.data, "JSONL file to train on")->type_name("FILE")->required();
+    init->add_option("--eval", command.eval, "JSONL file that is held out")->type_name("FILE");
+    init->add_option("--teacher-endpoint", command.endpoints, "URL of a teacher; may be repeated")
+        ->allow_extra_args(false)
+        ->type_name("URL");
+    init->add_option("--output", command.output, "folder that takes the trained student")
+        ->type_name("DIR")
+        ->capture_default_str();
+
+    CLI::App* check =
+        add("check", "Say what is wrong with a spec, files that it names included; exit code 0 or 2", Action::check);
+    check->add_option("SPEC", command.subject, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
+    check->add_option("--set", command.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
+    check
+        ->add_option_function<std::string>(
+            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
+        ->check(CLI::IsMember({"text", "json"}));
+
+    CLI::App* explain = add("explain", "Say what a field of the spec means", Action::explain);
+    explain->add_option(
+        "FIELD", command.subject,
+        "training.beta, /training/beta, or beta; a section lists its fields, without it all are listed");
+}
+
+}  // namespace distilld::cli
