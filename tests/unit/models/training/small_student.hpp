@@ -56,13 +56,13 @@ struct TeacherBytes {
     std::vector<float> values;
 };
 
-/// The teacher's answer for these rows; `noise` changes what it says of positions without a label.
 template <class T>
 void append(std::vector<T>& values, const torch::Tensor& tensor) {
     const auto* begin = static_cast<const T*>(tensor.const_data_ptr());
     values.insert(values.end(), begin, begin + tensor.numel());
 }
 
+/// The teacher's answer for these rows; `noise` changes what it says of positions without a label.
 inline TeacherTargets teacher_targets(const TokenBatch& tokens, std::uint64_t first_row, Teacher kind,
                                       float noise = 0) {
     auto bytes = std::make_shared<TeacherBytes>();
