@@ -89,7 +89,19 @@ def test_links_of_the_documents_hold(tree):
     [
         (
             [""],
-            ["serve", "run", "generate", "teacher", "jobs", "store", "spec", "tokenize", "healthcheck", "completion", "man"],
+            [
+                "serve",
+                "run",
+                "generate",
+                "teacher",
+                "jobs",
+                "store",
+                "spec",
+                "tokenize",
+                "healthcheck",
+                "completion",
+                "man",
+            ],
         ),
         (["jobs", ""], ["submit", "list", "get", "watch", "cancel"]),
         (["jobs", "c"], ["cancel"]),
