@@ -144,8 +144,9 @@ class GenerateRun {
         if (!choice) {
             return choice.error();
         }
-        Result<std::shared_ptr<const Dataset>> rows =
-            load_rows(spec_.dataset, "train", spec_.dataset.train, *choice, *vocabulary);
+        const auto tell = [this](const std::string& text) { emit_(LogEvent{"info", text}); };
+        const DataReading reading{spec_, *choice, *vocabulary, tell};
+        Result<std::shared_ptr<const Dataset>> rows = load_rows(reading, "train", spec_.dataset.train);
         if (!rows) {
             return rows.error();
         }
