@@ -52,7 +52,8 @@ struct DatasetOptions {
     bool completion_only_loss = true;        ///< no loss on the prompt of a {"prompt", "completion"}
     std::string tokenizer_folder{};          ///< for the command that an error names; empty: not known
     std::uint32_t threads = 1;               ///< at most, that parse and tokenize; what is read is the same with any
-    std::function<void(const ReadingProgress&)> on_progress{};  ///< every some 100 KB, on the calling thread
+    /// Every some 100 KB, on the calling thread. False ends the reading with an error of the kind `cancelled`.
+    std::function<bool(const ReadingProgress&)> on_progress{};
 };
 
 /// Reads JSONL files, one after the other as if they were one (UTF-8, with or without byte order mark, LF or CRLF;

@@ -117,7 +117,9 @@ class Reading {
             progress_.share = lines.share_after;
             progress_.total_bytes = lines_.total_bytes();
             progress_.threads = threads_;
-            options_.on_progress(progress_);
+            if (!options_.on_progress(progress_)) {
+                return fail({ErrorKind::cancelled, "the reading was stopped on request"});
+            }
         }
         return true;
     }

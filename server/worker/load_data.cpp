@@ -54,14 +54,15 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
 
 }  // namespace
 
-Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info) {
+Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info,
+                                  const std::function<bool()>& cancelled) {
     const JobSpec& spec = run.spec;
     Result<TokenizerChoice> choice =
         choose_tokenizer({spec.student.tokenizer, spec.student.model, run.student->vocabulary_size()});
     if (!choice) {
         return choice.error();
     }
-    const DataReading reading{spec, *choice, run.student->vocabulary_size(), on_info};
+    const DataReading reading{spec, *choice, run.student->vocabulary_size(), on_info, cancelled};
     if (Result<void> loaded = load_training_rows(run, reading); !loaded) {
         return loaded.error();
     }

@@ -22,7 +22,11 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     options.completion_only_loss = spec.completion_only_loss;
     options.tokenizer_folder = reading.choice.folder.string();
     options.threads = threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
-    options.on_progress = ReadingReport(pointer, reading.on_info);
+    options.on_progress = [report = ReadingReport(pointer, reading.on_info),
+                           cancelled = reading.cancelled](const ReadingProgress& progress) mutable {
+        report(progress);
+        return !cancelled();
+    };
     return options;
 }
 

@@ -20,6 +20,7 @@ struct DataReading {
     const TokenizerChoice& choice;
     std::uint32_t vocabulary_size = 0;
     std::function<void(const std::string&)> on_info;  ///< is told how far it has come, when it takes long
+    std::function<bool()> cancelled;                  ///< asked now and then; true ends it, kind `cancelled`
 };
 
 /// Reads the files that `entries` name (see find_data_files()); `field` (train, eval) names them in errors. On as many

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct Taken {
     std::vector<std::vector<std::int32_t>> ids;
     std::vector<std::vector<std::int32_t>> labels;
     std::string error;
+    bool cancelled = false;
     ReadingProgress progress;
 };
 
@@ -47,9 +49,10 @@ class ReadDocuments : public ::testing::Test {
         Taken taken;
         DatasetOptions options;
         options.threads = threads;
-        options.on_progress = [&taken](const ReadingProgress& progress) {
+        options.on_progress = [&taken, this](const ReadingProgress& progress) {
             EXPECT_GE(progress.share, taken.progress.share);
             taken.progress = progress;
+            return progress.tokens < stop_at_tokens_;
         };
         double share = 0;
         const auto take = [&](const Document& document, std::uint64_t number, double read_share) -> Result<void> {
@@ -66,12 +69,14 @@ class ReadDocuments : public ::testing::Test {
         };
         if (Result<void> done = read_documents(files, tokenizer_.get(), options, take); !done) {
             taken.error = done.error().message;
+            taken.cancelled = done.error().kind == ErrorKind::cancelled;
         }
         return taken;
     }
 
     test::TemporaryFolder folder_;
     std::unique_ptr<Tokenizer> tokenizer_ = make_byte_tokenizer();
+    std::uint64_t stop_at_tokens_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 TEST_F(ReadDocuments, StandInTheOrderOfTheFilesWhateverTheThreads) {
@@ -120,6 +125,17 @@ TEST_F(ReadDocuments, ErrorsOfTheReaderComeBehindTheLinesBeforeThem) {
         EXPECT_GT(taken.ids.size(), 9'000U);
         const auto refused = read({file, folder_.write("odd", "\n{\"text\":\"?\"}\n")}, threads);
         EXPECT_THAT(refused.error, HasSubstr("odd:2: is not taken"));
+    }
+}
+
+TEST_F(ReadDocuments, EndsSoonWhenItIsToldTo) {
+    const auto file = folder_.write("lines", many_lines(0, 9'000));
+    stop_at_tokens_ = 1'000'000;
+    for (const std::uint32_t threads : kThreads) {
+        const auto taken = read({file}, threads);
+        EXPECT_TRUE(taken.cancelled);
+        EXPECT_GE(taken.progress.tokens, stop_at_tokens_);
+        EXPECT_LT(taken.progress.tokens, 2 * stop_at_tokens_) << "of 4.5 million";
     }
 }
 
