@@ -128,15 +128,17 @@ std::vector<SpecField> dataset_fields() {
     return {
         // The checkpoint holds a hash of the rows, so the file may have moved.
         {.pointer = "/dataset/train",
-         .kind = make_paths(&DatasetSpec::train, "JSONL file", kMaxDatasetFiles),
+         .kind = make_paths(&DatasetSpec::train, "JSONL file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
-         .help = "trained on",
+         .help =
+             "trained on: plain or packed with gzip or zstd, one after the other; a pattern (`data/*.jsonl`) stands "
+             "for its files in the order of their names. docs/data.md says what lines may be",
          .required = "the JSONL file to train on",
          .there = Named::file},
         {.pointer = "/dataset/eval",
-         .kind = make_paths(&DatasetSpec::eval, "JSONL file", kMaxDatasetFiles),
+         .kind = make_paths(&DatasetSpec::eval, "JSONL file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
-         .help = "held out",
+         .help = "held out; files as those of `train`",
          .there = Named::file},
         {.pointer = "/dataset/eval_rows",
          .kind = make_integer(&DatasetSpec::eval_rows, {0, 1ULL << 50}),
@@ -152,6 +154,10 @@ std::vector<SpecField> dataset_fields() {
          .kind = make_choice_or_boolean(&DatasetSpec::packing, kPackingNames, Packing::joined, Packing::off),
          .decides_weights = yes,
          .help = "documents joined end to end, or one document a row"},
+        {.pointer = "/dataset/completion_only_loss",
+         .kind = make_boolean(&DatasetSpec::completion_only_loss),
+         .decides_weights = yes,
+         .help = "of `{\"prompt\", \"completion\"}` lines only the completion is learnt; false: the prompt too"},
         {.pointer = "/dataset/shuffle",
          .kind = make_choice(&DatasetSpec::shuffle, kShuffleNames),
          .decides_weights = yes,

@@ -1,15 +1,21 @@
-// distilld-bench tokenize: how fast text becomes ids, on one thread and on all.
+// distilld-bench tokenize: how fast text becomes ids, on one thread and on all, alone and as a dataset is read.
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/json_text.hpp"
 #include "bench/median.hpp"
 #include "bench/scenario.hpp"
+#include "pipeline/data/read_documents.hpp"
 #include "pipeline/data/tokenizer/tokenizer.hpp"
 
 namespace distilld::bench {
@@ -61,6 +67,48 @@ double seconds_of(const Tokenizer& tokenizer, const std::vector<std::string>& do
     return std::chrono::duration<double>(Clock::now() - began).count();
 }
 
+/// The documents as a dataset: a JSONL file in a folder of its own, which goes with it.
+class JsonlFile {
+  public:
+    explicit JsonlFile(const std::vector<std::string>& documents) {
+        std::string folder = (std::filesystem::temp_directory_path() / "distilld-bench-XXXXXX").string();
+        if (::mkdtemp(folder.data()) == nullptr) {
+            throw std::runtime_error("no temporary folder can be made");
+        }
+        folder_ = folder;
+        std::ofstream out(file(), std::ios::binary);
+        for (const std::string& document : documents) {
+            out << to_text({{"text", document}}) << '\n';
+        }
+        if (!out.flush()) {
+            throw std::runtime_error(file().string() + ": cannot be written");
+        }
+    }
+    ~JsonlFile() {
+        std::error_code ignored;
+        std::filesystem::remove_all(folder_, ignored);
+    }
+    JsonlFile(const JsonlFile&) = delete;
+    JsonlFile& operator=(const JsonlFile&) = delete;
+
+    [[nodiscard]] std::filesystem::path file() const { return folder_ / "text.jsonl"; }
+
+  private:
+    std::filesystem::path folder_;
+};
+
+/// Seconds that the reading of the dataset takes, its documents going nowhere.
+double seconds_of_reading(const Tokenizer& tokenizer, const std::filesystem::path& file, std::uint32_t threads) {
+    DatasetOptions options;
+    options.threads = threads;
+    const auto drop = [](const Document&, std::uint64_t, double) { return Result<void>(); };
+    const Clock::time_point began = Clock::now();
+    if (Result<void> read = read_documents({&file, 1}, &tokenizer, options, drop); !read) {
+        throw std::runtime_error(read.error().message);
+    }
+    return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
 }  // namespace
 
 boost::json::object run_tokenize(const TokenizeOptions& options) {
@@ -76,9 +124,14 @@ boost::json::object run_tokenize(const TokenizeOptions& options) {
     const std::uint64_t tokens = encode_share(tokenizer, documents, 0, 1);
     std::vector<double> one;
     std::vector<double> all;
+    std::vector<double> read_by_one;
+    std::vector<double> read_by_all;
+    const JsonlFile dataset(documents);
     for (std::uint32_t turn = 0; turn < options.repeat; ++turn) {
         one.push_back(seconds_of(tokenizer, documents, 1));
         all.push_back(seconds_of(tokenizer, documents, options.threads));
+        read_by_one.push_back(seconds_of_reading(tokenizer, dataset.file(), 1));
+        read_by_all.push_back(seconds_of_reading(tokenizer, dataset.file(), options.threads));
     }
     const auto megabytes = static_cast<double>(text.size()) / 1e6;
     boost::json::object report;
@@ -92,6 +145,8 @@ boost::json::object run_tokenize(const TokenizeOptions& options) {
     report["megabytes_per_second"] = megabytes / median(one);
     report["threads"] = options.threads;
     report["megabytes_per_second_of_all_threads"] = megabytes / median(all);
+    report["jsonl_megabytes_per_second"] = megabytes / median(read_by_one);
+    report["jsonl_megabytes_per_second_of_all_threads"] = megabytes / median(read_by_all);
     return report;
 }
 

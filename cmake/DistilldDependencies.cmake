@@ -24,6 +24,15 @@ add_library(distilld_unicode INTERFACE)
 target_link_libraries(distilld_unicode INTERFACE ${PCRE2_LIBRARY} ${UTF8PROC_LIBRARY})
 target_include_directories(distilld_unicode SYSTEM INTERFACE ${PCRE2_INCLUDE} ${UTF8PROC_INCLUDE})
 
+# Datasets that are packed with gzip or zstd.
+find_library(ZLIB_LIBRARY z REQUIRED)
+find_path(ZLIB_INCLUDE zlib.h REQUIRED)
+find_library(ZSTD_LIBRARY zstd REQUIRED)
+find_path(ZSTD_INCLUDE zstd.h REQUIRED)
+add_library(distilld_unpacking INTERFACE)
+target_link_libraries(distilld_unpacking INTERFACE ${ZLIB_LIBRARY} ${ZSTD_LIBRARY})
+target_include_directories(distilld_unpacking SYSTEM INTERFACE ${ZLIB_INCLUDE} ${ZSTD_INCLUDE})
+
 add_library(distilld_boost STATIC ${CMAKE_SOURCE_DIR}/cmake/boost_asio_src.cpp
     ${CMAKE_SOURCE_DIR}/cmake/boost_beast_src.cpp ${CMAKE_SOURCE_DIR}/cmake/boost_json_src.cpp)
 target_compile_definitions(distilld_boost PUBLIC

@@ -30,7 +30,7 @@ endif()
 # Documents keep the layout of the repository, so that their links hold.
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION ${DISTILLD_DOC_FOLDER}
     COMPONENT control)
-install(DIRECTORY docs examples DESTINATION ${DISTILLD_DOC_FOLDER} COMPONENT control)
+install(DIRECTORY docs examples tools DESTINATION ${DISTILLD_DOC_FOLDER} COMPONENT control)
 install(FILES api/openapi.yaml DESTINATION ${DISTILLD_DATA_FOLDER}/api COMPONENT control)
 install(DIRECTORY grafana/dashboards grafana/provisioning grafana/rules DESTINATION ${DISTILLD_DATA_FOLDER}/grafana
     COMPONENT control)

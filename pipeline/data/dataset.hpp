@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,14 @@ class Dataset {
     [[nodiscard]] virtual bool names_teachers() const { return false; }
 };
 
+/// How far the reading of a dataset's files has come.
+struct ReadingProgress {
+    double share = 0;               ///< of the files' bytes on the disk, 0 to 1
+    std::uint64_t total_bytes = 0;  ///< of the files on the disk
+    std::uint64_t tokens = 0;       ///< so far
+    std::size_t threads = 1;        ///< that parse and tokenize
+};
+
 struct DatasetOptions {
     std::uint32_t sequence_length = 0;  ///< T, at least 1
     bool packing = true;  ///< join documents end to end (end_of_text between them), cut into rows of T+1 with stride T
@@ -39,12 +49,19 @@ struct DatasetOptions {
     std::size_t max_line_bytes = 64U << 20;  ///< bytes of the longest line that is read
     std::string no_tokenizer_reason;         ///< why `tokenizer` is null, added to the refusal of a {"text"} line
     std::vector<std::string> teachers{};     ///< of several, of which each document has one; empty: one has all
+    bool completion_only_loss = true;        ///< no loss on the prompt of a {"prompt", "completion"}
+    std::string tokenizer_folder{};          ///< for the command that an error names; empty: not known
+    std::uint32_t threads = 1;               ///< at most, that parse and tokenize; what is read is the same with any
+    /// Every some 100 KB, on the calling thread. False ends the reading with an error of the kind `cancelled`.
+    std::function<bool(const ReadingProgress&)> on_progress{};
 };
 
-/// Reads JSONL (UTF-8, with or without byte order mark, LF or CRLF; empty lines are skipped):
+/// Reads JSONL files, one after the other as if they were one (UTF-8, with or without byte order mark, LF or CRLF;
+/// empty lines are skipped; packed with gzip or zstd or not):
 ///   {"text": "…"}            needs `tokenizer`
 ///   {"input_ids": […]}       with optional "labels" of the same length: labels[i] belongs to input_ids[i] as in
 ///                            transformers, kIgnoredLabel = no loss. Without labels every token is a target.
+///   {"prompt": "…", "completion": "…"}  needs `tokenizer`, see encode_prompt_completion()
 /// Other fields beside these are ignored, except an "attention_mask" with zeros, which is refused, and "teacher", see
 /// load_mixed_dataset().
 ///
@@ -54,7 +71,7 @@ struct DatasetOptions {
 /// Without packing each document is a row, cut to T+1 tokens, and documents shorter than two tokens are skipped. Rows
 /// without any target are left out. A dataset without rows is an error. Errors name file and line.
 /// Holds about 4 bytes a token (8 when some document has labels).
-Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path& file, const Tokenizer* tokenizer,
-                                                    const DatasetOptions& options);
+Result<std::unique_ptr<Dataset>> load_jsonl_dataset(std::span<const std::filesystem::path> files,
+                                                    const Tokenizer* tokenizer, const DatasetOptions& options);
 
 }  // namespace distilld

@@ -6,8 +6,8 @@
 #include "base/sha256.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/jsonl_document.hpp"
-#include "pipeline/data/line_reader.hpp"
 #include "pipeline/data/mixed_dataset.hpp"
+#include "pipeline/data/read_documents.hpp"
 
 namespace distilld {
 
@@ -250,63 +250,19 @@ class Builder {
     bool previous_from_text_ = false;
 };
 
-bool is_blank(std::string_view line) {
-    return line.find_first_not_of(" \t\r") == std::string_view::npos;
-}
-
-std::string_view compression_of(std::string_view first_bytes) {
-    if (first_bytes.starts_with("\x1F\x8B")) {
-        return "gzip";
-    }
-    if (first_bytes.starts_with("\x28\xB5\x2F\xFD")) {
-        return "zstd";
-    }
-    return {};
-}
-
-Error at(const LineReader& reader, const Error& error) {
-    return Error{error.kind, reader.location() + ": " + error.message};
-}
+using Files = std::span<const std::filesystem::path>;
 
 // One each for the teachers that the documents name, or one for all.
-Result<std::vector<Builder>> read_documents(const std::filesystem::path& file, const Tokenizer* tokenizer,
-                                            const DatasetOptions& options) {
+Result<std::vector<Builder>> build_rows(Files files, const Tokenizer* tokenizer, const DatasetOptions& options) {
     if (options.sequence_length == 0) {
         return invalid_input("sequence_length is 0: at least 1 is needed");
     }
-    LineReader reader(file, options.max_line_bytes, kDocumentPadding);
-    if (auto opened = reader.open(); !opened) {
-        return opened.error();
-    }
-    const auto parser = make_document_parser(tokenizer, options);
     std::vector<Builder> builders(std::max<std::size_t>(1, options.teachers.size()), Builder(tokenizer, options));
-    Document document;
-    for (std::uint64_t number = 0;; ++number) {
-        const auto more = reader.next();
-        if (!more) {
-            return more.error();
-        }
-        if (!*more) {
-            break;
-        }
-        if (reader.line_number() == 1) {
-            if (const auto compression = compression_of(reader.line()); !compression.empty()) {
-                return invalid_input(file.string() + ": is compressed with " + std::string(compression) +
-                                     ": unpack it first");
-            }
-        }
-        if (is_blank(reader.line())) {
-            continue;
-        }
-        if (auto parsed = parser->parse(reader.line(), document); !parsed) {
-            return at(reader, parsed.error());
-        }
-        const double read_share = reader.file_size() == 0 ? 0.0
-                                                          : static_cast<double>(reader.bytes_consumed()) /
-                                                                static_cast<double>(reader.file_size());
-        if (auto added = builders[document.teacher].add(document, number, read_share); !added) {
-            return at(reader, added.error());
-        }
+    const auto add = [&builders](const Document& document, std::uint64_t number, double read_share) {
+        return builders[document.teacher].add(document, number, read_share);
+    };
+    if (Result<void> read = read_documents(files, tokenizer, options, add); !read) {
+        return read.error();
     }
     for (Builder& builder : builders) {
         builder.cut();
@@ -314,30 +270,31 @@ Result<std::vector<Builder>> read_documents(const std::filesystem::path& file, c
     return builders;
 }
 
-Error nothing_in(const std::filesystem::path& file, const std::string& of_whom) {
-    return invalid_input(file.string() + ": holds nothing to train on" + of_whom +
+Error nothing_in(Files files, const std::string& of_whom) {
+    const std::string which =
+        files.size() == 1 ? files.front().string() + ": holds" : "the " + std::to_string(files.size()) + " files hold";
+    return invalid_input(which + " nothing to train on" + of_whom +
                          ": no document has two tokens, the second of them a target");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Dataset>> load_jsonl_dataset(const std::filesystem::path& file, const Tokenizer* tokenizer,
+Result<std::unique_ptr<Dataset>> load_jsonl_dataset(Files files, const Tokenizer* tokenizer,
                                                     const DatasetOptions& options) {
-    auto builders = read_documents(file, tokenizer, options);
+    auto builders = build_rows(files, tokenizer, options);
     if (!builders) {
         return builders.error();
     }
     auto dataset = builders->front().finish();
     if (dataset == nullptr) {
-        return nothing_in(file, "");
+        return nothing_in(files, "");
     }
     return dataset;
 }
 
-Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(const std::filesystem::path& file,
-                                                               const Tokenizer* tokenizer,
+Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(Files files, const Tokenizer* tokenizer,
                                                                const DatasetOptions& options) {
-    auto builders = read_documents(file, tokenizer, options);
+    auto builders = build_rows(files, tokenizer, options);
     if (!builders) {
         return builders.error();
     }
@@ -355,7 +312,7 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(const std::filesy
         }
         std::shared_ptr<const Dataset> rows = builder.finish();
         if (rows == nullptr) {
-            return nothing_in(file, " of the teacher " + options.teachers[part]);
+            return nothing_in(files, " of the teacher " + options.teachers[part]);
         }
         parts.push_back({options.teachers[part], std::move(rows)});
     }

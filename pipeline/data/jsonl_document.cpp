@@ -3,11 +3,15 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 
 #include "pipeline/core/job_spec.hpp"
+#include "pipeline/data/prompt_completion.hpp"
+#include "pipeline/data/render_command.hpp"
 
 namespace distilld {
 
@@ -18,7 +22,8 @@ namespace {
 namespace dom = simdjson::dom;
 
 constexpr std::string_view kAccepted =
-    R"(accepted are {"text": "…"} and {"input_ids": […]} with optional "labels" of the same length)";
+    R"(accepted are {"text": "…"}, {"prompt": "…", "completion": "…"} and {"input_ids": […]} with optional "labels" )"
+    "of the same length";
 
 std::string type_name(dom::element element) {
     switch (element.type()) {
@@ -76,7 +81,7 @@ class SimdjsonDocumentParser final : public DocumentParser {
     SimdjsonDocumentParser(const Tokenizer* tokenizer, const DatasetOptions& options)
         : tokenizer_(tokenizer), options_(options), parser_(std::max<std::size_t>(options.max_line_bytes, 4096)) {}
 
-    Result<void> parse(std::string_view line, Document& document) override {
+    Result<void> parse(std::string_view line, const std::filesystem::path& file, Document& document) override {
         document.ids.clear();
         document.labels.clear();
         document.has_labels = false;
@@ -103,34 +108,39 @@ class SimdjsonDocumentParser final : public DocumentParser {
         if (!fields) {
             return fields.error();
         }
-        if (fields->messages) {
-            return unsupported("{\"messages\"}");
-        }
-        if (fields->prompt || fields->completion) {
-            return unsupported("{\"prompt\", \"completion\"}");
+        if (is_conversation(*fields)) {
+            return invalid_input("is a conversation, which a chat template has to turn into tokens first: " +
+                                 render_command(file, options_.tokenizer_folder) + " (docs/data.md)");
         }
         if (auto known = read_teacher(fields->teacher, document); !known) {
             return known;
         }
-        if (fields->text && fields->input_ids) {
-            return invalid_input("holds both \"text\" and \"input_ids\": " + std::string(kAccepted));
-        }
-        if (fields->text) {
-            if (fields->labels) {
-                return invalid_input("\"labels\" go with \"input_ids\", not with \"text\"");
-            }
-            return read_text(*fields->text, document);
+        const bool pair = fields->prompt || fields->completion;
+        if ((fields->text && (pair || fields->input_ids)) || (pair && fields->input_ids)) {
+            return invalid_input("holds both " + std::string(fields->text ? "\"text\"" : "\"prompt\"") + " and " +
+                                 (fields->input_ids ? "\"input_ids\"" : "\"prompt\"") + ": " + std::string(kAccepted));
         }
         if (fields->input_ids) {
             return read_ids(*fields, document);
+        }
+        if ((fields->text || pair) && fields->labels) {
+            return invalid_input("\"labels\" go with \"input_ids\", not with " +
+                                 std::string(pair ? "\"prompt\"" : "\"text\""));
+        }
+        if (pair) {
+            return read_pair(*fields, document);
+        }
+        if (fields->text) {
+            return read_text(*fields->text, document);
         }
         return invalid_input("has neither \"text\" nor \"input_ids\": " + std::string(kAccepted));
     }
 
   private:
-    static Error unsupported(std::string_view shape) {
-        return invalid_input("documents of the form " + std::string(shape) +
-                             " are not supported: " + std::string(kAccepted));
+    /// Its turns stand in a list, as those of TRL's two forms do.
+    static bool is_conversation(const Fields& fields) {
+        return fields.messages || (fields.prompt && fields.prompt->is_array()) ||
+               (fields.completion && fields.completion->is_array());
     }
 
     Result<void> read_teacher(const std::optional<dom::element>& element, Document& document) const {
@@ -159,28 +169,56 @@ class SimdjsonDocumentParser final : public DocumentParser {
     }
 
     Result<void> read_text(dom::element element, Document& document) {
+        const Result<std::string_view> text = text_of("text", element);
+        if (!text) {
+            return text.error();
+        }
+        document.ids = tokenizer_->encode(*text);
+        document.from_text = true;
+        return check_vocabulary("\"text\" holds", document.ids);
+    }
+
+    Result<void> read_pair(const Fields& fields, Document& document) {
+        if (!fields.prompt || !fields.completion) {
+            return invalid_input(fields.prompt ? "has a \"prompt\" and no \"completion\""
+                                               : "has a \"completion\" and no \"prompt\"");
+        }
+        const Result<std::string_view> prompt = text_of("prompt", *fields.prompt);
+        if (!prompt) {
+            return prompt.error();
+        }
+        const Result<std::string_view> completion = text_of("completion", *fields.completion);
+        if (!completion) {
+            return completion.error();
+        }
+        encode_prompt_completion(*tokenizer_, *prompt, *completion, options_.completion_only_loss, document);
+        document.from_text = true;
+        return check_vocabulary("\"prompt\" and \"completion\" hold", document.ids);
+    }
+
+    /// Of a text field, when there is a tokenizer for it.
+    Result<std::string_view> text_of(const std::string& name, dom::element element) const {
         std::string_view text;
         if (element.get(text)) {
-            return invalid_input("\"text\" is " + type_name(element) + " where a string was expected");
+            return invalid_input("\"" + name + "\" is " + type_name(element) + " where a string was expected");
         }
         // A lone low surrogate passes simdjson's string decoder as three bytes that are no UTF-8.
         if (!simdjson::validate_utf8(text)) {
-            return invalid_input("\"text\" holds half a surrogate pair");
+            return invalid_input("\"" + name + "\" holds half a surrogate pair");
         }
         if (tokenizer_ == nullptr) {
             const std::string& reason = options_.no_tokenizer_reason;
-            return invalid_input("\"text\" cannot be read" +
+            return invalid_input("\"" + name + "\" cannot be read" +
                                  (reason.empty() ? ": there is no tokenizer" : ": " + reason));
         }
-        document.ids = tokenizer_->encode(text);
-        document.from_text = true;
+        return text;
+    }
+
+    Result<void> check_vocabulary(const std::string& who, const std::vector<std::int32_t>& ids) const {
         const std::uint32_t vocabulary = options_.vocabulary_size;
-        if (vocabulary == 0) {
-            return {};
-        }
-        for (const std::int32_t id : document.ids) {
-            if (static_cast<std::uint32_t>(id) >= vocabulary) {
-                return invalid_input("\"text\" holds token id " + std::to_string(id) + ", outside the vocabulary of " +
+        for (const std::int32_t id : ids) {
+            if (vocabulary != 0 && static_cast<std::uint32_t>(id) >= vocabulary) {
+                return invalid_input(who + " token id " + std::to_string(id) + ", outside the vocabulary of " +
                                      std::to_string(vocabulary));
             }
         }

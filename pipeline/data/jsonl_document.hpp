@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,9 @@ extern const std::size_t kDocumentPadding;
 class DocumentParser {
   public:
     virtual ~DocumentParser() = default;
-    /// Fills `document`. Errors say what is wrong with the line, not where the line is.
-    virtual Result<void> parse(std::string_view line, Document& document) = 0;
+    /// Fills `document`. Errors say what is wrong with the line, not where the line is; the file is for the command
+    /// that turns it into one that can be read.
+    virtual Result<void> parse(std::string_view line, const std::filesystem::path& file, Document& document) = 0;
 };
 
 /// `tokenizer` may be null; `options` and `tokenizer` must outlive the parser.

@@ -1,13 +1,8 @@
 #include "pipeline/data/line_reader.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
+#include <span>
 #include <utility>
 
 namespace distilld {
@@ -17,38 +12,17 @@ namespace {
 constexpr std::size_t kFirstBuffer = 256U << 10;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-Error system_error(const std::filesystem::path& file, const char* what) {
-    return io_error(file.string() + ": " + what + ": " + std::generic_category().message(errno));
-}
-
 }  // namespace
 
 LineReader::LineReader(std::filesystem::path file, std::size_t max_line_bytes, std::size_t padding)
     : file_(std::move(file)), max_line_bytes_(max_line_bytes), padding_(padding) {}
 
-LineReader::~LineReader() {
-    if (descriptor_ >= 0) {
-        ::close(descriptor_);
-    }
-}
-
 Result<void> LineReader::open() {
-    // Without O_NONBLOCK, a pipe that nobody writes to would hold us here for ever.
-    descriptor_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor_ < 0) {
-        return system_error(file_, "cannot be opened");
+    Result<std::unique_ptr<ByteSource>> opened = open_bytes(file_);
+    if (!opened) {
+        return opened.error();
     }
-    struct stat info{};
-    if (::fstat(descriptor_, &info) != 0) {
-        return system_error(file_, "cannot be examined");
-    }
-    if (S_ISDIR(info.st_mode)) {
-        return io_error(file_.string() + ": is a folder, a file was expected");
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return invalid_input(file_.string() + ": is not a regular file (a pipe, a socket or a device)");
-    }
-    file_size_ = static_cast<std::uint64_t>(info.st_size);
+    source_ = std::move(*opened);
     buffer_.resize(kFirstBuffer + padding_);
     return {};
 }
@@ -105,18 +79,22 @@ Result<void> LineReader::fill() {
     if (end_ + padding_ == buffer_.size()) {
         buffer_.resize(2 * end_ + padding_);
     }
-    for (;;) {
-        const ssize_t count = ::read(descriptor_, buffer_.data() + end_, buffer_.size() - padding_ - end_);
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count < 0) {
-            return system_error(file_, "cannot be read");
-        }
-        at_end_ = count == 0;
-        end_ += static_cast<std::size_t>(count);
-        return {};
+    const Result<std::size_t> count = source_->read(std::span(buffer_).subspan(end_, buffer_.size() - padding_ - end_));
+    if (!count) {
+        return count.error();
     }
+    at_end_ = *count == 0;
+    end_ += *count;
+    bytes_read_ += *count;
+    return {};
+}
+
+std::uint64_t LineReader::file_bytes_consumed() const {
+    if (bytes_read_ == 0) {
+        return 0;
+    }
+    const double share = static_cast<double>(bytes_consumed_) / static_cast<double>(bytes_read_);
+    return static_cast<std::uint64_t>(share * static_cast<double>(source_->file_bytes_read()));
 }
 
 std::string LineReader::location() const {

@@ -2,25 +2,24 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
+#include "pipeline/data/byte_source.hpp"
 
 namespace distilld {
 
-/// Reads a file line by line through one buffer, which grows to the longest line and no further than the limit.
-/// One thread.
+/// Reads a file, packed or not (see open_bytes()), line by line through one buffer, which grows to the longest line and
+/// no further than the limit. One thread.
 class LineReader {
   public:
     /// `padding` bytes behind each line may be read (never written), as simdjson does.
     LineReader(std::filesystem::path file, std::size_t max_line_bytes, std::size_t padding);
-    ~LineReader();
-    LineReader(const LineReader&) = delete;
-    LineReader& operator=(const LineReader&) = delete;
 
-    /// Refuses what is no regular file, without waiting for anybody at the other end of a pipe.
+    /// Refuses what open_bytes() refuses.
     Result<void> open();
 
     /// Steps to the next line. False: end of file. The line has no line break (LF or CRLF) and, if it is the first, no
@@ -29,10 +28,10 @@ class LineReader {
 
     [[nodiscard]] std::string_view line() const noexcept { return line_; }
     [[nodiscard]] std::uint64_t line_number() const noexcept { return line_number_; }
-    /// Bytes of the file up to the end of this line.
+    /// Bytes up to the end of this line, unpacked.
     [[nodiscard]] std::uint64_t bytes_consumed() const noexcept { return bytes_consumed_; }
-    /// Bytes of the whole file when it was opened.
-    [[nodiscard]] std::uint64_t file_size() const noexcept { return file_size_; }
+    /// Bytes of the file on the disk that this line and those before it took; of a packed file about.
+    [[nodiscard]] std::uint64_t file_bytes_consumed() const;
     /// "file:line", for messages.
     [[nodiscard]] std::string location() const;
 
@@ -43,7 +42,7 @@ class LineReader {
     std::filesystem::path file_;
     std::size_t max_line_bytes_;
     std::size_t padding_;
-    int descriptor_ = -1;
+    std::unique_ptr<ByteSource> source_;
     bool at_end_ = false;
     std::vector<char> buffer_;
     std::size_t begin_ = 0;  ///< first byte not yet handed out
@@ -51,7 +50,7 @@ class LineReader {
     std::string_view line_;
     std::uint64_t line_number_ = 0;
     std::uint64_t bytes_consumed_ = 0;
-    std::uint64_t file_size_ = 0;
+    std::uint64_t bytes_read_ = 0;  ///< into the buffer
 };
 
 }  // namespace distilld

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,7 @@ class MixedDataset final : public Dataset {
 /// As load_jsonl_dataset(), of documents that name one of `options.teachers` ({"teacher": "math"}), at least one; those
 /// that name none are the teacher's that is called kDefaultTeacher. Documents are packed with those of their teacher
 /// alone. An unknown name and a teacher without a row are errors.
-Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(const std::filesystem::path& file,
+Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(std::span<const std::filesystem::path> files,
                                                                const Tokenizer* tokenizer,
                                                                const DatasetOptions& options);
 

@@ -155,7 +155,8 @@ Result<void> import_kld_file(const StoreImport& wanted) {
     options.sequence_length = file->context() - 1;
     options.packing = false;
     options.vocabulary_size = file->vocabulary();
-    const Result<std::unique_ptr<Dataset>> dataset = load_jsonl_dataset(wanted.dataset, nullptr, options);
+    const Result<std::unique_ptr<Dataset>> dataset =
+        load_jsonl_dataset(std::span(&wanted.dataset, 1), nullptr, options);
     if (!dataset) {
         return dataset.error();
     }

@@ -91,6 +91,9 @@ class GenerateRun {
         std::function<Result<LoadedData>()> load = [this] { return load_data(); };
         auto loading = run_on(executors_.staging, std::move(load));
         Result<LoadedData> loaded = co_await std::move(loading);
+        if (!loaded && loaded.error().kind == ErrorKind::cancelled) {
+            co_return cancelled(0);
+        }
         if (!loaded) {
             co_return loaded.error();
         }
@@ -144,8 +147,10 @@ class GenerateRun {
         if (!choice) {
             return choice.error();
         }
-        Result<std::shared_ptr<const Dataset>> rows =
-            load_rows(spec_.dataset, "train", spec_.dataset.train, *choice, *vocabulary);
+        const auto tell = [this](const std::string& text) { emit_(LogEvent{"info", text}); };
+        const auto stopped = [this] { return control_.cancelled(); };
+        const DataReading reading{spec_, *choice, *vocabulary, tell, stopped};
+        Result<std::shared_ptr<const Dataset>> rows = load_rows(reading, "train", spec_.dataset.train);
         if (!rows) {
             return rows.error();
         }

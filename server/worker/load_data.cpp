@@ -25,47 +25,45 @@ ExportTokenizer settle_tokenizer(PreparedRun& run, TokenizerChoice choice) {
     return exported;
 }
 
-Result<void> load_training_rows(PreparedRun& run, const TokenizerChoice& choice,
-                                const std::function<void(const std::string&)>& on_info) {
+Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
     const JobSpec& spec = run.spec;
-    const std::uint32_t vocabulary = run.student->vocabulary_size();
     if (!spec.teachers.empty()) {
-        Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(spec, choice, vocabulary);
+        Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(reading);
         if (!mixed) {
             return mixed.error();
         }
         for (const DatasetPart& part : (*mixed)->parts()) {
-            on_info(std::to_string(part.rows->row_count()) + " of " + std::to_string((*mixed)->row_count()) +
-                    " rows are of the teacher " + part.teacher);
+            reading.on_info(std::to_string(part.rows->row_count()) + " of " + std::to_string((*mixed)->row_count()) +
+                            " rows are of the teacher " + part.teacher);
         }
         run.mixed = std::move(*mixed);
         run.dataset = run.mixed;
         return {};
     }
-    Result<std::shared_ptr<const Dataset>> train =
-        load_rows(spec.dataset, "train", spec.dataset.train, choice, vocabulary);
+    Result<std::shared_ptr<const Dataset>> train = load_rows(reading, "train", spec.dataset.train);
     if (!train) {
         return train.error();
     }
     run.dataset = std::move(*train);
     if (spec.teacher && run.dataset->names_teachers()) {
-        on_info("rows of " + shown(spec.dataset.train) +
-                " name a teacher, of which the spec has one: all rows go to it (several: /teachers)");
+        reading.on_info("rows of " + shown(spec.dataset.train) +
+                        " name a teacher, of which the spec has one: all rows go to it (several: /teachers)");
     }
     return {};
 }
 
 }  // namespace
 
-Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info) {
+Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info,
+                                  const std::function<bool()>& cancelled) {
     const JobSpec& spec = run.spec;
     Result<TokenizerChoice> choice =
         choose_tokenizer({spec.student.tokenizer, spec.student.model, run.student->vocabulary_size()});
     if (!choice) {
         return choice.error();
     }
-    const std::uint32_t vocabulary = run.student->vocabulary_size();
-    if (Result<void> loaded = load_training_rows(run, *choice, on_info); !loaded) {
+    const DataReading reading{spec, *choice, run.student->vocabulary_size(), on_info, cancelled};
+    if (Result<void> loaded = load_training_rows(run, reading); !loaded) {
         return loaded.error();
     }
     Result<std::string> hash = tokenizer_hash(*run.dataset, *choice);
@@ -74,8 +72,7 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     }
     run.tokenizer_hash = std::move(*hash);
     if (!spec.dataset.eval.empty()) {
-        Result<std::shared_ptr<const Dataset>> eval =
-            load_rows(spec.dataset, "eval", spec.dataset.eval, *choice, vocabulary);
+        Result<std::shared_ptr<const Dataset>> eval = load_rows(reading, "eval", spec.dataset.eval);
         if (!eval) {
             return eval.error();
         }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -15,11 +16,12 @@ namespace distilld {
 /// What a worker whose service is gone gets to save its last step; then it ends, whatever it is at.
 inline constexpr std::chrono::seconds kOrphanPatience{120};
 
-/// What orders and signals act upon: a run, before, while and after its graph works. One executor.
+/// What orders and signals act upon: a run, before, while and after its graph works. One executor, but for cancelled().
 class RunControl {
   public:
     /// The run is to stop: what waits on cancel_slot() is cancelled, the graph ends with a checkpoint.
     void cancel();
+    /// Any thread.
     [[nodiscard]] bool cancelled() const noexcept { return cancelled_; }
     /// For one wait at a time that comes before or after the graph.
     [[nodiscard]] boost::asio::cancellation_slot cancel_slot() { return cancel_signal_.slot(); }
@@ -35,7 +37,7 @@ class RunControl {
     void detach() noexcept { graph_ = nullptr; }
 
   private:
-    bool cancelled_ = false;
+    std::atomic<bool> cancelled_ = false;
     std::optional<std::uint32_t> max_concurrent_;
     RunningGraph* graph_ = nullptr;
     boost::asio::cancellation_signal cancel_signal_;

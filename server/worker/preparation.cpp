@@ -169,7 +169,8 @@ class Preparation {
     }
 
     Result<void> load_data() {
-        Result<ExportTokenizer> tokenizer = distilld::load_data(run_, [this](const std::string& text) { info(text); });
+        Result<ExportTokenizer> tokenizer = distilld::load_data(
+            run_, [this](const std::string& text) { info(text); }, [this] { return control_.cancelled(); });
         if (!tokenizer) {
             return tokenizer.error();
         }

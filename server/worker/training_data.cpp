@@ -1,18 +1,37 @@
 #include "server/worker/training_data.hpp"
 
+#include <algorithm>
+#include <thread>
+
 #include "base/sha256.hpp"
+#include "pipeline/data/data_files.hpp"
+#include "pipeline/data/reading_report.hpp"
 
 namespace distilld {
 
 namespace {
 
-DatasetOptions options_of(const DatasetSpec& spec, const TokenizerChoice& choice, std::uint32_t vocabulary_size) {
+DatasetOptions options_of(const DataReading& reading, const std::string& pointer) {
+    const DatasetSpec& spec = reading.spec.dataset;
+    const std::uint32_t threads = reading.spec.training.threads;
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
     options.packing = spec.packing != Packing::off;
-    options.vocabulary_size = vocabulary_size;
-    options.no_tokenizer_reason = choice.refusal;
+    options.vocabulary_size = reading.vocabulary_size;
+    options.no_tokenizer_reason = reading.choice.refusal;
+    options.completion_only_loss = spec.completion_only_loss;
+    options.tokenizer_folder = reading.choice.folder.string();
+    options.threads = threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
+    options.on_progress = [report = ReadingReport(pointer, reading.on_info),
+                           cancelled = reading.cancelled](const ReadingProgress& progress) mutable {
+        report(progress);
+        return !cancelled();
+    };
     return options;
+}
+
+Error behind(const std::string& pointer, const Error& error) {
+    return Error{error.kind, pointer + ": " + error.message};
 }
 
 }  // namespace
@@ -21,30 +40,35 @@ std::string shown(const std::vector<std::string>& files) {
     return files.size() == 1 ? files.front() : std::to_string(files.size()) + " files";
 }
 
-Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec, const TokenizerChoice& choice,
-                                                            std::uint32_t vocabulary_size) {
-    DatasetOptions options = options_of(spec.dataset, choice, vocabulary_size);
-    for (const auto& [name, teacher] : spec.teachers) {
+Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading) {
+    const std::string pointer = "/dataset/train";
+    const auto files = find_data_files(reading.spec.dataset.train, pointer);
+    if (!files) {
+        return files.error();
+    }
+    DatasetOptions options = options_of(reading, pointer);
+    for (const auto& [name, teacher] : reading.spec.teachers) {
         options.teachers.push_back(name);
     }
     Result<std::shared_ptr<const MixedDataset>> rows =
-        load_mixed_dataset(spec.dataset.train.front(), choice.tokenizer.get(), options);
+        load_mixed_dataset(*files, reading.choice.tokenizer.get(), options);
     if (!rows) {
-        return Error{rows.error().kind, "/dataset/train: " + rows.error().message};
+        return behind(pointer, rows.error());
     }
     return rows;
 }
 
-Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
-                                                 const std::vector<std::string>& files, const TokenizerChoice& choice,
-                                                 std::uint32_t vocabulary_size) {
-    const DatasetOptions options = options_of(spec, choice, vocabulary_size);
-    if (files.size() != 1) {
-        return invalid_input("/dataset/" + field + ": is not one file");
+Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, const std::string& field,
+                                                 const std::vector<std::string>& entries) {
+    const std::string pointer = "/dataset/" + field;
+    const auto files = find_data_files(entries, pointer);
+    if (!files) {
+        return files.error();
     }
-    Result<std::unique_ptr<Dataset>> rows = load_jsonl_dataset(files.front(), choice.tokenizer.get(), options);
+    Result<std::unique_ptr<Dataset>> rows =
+        load_jsonl_dataset(*files, reading.choice.tokenizer.get(), options_of(reading, pointer));
     if (!rows) {
-        return Error{rows.error().kind, "/dataset/" + field + ": " + rows.error().message};
+        return behind(pointer, rows.error());
     }
     return std::shared_ptr<const Dataset>(std::move(*rows));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,19 +14,25 @@
 
 namespace distilld {
 
-/// Reads files of the spec's dataset; `field` (train, eval) names it in errors. Any thread, and the disk.
-[[nodiscard]] Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const std::string& field,
-                                                               const std::vector<std::string>& files,
-                                                               const TokenizerChoice& choice,
-                                                               std::uint32_t vocabulary_size);
+/// With what the files of a job's dataset are read.
+struct DataReading {
+    const JobSpec& spec;
+    const TokenizerChoice& choice;
+    std::uint32_t vocabulary_size = 0;
+    std::function<void(const std::string&)> on_info;  ///< is told how far it has come, when it takes long
+    std::function<bool()> cancelled;                  ///< asked now and then; true ends it, kind `cancelled`
+};
+
+/// Reads the files that `entries` name (see find_data_files()); `field` (train, eval) names them in errors. On as many
+/// threads as the student has, or one a core. Any thread, and the disk.
+[[nodiscard]] Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, const std::string& field,
+                                                               const std::vector<std::string>& entries);
 
 /// For messages.
 [[nodiscard]] std::string shown(const std::vector<std::string>& files);
 
 /// Of the dataset that several teachers are asked about.
-[[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec,
-                                                                          const TokenizerChoice& choice,
-                                                                          std::uint32_t vocabulary_size);
+[[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading);
 
 /// Of the tokenizer that read a dataset's text: of its tokenizer.json, or "bytes". Empty when there was no text.
 [[nodiscard]] Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice);

@@ -4,15 +4,19 @@
 //   distilld-tokenizer-probe decode FOLDER    bytes of the ids on standard input (separated by spaces)
 //   distilld-tokenizer-probe lines FOLDER     for each line of standard input, a JSON string, its ids and the text that
 //                                             they decode to: [[…], "…"]
+//   distilld-tokenizer-probe documents FOLDER FILE…  ids and labels of each document of JSONL files: [[…], […]]
 #include <boost/json.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json_text.hpp"
+#include "pipeline/data/read_documents.hpp"
 #include "pipeline/data/tokenizer/tokenizer.hpp"
 
 namespace {
@@ -54,13 +58,24 @@ int lines(const distilld::Tokenizer& tokenizer) {
     return 0;
 }
 
+int documents(const distilld::Tokenizer& tokenizer, const std::vector<std::filesystem::path>& files) {
+    const auto print = [](const distilld::Document& document, std::uint64_t, double) -> distilld::Result<void> {
+        const auto& labels = document.has_labels ? document.labels : document.ids;
+        std::cout << distilld::to_text({boost::json::value_from(document.ids), boost::json::value_from(labels)})
+                  << '\n';
+        return {};
+    };
+    const auto read = distilld::read_documents(files, &tokenizer, {}, print);
+    return read ? 0 : fail(read.error().message);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
-        return fail("usage: distilld-tokenizer-probe write|encode|decode|lines FOLDER"), 2;
+    const std::string_view command = argc > 1 ? argv[1] : "";
+    if (argc < 3 || (argc > 3 && command != "documents")) {
+        return fail("usage: distilld-tokenizer-probe write|encode|decode|lines|documents FOLDER [FILE…]"), 2;
     }
-    const std::string_view command = argv[1];
     if (command == "write") {
         return write(argv[2]);
     }
@@ -79,6 +94,9 @@ int main(int argc, char** argv) {
     }
     if (command == "lines") {
         return lines(**tokenizer);
+    }
+    if (command == "documents") {
+        return documents(**tokenizer, {argv + 3, argv + argc});
     }
     return fail("unknown command"), 2;
 }

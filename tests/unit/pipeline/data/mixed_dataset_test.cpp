@@ -20,7 +20,8 @@ class MixedDatasetTest : public ::testing::Test {
         options.sequence_length = 3;
         options.packing = packing;
         options.teachers = std::move(teachers);
-        return load_mixed_dataset(folder_.write("mixed.jsonl", lines), tokenizer_.get(), options);
+        return load_mixed_dataset(std::vector<std::filesystem::path>{folder_.write("mixed.jsonl", lines)},
+                                  tokenizer_.get(), options);
     }
 
     std::shared_ptr<const Dataset> load_one(const std::string& lines, bool packing) {
@@ -28,7 +29,9 @@ class MixedDatasetTest : public ::testing::Test {
         options.sequence_length = 3;
         options.packing = packing;
         return std::shared_ptr<const Dataset>(
-            load_jsonl_dataset(folder_.write("one.jsonl", lines), tokenizer_.get(), options).value());
+            load_jsonl_dataset(std::vector<std::filesystem::path>{folder_.write("one.jsonl", lines)}, tokenizer_.get(),
+                               options)
+                .value());
     }
 
     static TokenBatch all_rows(const Dataset& dataset) {

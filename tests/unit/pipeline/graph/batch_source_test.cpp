@@ -25,7 +25,8 @@ std::shared_ptr<const Dataset> rows_that_name_themselves(std::uint64_t rows) {
     options.sequence_length = 32;
     options.packing = false;
     return std::shared_ptr<const Dataset>(
-        load_jsonl_dataset(folder.write("rows.jsonl", lines), nullptr, options).value());
+        load_jsonl_dataset(std::vector<std::filesystem::path>{folder.write("rows.jsonl", lines)}, nullptr, options)
+            .value());
 }
 
 TEST(BatchSource, ABatchNamesTheRowsThatThePlanGaveIt) {

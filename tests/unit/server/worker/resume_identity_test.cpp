@@ -130,11 +130,12 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
         deciding,
         ElementsAre("/student/dtype", "/teacher/protocol", "/teacher/top_k", "/teacher/targets",
                     "/teacher/store_format", "/teacher/store_values", "/teacher/store_p", "/teacher/store_samples",
-                    "/dataset/sequence_length", "/dataset/packing", "/dataset/shuffle", "/dataset/shuffle_block_rows",
-                    "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
-                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/weight_decay",
-                    "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon",
-                    "/training/temperature", "/training/kd_ratio", "/training/beta", "/training/seed"));
+                    "/dataset/sequence_length", "/dataset/packing", "/dataset/completion_only_loss", "/dataset/shuffle",
+                    "/dataset/shuffle_block_rows", "/training/batch_size", "/training/micro_batches",
+                    "/training/learning_rate", "/training/lr_scheduler_type", "/training/warmup_steps",
+                    "/training/weight_decay", "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2",
+                    "/training/adam_epsilon", "/training/temperature", "/training/kd_ratio", "/training/beta",
+                    "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {

@@ -1,0 +1,50 @@
+#include "pipeline/data/reading_report.hpp"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace distilld {
+
+namespace {
+
+/// 1234567 as "1.2 million".
+std::string in_words(double count) {
+    std::array<char, 48> text{};
+    if (count >= 1e6) {
+        std::snprintf(text.data(), text.size(), "%.1f million", count / 1e6);
+    } else {
+        std::snprintf(text.data(), text.size(), "%.0f", count);
+    }
+    return text.data();
+}
+
+std::string in_bytes(std::uint64_t bytes) {
+    std::array<char, 48> text{};
+    const auto number = static_cast<double>(bytes);
+    std::snprintf(text.data(), text.size(), bytes >= 1'000'000'000 ? "%.1f GB" : "%.1f MB",
+                  bytes >= 1'000'000'000 ? number / 1e9 : number / 1e6);
+    return text.data();
+}
+
+}  // namespace
+
+ReadingReport::ReadingReport(std::string field, std::function<void(const std::string&)> on_info,
+                             std::function<Clock::time_point()> now)
+    : field_(std::move(field)), on_info_(std::move(on_info)), now_(std::move(now)), told_(now_()) {}
+
+void ReadingReport::operator()(const ReadingProgress& progress) {
+    const Clock::time_point now = now_();
+    const std::chrono::duration<double> since = now - told_;
+    if (since < kInterval) {
+        return;
+    }
+    const double rate = static_cast<double>(progress.tokens - tokens_then_) / since.count();
+    on_info_(field_ + ": " + std::to_string(static_cast<int>(progress.share * 100)) + "% of " +
+             in_bytes(progress.total_bytes) + " read, " + in_words(rate) + " tokens/s on " +
+             std::to_string(progress.threads) + (progress.threads == 1 ? " thread" : " threads"));
+    told_ = now;
+    tokens_then_ = progress.tokens;
+}
+
+}  // namespace distilld
