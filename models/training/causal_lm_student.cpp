@@ -11,6 +11,7 @@
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
 #include "models/optimizers/layered_optimizer.hpp"
+#include "models/training/sample_tokens.hpp"
 #include "models/training/staging.hpp"
 #include "models/training/student_network.hpp"
 #include "models/training/student_snapshot.hpp"
@@ -101,6 +102,11 @@ class CausalLmStudent final : public Student {
             stats.ce_sum = cross_entropy_sum(*network_, *staged);
         }
         return stats;
+    }
+
+    std::vector<std::int32_t> sample(const std::vector<std::int32_t>& prompt, const SampleOptions& options) override {
+        optimizer_.apply_all();
+        return sample_tokens(*network_, prompt, options);
     }
 
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) override {

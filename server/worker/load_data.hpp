@@ -16,7 +16,7 @@ namespace distilld {
 [[nodiscard]] Result<ExportTokenizer> load_data(PreparedRun& run,
                                                 const std::function<void(const std::string&)>& on_info);
 
-/// Rows of the held-out set that each evaluation reads: dataset.eval_rows, or all.
+/// Rows of the held-out set that each evaluation reads: eval.max_rows (or dataset.eval_rows, its older name), or all.
 [[nodiscard]] std::uint64_t evaluated_rows(const PreparedRun& run);
 
 }  // namespace distilld
