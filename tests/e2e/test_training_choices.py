@@ -34,9 +34,7 @@ def test_a_killed_run_ends_with_the_bits_of_one_that_was_left_alone(distilld, te
         "run", jobs.write_spec(tmp_path / "killed.json", spec), "--report", tmp_path / "killed-report.json"
     )
     worker = process.worker()
-    wait_until(
-        lambda: len(list((tmp_path / "killed").glob("checkpoints/step-*"))) == 2, "two checkpoints", pause=0.001
-    )
+    wait_until(lambda: len(list((tmp_path / "killed").glob("checkpoints/step-*"))) == 2, "two checkpoints", pause=0.001)
     kill(worker)
     process.expect(0)
     assert "resumed from" in process.out
