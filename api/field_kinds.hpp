@@ -156,6 +156,7 @@ struct TextRange {
     std::size_t max_bytes = kMaxPathBytes;
     bool may_be_empty = false;       ///< "" stands for "none"
     const TextForm* form = nullptr;  ///< of the texts that are not empty
+    bool may_break_lines = false;    ///< line feeds and tabs are no control characters
 };
 
 struct IntegerRange {

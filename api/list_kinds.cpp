@@ -61,8 +61,10 @@ class TextsKind : public MemberKind<Texts> {
             report.violate("invalid_value", "must not be empty");
         } else if (text.size() > range_.max_bytes) {
             report.violate("out_of_range", "is longer than " + std::to_string(range_.max_bytes) + " bytes");
-        } else if (has_control_character(text)) {
-            report.violate("invalid_value", "must not contain control characters");
+        } else if (range_.may_break_lines ? has_odd_control_character(text) : has_control_character(text)) {
+            report.violate("invalid_value", range_.may_break_lines
+                                                ? "must not contain control characters but line feeds and tabs"
+                                                : "must not contain control characters");
         } else {
             return text;
         }

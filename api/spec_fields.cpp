@@ -40,6 +40,7 @@ std::vector<SpecSection> sections() {
          .required = "an object with at least max_steps or epochs",
          .exactly_one = {kRunLength.begin(), kRunLength.end()},
          .needed_by = NeededBy::training},
+        {.pointer = "/eval"},
         {.pointer = "/checkpoint"},
         {.pointer = "/metrics"},
     };
@@ -143,7 +144,7 @@ std::vector<SpecField> dataset_fields() {
         {.pointer = "/dataset/eval_rows",
          .kind = make_integer(&DatasetSpec::eval_rows, {0, 1ULL << 50}),
          .decides_weights = no,
-         .help = "rows of `eval` that are evaluated, from the first",
+         .help = "the older name of `eval.max_rows`",
          .default_note = "= all"},
         {.pointer = "/dataset/sequence_length",
          .kind = make_integer(&DatasetSpec::sequence_length, {1, 1U << 20}),
@@ -215,7 +216,7 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/weight_decay",
          .kind = make_number(&TrainingSpec::weight_decay, {.max = 100}),
          .decides_weights = yes,
-         .help = "decoupled, as AdamW's"},
+         .help = "of matrices; AdamW: decoupled, sgd: added to the gradient, as torch.optim.SGD"},
         {.pointer = "/training/max_grad_norm",
          .kind = make_number(&TrainingSpec::max_grad_norm, {.max = 1e9}),
          .decides_weights = yes,
@@ -233,6 +234,21 @@ std::vector<SpecField> training_fields() {
          .kind = make_number(&TrainingSpec::adam_epsilon, {.ends = Ends::open_min}),
          .decides_weights = yes,
          .help = "added to the root of the mean of the squares"},
+        {.pointer = "/training/optimizer",
+         .kind = make_choice(&TrainingSpec::optimizer, kOptimizerKindNames),
+         .decides_weights = yes,
+         .help = "adamw_8bit keeps moments in 2 bytes a parameter instead of 8 (blocks of 256, as bitsandbytes; the "
+                 "embedding and parameters below 4,096 numbers stay in 32 bits); sgd none, or 4 with `sgd_momentum`"},
+        {.pointer = "/training/sgd_momentum",
+         .kind = make_number(&TrainingSpec::sgd_momentum, {.ends = Ends::open_max}),
+         .decides_weights = yes,
+         .help = "of `optimizer` sgd: the part of the last direction that goes into the next"},
+        {.pointer = "/training/gradient_checkpointing",
+         .kind = make_boolean(&TrainingSpec::gradient_checkpointing),
+         .decides_weights = no,
+         .help =
+             "keep only the input of each layer for the backward pass, which computes the layer again: less memory, "
+             "about a third more time, the same bits"},
         {.pointer = "/training/temperature",
          .kind = make_number(&TrainingSpec::temperature, {.max = 1000, .ends = Ends::open_min}),
          .decides_weights = yes,
@@ -240,13 +256,14 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/kd_ratio",
          .kind = make_number(&TrainingSpec::kd_ratio, {}),
          .decides_weights = yes,
-         .help = "loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL; above 0 needs a teacher",
+         .help = "loss = (1 − kd_ratio)·CE + kd_ratio·T²·D, D by `beta`; above 0 needs a teacher",
          .default_note = "with a teacher, 0 without",
          .default_depends = true},
         {.pointer = "/training/beta",
-         .kind = make_number(&TrainingSpec::beta, {.only = Supported{0, "forward KL"}}),
+         .kind = make_number(&TrainingSpec::beta, {}),
          .decides_weights = yes,
-         .help = "0 is forward KL; others are refused for now"},
+         .help = "what the student is drawn by, as TRL's beta: 0 forward KL(teacher ‖ student), 1 reverse KL, between "
+                 "them the generalized Jensen-Shannon divergence (docs/losses.md)"},
         {.pointer = "/training/max_nonfinite_steps",
          .kind = make_integer(&TrainingSpec::max_nonfinite_steps, {1, kMaxSteps}),
          .decides_weights = no,
@@ -275,6 +292,32 @@ std::vector<SpecField> training_fields() {
          .decides_weights = no,
          .help = "steps from one evaluation to the next",
          .default_note = "= at the end only"},
+    };
+}
+
+// They tell of a run, and change nothing of it.
+std::vector<SpecField> eval_fields() {
+    constexpr std::size_t kMaxPrompts = 16;
+    return {
+        {.pointer = "/eval/max_rows",
+         .kind = make_integer(&EvalSpec::max_rows, {0, 1ULL << 50}),
+         .decides_weights = no,
+         .help = "rows of `dataset.eval` that are evaluated, from the first",
+         .default_note = "= all"},
+        {.pointer = "/eval/sample_prompts",
+         .kind = make_texts(&EvalSpec::sample_prompts, {.may_break_lines = true}, kMaxPrompts),
+         .decides_weights = no,
+         .help = "texts that the student goes on from at each evaluation, to be read in log, events and sinks; needs "
+                 "`dataset.eval`"},
+        {.pointer = "/eval/sample_tokens",
+         .kind = make_integer(&EvalSpec::sample_tokens, {1, 256}),
+         .decides_weights = no,
+         .help = "tokens of such a continuation, which ends before where the student ends the text"},
+        {.pointer = "/eval/sample_temperature",
+         .kind = make_number(&EvalSpec::sample_temperature, {.max = 100}),
+         .decides_weights = no,
+         .help = "above 0 tokens are drawn, by `training.seed` and step",
+         .default_note = "= the likeliest token each time"},
     };
 }
 
@@ -333,7 +376,7 @@ const SpecTable& spec_table() {
     static const SpecTable table = [] {
         SpecTable made{sections(), {}};
         for (const auto rows : {document_fields, student_fields, teacher_fields, dataset_fields, training_fields,
-                                checkpoint_fields, metrics_fields, last_document_fields}) {
+                                eval_fields, checkpoint_fields, metrics_fields, last_document_fields}) {
             std::ranges::move(rows(), std::back_inserter(made.fields));
         }
         return made;

@@ -185,6 +185,34 @@ void distillation_has_a_teacher(SpecReading& reading) {
     }
 }
 
+void momentum_is_of_sgd(SpecReading& reading) {
+    const TrainingSpec& training = reading.spec.training;
+    if (reading.good.contains("/training/sgd_momentum") && training.sgd_momentum > 0 &&
+        training.optimizer != OptimizerKind::sgd) {
+        reading.violate(
+            "/training/sgd_momentum", "conflict",
+            std::string("is of sgd, but /training/optimizer is ") + name_of(kOptimizerKindNames, training.optimizer));
+    }
+}
+
+/// Two names of one number.
+void held_out_rows_are_said_once(SpecReading& reading) {
+    JobSpec& spec = reading.spec;
+    const std::uint64_t older = spec.dataset.eval_rows;
+    if (older > 0 && spec.eval.max_rows > 0 && older != spec.eval.max_rows) {
+        reading.violate("/eval/max_rows", "conflict",
+                        "is " + std::to_string(spec.eval.max_rows) + ", but /dataset/eval_rows, its older name, is " +
+                            std::to_string(older) + ": give one of them");
+    }
+}
+
+void sampling_belongs_to_an_evaluation(SpecReading& reading) {
+    if (trains(reading) && !reading.spec.eval.sample_prompts.empty() && !reading.given("/dataset/eval")) {
+        reading.violate("/eval/sample_prompts", "conflict",
+                        "the student is sampled when it is evaluated, on what /dataset/eval names: give that too");
+    }
+}
+
 void output_is_not_the_model(SpecReading& reading) {
     const auto& model = reading.spec.student.model;
     if (reading.good.contains("/output") && !model.empty() && normal_path(reading.spec.output) == normal_path(model)) {
@@ -202,6 +230,9 @@ constexpr SpecRule kRules[] = {
     {"/teacher/targets", targets_fit_top_k},
     {"/teacher/api_key_file", teacher_has_one_key},
     {"/training/kd_ratio", distillation_has_a_teacher},
+    {"/training/sgd_momentum", momentum_is_of_sgd},
+    {"/eval/max_rows", held_out_rows_are_said_once},
+    {"/eval/sample_prompts", sampling_belongs_to_an_evaluation},
     {"/output", output_is_not_the_model},
     {"/output", generating_has_its_own_defaults},
     {"/metrics/otlp_url", generating_tells_no_figures},

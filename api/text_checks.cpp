@@ -55,4 +55,10 @@ bool has_control_character(std::string_view text) {
                        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
 
+bool has_odd_control_character(std::string_view text) {
+    return std::any_of(text.begin(), text.end(), [](char c) {
+        return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F;
+    });
+}
+
 }  // namespace distilld::api

@@ -12,6 +12,8 @@ namespace distilld::api {
     return c >= '0' && c <= '9';
 }
 [[nodiscard]] bool has_control_character(std::string_view text);
+/// Other than line feeds and tabs.
+[[nodiscard]] bool has_odd_control_character(std::string_view text);
 
 /// The closest of `candidates`, when it is close enough to be a slip of the pen.
 [[nodiscard]] std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);

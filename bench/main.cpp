@@ -105,6 +105,21 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1024));
     tokenize_command->add_option("--repeat", tokenize.repeat, "pairs of measurements")->check(CLI::Range(1, 1000));
 
+    LossOptions loss;
+    CLI::App* loss_command = app.add_subcommand("loss", "the distillation loss and its gradients, on random inputs");
+    loss_command->add_option("--rows", loss.rows, "positions with a target")->check(CLI::Range(1, 1 << 20));
+    loss_command->add_option("--hidden", loss.hidden, "of the student")->check(CLI::Range(1, 1 << 16));
+    loss_command->add_option("--vocabulary", loss.vocabulary, "tokens")->check(CLI::Range(2, 1 << 20));
+    loss_command->add_option("--top-k", loss.top_k, "entries of the teacher; 0 = full logits")
+        ->check(CLI::Range(0, 4096));
+    loss_command->add_option("--dtype", loss.dtype, "of hidden states and head")
+        ->check(CLI::IsMember({"fp32", "bf16"}));
+    loss_command->add_option("--beta", loss.beta, "as training.beta")->check(CLI::Range(0.0, 1.0));
+    loss_command->add_option("--threads", loss.threads, "0 = all cores")->check(CLI::Range(0, 1024));
+    loss_command->add_option("--chunk-rows", loss.chunk_rows, "rows of logits at once; 0 = as training does")
+        ->check(CLI::Range(0, 1 << 20));
+    loss_command->add_option("--repeat", loss.repeat, "measurements")->check(CLI::Range(1, 1000));
+
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -122,6 +137,8 @@ int main(int argc, char** argv) {
             report = run_train(train);
         } else if (app.got_subcommand(tokenize_command)) {
             report = run_tokenize(tokenize);
+        } else if (app.got_subcommand(loss_command)) {
+            report = run_loss(loss);
         } else if (pipeline.scenario.fault != EndpointFault::none) {
             report = run_pipeline_with_fault(pipeline);
         } else if (pipeline.student.empty()) {

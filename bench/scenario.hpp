@@ -121,4 +121,18 @@ struct TokenizeOptions {
 /// Tokenizes the documents on one thread and on several, in turn; the medians' rates.
 boost::json::object run_tokenize(const TokenizeOptions& options);
 
+struct LossOptions {
+    std::uint32_t rows = 4096;  ///< positions with a target
+    std::uint32_t hidden = 1024;
+    std::uint32_t vocabulary = 32000;
+    std::uint32_t top_k = 64;  ///< of the teacher; 0: full logits
+    std::string dtype = "fp32";
+    double beta = 0;
+    std::uint32_t threads = 0;     ///< 0: all cores
+    std::uint32_t chunk_rows = 0;  ///< 0: what training takes
+    std::uint32_t repeat = 5;
+};
+/// Computes the loss and its gradients on random inputs; the median's rate. Needs libtorch.
+boost::json::object run_loss(const LossOptions& options);
+
 }  // namespace distilld::bench

@@ -11,4 +11,8 @@ boost::json::object run_train(const TrainOptions&) {
     throw UsageError("train needs a build with libtorch (DISTILLD_WITH_TORCH)");
 }
 
+boost::json::object run_loss(const LossOptions&) {
+    throw UsageError("loss needs a build with libtorch (DISTILLD_WITH_TORCH)");
+}
+
 }  // namespace distilld::bench

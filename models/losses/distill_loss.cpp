@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/losses/bucket_divergence.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -14,6 +16,7 @@ constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
 struct ChunkSums {
     Tensor kd;
     Tensor ce;
+    Tensor agreeing;  ///< undefined where nobody asks
 };
 
 /// What the kernels below share for one chunk of rows.
@@ -22,6 +25,7 @@ struct Weights {
     double kd = 0;  ///< of T²·KL, gradient scale included
     double temperature = 1;
     bool tempered = false;  ///< temperature is not 1: CE needs a softmax of its own
+    double beta = 0;        ///< 0: forward KL
 };
 
 /// Log of what exp gave, with a floor that keeps it finite.
@@ -113,6 +117,86 @@ std::pair<Tensor, Tensor> full_divergence(Tensor& scaled, const DistillTargets& 
     return {kl, cross};
 }
 
+/// CE [n, 1] at temperature 1, of log q = scaled − log_total.
+Tensor cross_of(const Tensor& scaled, const Tensor& log_total, const Tensor& labels) {
+    return log_total - scaled.gather(1, labels.unsqueeze(1));
+}
+
+/// Reverse KL or generalized JSD over k + 1 buckets; in and out as topk_divergence().
+std::pair<Tensor, Tensor> topk_mixture(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+    const auto type = scaled.scalar_type();
+    const Tensor& ids = rows.topk_ids;
+    const std::int64_t k = ids.size(1);
+    Tensor log_p =
+        torch::cat({rows.topk_probabilities.to(type), rows.tail_probability.to(type).unsqueeze(1)}, 1).log_();
+    const Tensor label = rows.labels.unsqueeze(1);
+    const Tensor label_logit = weights.tempered ? Tensor() : scaled.gather(1, label);
+
+    const Tensor top_logits = scaled.gather(1, ids);
+    scaled.exp_();
+    const Tensor top = scaled.gather(1, ids);
+    scaled.scatter_(1, ids, 0.0);
+    const Tensor rest = scaled.sum(1, true).clamp_min_(min_mass(type));
+    const Tensor total = rest + top.sum(1, true);
+    const Tensor log_total = total.log();
+    Tensor slope = torch::cat({top_logits - log_total, rest.log() - log_total}, 1);
+    const Tensor value = bucket_divergence(slope, log_p, torch::cat({top, rest}, 1).div_(total), weights.beta);
+
+    const double kd = weights.kd * weights.temperature;
+    const double ce = weights.tempered ? 0.0 : weights.ce;
+    const Tensor per_exp = slope.mul_(kd).add_(ce).div_(total);
+    scaled.mul_(per_exp.slice(1, k, k + 1));
+    scaled.scatter_(1, ids, top * per_exp.slice(1, 0, k));
+
+    Tensor cross;
+    if (!weights.tempered) {
+        cross = log_total - label_logit;
+        if (ce != 0) {
+            scaled.scatter_add_(1, label, torch::full_like(label_logit, -ce));
+        }
+    }
+    return {value, cross};
+}
+
+/// The same against full logits.
+std::pair<Tensor, Tensor> full_mixture(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+    Tensor log_p;
+    {
+        Tensor teacher = rows.teacher_logits.to(scaled.scalar_type());
+        if (weights.tempered) {
+            teacher = teacher / weights.temperature;
+        }
+        log_p = torch::log_softmax(teacher, 1);
+    }
+    Tensor q = scaled.exp();
+    const Tensor total = q.sum(1, true);
+    const Tensor log_total = total.log();
+    Tensor cross;
+    if (!weights.tempered) {
+        cross = cross_of(scaled, log_total, rows.labels);
+    }
+    q.div_(total);
+    scaled.sub_(log_total);
+    const Tensor value = bucket_divergence(scaled, log_p, q, weights.beta);
+
+    const double kd = weights.kd * weights.temperature;
+    const double ce = weights.tempered ? 0.0 : weights.ce;
+    scaled.mul_(kd).add_(ce).mul_(q);
+    if (ce != 0) {
+        scaled.scatter_add_(1, rows.labels.unsqueeze(1), torch::full_like(total, -ce));
+    }
+    return {value, cross};
+}
+
+/// In and out as topk_divergence().
+std::pair<Tensor, Tensor> divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+    if (weights.beta == 0) {
+        return rows.topk_ids.defined() ? topk_divergence(scaled, rows, weights)
+                                       : full_divergence(scaled, rows, weights);
+    }
+    return rows.topk_ids.defined() ? topk_mixture(scaled, rows, weights) : full_mixture(scaled, rows, weights);
+}
+
 /// Turns `work`, the logits [n, V] of a block of rows in fp32 (fp64), into the gradient of the weighted loss with
 /// respect to them.
 ChunkSums block_to_gradient(Tensor& work, const DistillTargets& rows, const Weights& weights) {
@@ -130,8 +214,7 @@ ChunkSums block_to_gradient(Tensor& work, const DistillTargets& rows, const Weig
         }
         work.div_(weights.temperature);
     }
-    auto [kl, cross] =
-        rows.topk_ids.defined() ? topk_divergence(work, rows, weights) : full_divergence(work, rows, weights);
+    auto [kl, cross] = divergence(work, rows, weights);
     sums.kd = kl.sum(torch::kDouble).mul_(weights.temperature * weights.temperature);
     if (cross.defined()) {
         sums.ce = cross.sum(torch::kDouble);
@@ -156,6 +239,15 @@ DistillTargets chunk_rows(const DistillTargets& all, std::int64_t begin, std::in
         rows.teacher_logits = torch::mm(rows.teacher_hidden.to(rows.teacher_head.scalar_type()), rows.teacher_head.t());
     }
     return rows;
+}
+
+/// How many rows of `logits` have their largest value where the teacher has it, who counts by its k where it gave no
+/// more.
+Tensor agreeing_rows(const Tensor& logits, const DistillTargets& rows) {
+    const Tensor likeliest = rows.topk_ids.defined()
+                                 ? rows.topk_ids.gather(1, rows.topk_probabilities.argmax(1, true)).squeeze(1)
+                                 : rows.teacher_logits.argmax(1);
+    return logits.argmax(1).eq(likeliest).sum(torch::kDouble);
 }
 
 void add(Tensor& total, const Tensor& more) {
@@ -222,12 +314,14 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
     weights.kd = kd_ratio * options.gradient_scale;
     weights.temperature = options.temperature;
     weights.tempered = options.temperature != 1.0;
+    weights.beta = options.beta;
 
     const auto sum_type = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
     const std::int64_t count = x.size(0);
     const std::int64_t chunk = options.chunk_rows > 0 ? options.chunk_rows : loss_chunk_rows(w.size(0));
     const auto scalar = torch::TensorOptions().dtype(torch::kDouble).device(x.device());
-    ChunkSums totals{torch::zeros({}, scalar), torch::zeros({}, scalar)};
+    ChunkSums totals{torch::zeros({}, scalar), torch::zeros({}, scalar), torch::zeros({}, scalar)};
+    const bool counts_agreement = options.count_agreement && weights.kd != 0;
     if (gradients != nullptr) {
         gradients->hidden = count <= chunk ? Tensor() : torch::empty_like(x);
     }
@@ -235,7 +329,11 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
         const std::int64_t end = std::min(begin + chunk, count);
         const Tensor rows = x.slice(0, begin, end);
         Tensor gradient = torch::mm(rows, w.t());  // the logits, for now
-        rows_to_gradient(gradient, chunk_rows(targets, begin, end, weights), weights, totals);
+        const DistillTargets chunk_targets = chunk_rows(targets, begin, end, weights);
+        if (counts_agreement) {
+            add(totals.agreeing, agreeing_rows(gradient, chunk_targets));
+        }
+        rows_to_gradient(gradient, chunk_targets, weights, totals);
         if (gradients == nullptr) {
             continue;
         }
@@ -253,6 +351,7 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
     DistillLossSums result;
     result.kd = totals.kd.item<double>();
     result.ce = totals.ce.item<double>();
+    result.agreeing = counts_agreement ? static_cast<std::uint64_t>(totals.agreeing.item<double>()) : 0;
     result.loss = (1.0 - kd_ratio) * result.ce + kd_ratio * result.kd;
     return result;
 }

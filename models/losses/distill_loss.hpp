@@ -31,15 +31,19 @@ struct DistillTargets {
 struct DistillLossOptions {
     double kd_ratio = 1.0;  ///< without a teacher it counts as 0
     double temperature = 1.0;
+    double beta = 0.0;            ///< 0: forward KL, 1: reverse KL, between: generalized JSD (TRL's beta)
     double gradient_scale = 1.0;  ///< gradients are those of gradient_scale × the sum of the loss
     std::int64_t chunk_rows = 0;  ///< 0 = loss_chunk_rows(V)
+    bool count_agreement = false;
 };
 
 /// Sums over the rows, in nats.
 struct DistillLossSums {
     double loss = 0;  ///< (1 − kd_ratio)·ce + kd_ratio·kd
-    double kd = 0;    ///< T²·KL(teacher ‖ student); 0 when it has no weight
+    double kd = 0;    ///< T²·D(teacher, student); 0 when it has no weight
     double ce = 0;    ///< −log q(label) at temperature 1; 0 when it has no weight and does not come for free
+    /// Rows whose likeliest token is the teacher's; only where asked for, and kd has weight.
+    std::uint64_t agreeing = 0;
 };
 
 struct DistillLossGradients {
@@ -54,13 +58,14 @@ struct DistillLossGradients {
 
 /// Distillation loss of the rows and its gradients, without autograd:
 ///
-///     loss = Σ_rows (1 − r)·CE + r·T²·KL(p ‖ q),   q = softmax(z / T),   z = hidden · headᵀ
+///     loss = Σ_rows (1 − r)·CE + r·T²·D(p, q),   q = softmax(z / T),   z = hidden · headᵀ
 ///
-/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures) with forward KL.
-/// Hidden states: teacher = teacher_hidden · teacher_headᵀ, a chunk at a time and in the type of the head; then as full
+/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures). D is, by beta,
+/// forward KL(p ‖ q), reverse KL(q ‖ p) or what lies between them: see bucket_divergence.hpp, and for beta 0: Hidden
+/// states: teacher = teacher_hidden · teacher_headᵀ, a chunk at a time and in the type of the head; then as full
 /// logits.
 /// Full logits: p = softmax(teacher / T) over the vocabulary, dKL/dz = (q − p) / T.
-/// Top-k: KL over k + 1 buckets, the last one all other tokens (Megatron-LM's "ghost token",
+/// Top-k: D over k + 1 buckets, the last one all other tokens (Megatron-LM's "ghost token",
 /// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's own mass outside the k,
 ///
 ///     T·dKL/dz_v = q_v − p_v                      for the k,

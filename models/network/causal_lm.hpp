@@ -39,6 +39,10 @@ class CausalLm {
     virtual torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before) = 0;
     torch::Tensor forward(const torch::Tensor& input_ids) { return forward(input_ids, {}); }
 
+    /// From now on forward keeps of each block (layer) its input alone for the backward pass, which computes the block
+    /// again: less memory, one more forward pass, the same bits.
+    virtual void recompute_blocks(bool on) = 0;
+
     /// The parameter that turns hidden states into logits, [V, H]; with a tied head that of the embedding.
     [[nodiscard]] virtual Parameter& head() = 0;
     /// Its weight in the compute dtype, recorded by autograd: for callers that project in chunks and should not convert

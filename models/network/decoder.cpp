@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "models/network/attention.hpp"
+#include "models/network/checkpointed.hpp"
+#include "models/network/embedding.hpp"
 #include "models/network/mlp.hpp"
 #include "models/network/norm.hpp"
 #include "models/network/rotary.hpp"
@@ -86,7 +88,7 @@ class Decoder final : public CausalLm {
         };
         announce(0);
         // Looking up first and converting after gives the same bits as the other order, and converts fewer numbers.
-        auto hidden = at::embedding(embedding_.held(), input_ids).to(to_scalar_type(dtype_));
+        auto hidden = look_up(embedding_, input_ids).to(to_scalar_type(dtype_));
         RotaryPositions::Angles angles;
         for (std::size_t index = 0; index < layers_.size(); ++index) {
             announce(index + 1);
@@ -94,12 +96,16 @@ class Decoder final : public CausalLm {
                 hidden = hidden.to(devices_[index + 1]);
                 angles = rotary_.at(devices_[index + 1].str()).angles(input_ids.size(1));
             }
-            hidden = layers_[index].forward(hidden, angles);
+            const auto run = [layer = &layers_[index], angles](const torch::Tensor& input) {
+                return layer->forward(input, angles);
+            };
+            hidden = recomputes_ && torch::GradMode::is_enabled() ? checkpointed(run, hidden) : run(hidden);
         }
         announce(groups_.size() - 1);
         return final_norm_.forward(hidden.to(devices_.back()));
     }
 
+    void recompute_blocks(bool on) override { recomputes_ = on; }
     [[nodiscard]] Parameter& head() override { return head_; }
     [[nodiscard]] torch::Tensor head_weight() const override { return weight_of(head_, to_scalar_type(dtype_)); }
     [[nodiscard]] torch::Tensor project(const torch::Tensor& hidden) const override {
@@ -141,6 +147,7 @@ class Decoder final : public CausalLm {
     Parameter& head_;
     std::vector<torch::Device> devices_;  ///< of each group
     std::map<std::string, RotaryPositions> rotary_;
+    bool recomputes_ = false;
 };
 
 }  // namespace

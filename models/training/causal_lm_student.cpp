@@ -10,7 +10,8 @@
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
-#include "models/optimizers/layered_adamw.hpp"
+#include "models/optimizers/layered_optimizer.hpp"
+#include "models/training/sample_tokens.hpp"
 #include "models/training/staging.hpp"
 #include "models/training/student_network.hpp"
 #include "models/training/student_snapshot.hpp"
@@ -30,10 +31,10 @@ class CausalLmStudent final : public Student {
           training_(options.training),
           with_teacher_(options.with_teacher),
           tokenizer_{options.student.model, std::nullopt, false},
-          optimizer_(
-              network_->groups(),
-              AdamWOptions{training_.adam_beta1, training_.adam_beta2, training_.adam_epsilon, training_.weight_decay},
-              training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {}
+          optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)),
+                     training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {
+        network_->recompute_blocks(training_.gradient_checkpointing);
+    }
 
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
         return stage_micro_batch(batch, staging_options(with_teacher_));
@@ -49,6 +50,7 @@ class CausalLmStudent final : public Student {
         DistillLossOptions options;
         options.kd_ratio = training_.kd_ratio;
         options.temperature = training_.temperature;
+        options.beta = training_.beta;
         const DistillLossSums sums = accumulate_gradients(*network_, staged, options, [&](std::size_t group) {
             if (optimizer_.pending()) {
                 const auto began = std::chrono::steady_clock::now();
@@ -100,6 +102,11 @@ class CausalLmStudent final : public Student {
             stats.ce_sum = cross_entropy_sum(*network_, *staged);
         }
         return stats;
+    }
+
+    std::vector<std::int32_t> sample(const std::vector<std::int32_t>& prompt, const SampleOptions& options) override {
+        optimizer_.apply_all();
+        return sample_tokens(*network_, prompt, options);
     }
 
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) override {
@@ -192,7 +199,7 @@ class CausalLmStudent final : public Student {
     bool with_teacher_;
     ExportTokenizer tokenizer_;
     Tensor teacher_head_;  // undefined: the teacher sends no hidden states
-    LayeredAdamW optimizer_;
+    LayeredOptimizer optimizer_;
     bool loss_finite_ = true;  // of the micro-batches of the step under way
 };
 
@@ -205,7 +212,7 @@ Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOpt
             return device.error();
         }
         Result<std::unique_ptr<CausalLm>> network =
-            make_student_network(options.student, options.training.seed, *device, options.families, options.max_bytes);
+            make_student_network(options.student, options.training, *device, options.families, options.max_bytes);
         if (!network) {
             return network.error();
         }

@@ -23,7 +23,7 @@ struct CausalLmStudentOptions {
     std::function<void(const std::string&)> on_warning;  ///< may be empty; called before the student is there
 };
 
-/// A student with AdamW on the device that student.device names. The libtorch thread count is the caller's to set
+/// A student with training.optimizer on the device that student.device names. The caller sets the libtorch thread count
 /// first. Errors name the spec's field or the file: no such folder, a config that cannot be, missing weights,
 /// sequence_length beyond max_position_embeddings, a device that is not there, a network that does not fit in memory
 /// (before any is taken). Torch-free header.

@@ -9,6 +9,7 @@
 #include "base/files.hpp"
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
+#include "models/optimizers/update_rule.hpp"
 
 namespace distilld::models {
 namespace {
@@ -44,20 +45,20 @@ std::string gibibytes(std::uint64_t bytes) {
 
 /// The network is declared, which takes no memory, and its parameters are counted.
 Result<void> check_memory(const ModelConfig& config, ComputeDtype dtype, const StudentSpec& spec,
-                          std::uint64_t max_bytes) {
-    constexpr std::uint64_t kTensors = 4;  // weights, gradients, two moments
-    const std::uint64_t count = parameter_count(make_decoder(config, dtype, {torch::kCPU})->groups());
-    const std::uint64_t bytes = count * kTensors * c10::elementSize(master_type(dtype));
+                          const TrainingSpec& training, std::uint64_t max_bytes) {
+    const std::unique_ptr<CausalLm> declared = make_decoder(config, dtype, {torch::kCPU});
+    const std::uint64_t bytes = training_bytes(declared->groups(), optimizer_options(training), master_type(dtype));
     if (max_bytes == 0 || bytes <= max_bytes) {
         return {};
     }
     return invalid_input(std::string(spec.config_json ? "/student/config" : "/student/model") + ": a network of " +
-                         std::to_string(count) + " parameters takes " + gibibytes(bytes) +
-                         " to train (weights, gradients and two moments), of which the device has " +
+                         std::to_string(parameter_count(declared->groups())) + " parameters takes " + gibibytes(bytes) +
+                         " to train with " + name_of(kOptimizerKindNames, training.optimizer) +
+                         " (weights, gradients and what the optimizer keeps), of which the device has " +
                          gibibytes(max_bytes));
 }
 
-Result<std::unique_ptr<CausalLm>> random_network(const StudentSpec& spec, std::uint64_t seed,
+Result<std::unique_ptr<CausalLm>> random_network(const StudentSpec& spec, const TrainingSpec& training,
                                                  const torch::Device& device, std::span<const ModelFamily> families,
                                                  std::uint64_t max_bytes) {
     if (spec.model.empty() && !spec.config_json) {
@@ -68,14 +69,15 @@ Result<std::unique_ptr<CausalLm>> random_network(const StudentSpec& spec, std::u
         return config.error();
     }
     const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
-    if (const Result<void> fits = check_memory(*config, dtype, spec, max_bytes); !fits) {
+    if (const Result<void> fits = check_memory(*config, dtype, spec, training, max_bytes); !fits) {
         return fits.error();
     }
-    return make_causal_lm(std::move(*config), dtype, device, seed);
+    return make_causal_lm(std::move(*config), dtype, device, training.seed);
 }
 
-Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, const torch::Device& device,
-                                                     std::span<const ModelFamily> families, std::uint64_t max_bytes) {
+Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, const TrainingSpec& training,
+                                                     const torch::Device& device, std::span<const ModelFamily> families,
+                                                     std::uint64_t max_bytes) {
     if (spec.model.empty()) {
         return invalid_input("/student/model: is required with init pretrained");
     }
@@ -88,7 +90,7 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
     if (!config) {
         return config.error();
     }
-    if (const Result<void> fits = check_memory(*config, dtype, spec, max_bytes); !fits) {
+    if (const Result<void> fits = check_memory(*config, dtype, spec, training, max_bytes); !fits) {
         return fits.error();
     }
     if (!spec.config_json) {
@@ -104,11 +106,11 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
 
 }  // namespace
 
-Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, std::uint64_t seed,
+Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, const TrainingSpec& training,
                                                        const torch::Device& device,
                                                        std::span<const ModelFamily> families, std::uint64_t max_bytes) {
-    return spec.init == StudentInit::random ? random_network(spec, seed, device, families, max_bytes)
-                                            : pretrained_network(spec, device, families, max_bytes);
+    return spec.init == StudentInit::random ? random_network(spec, training, device, families, max_bytes)
+                                            : pretrained_network(spec, training, device, families, max_bytes);
 }
 
 }  // namespace distilld::models

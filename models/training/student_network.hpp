@@ -12,10 +12,11 @@
 
 namespace distilld::models {
 
-/// The network that a spec's `student` describes: random weights of `seed`, or those of the folder; in either case
-/// student.config is laid over the folder's config.json. A network whose weights, gradients and moments take more than
-/// `max_bytes` (0 = no bound) is refused before any are allocated. Errors name the spec's field or the file.
-Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, std::uint64_t seed,
+/// The network that a spec's `student` describes: random weights of training.seed, or those of the folder; in either
+/// case student.config is laid over the folder's config.json. A network whose weights, gradients and state of
+/// training.optimizer take more than `max_bytes` (0 = no bound) is refused before any are allocated. Errors name the
+/// spec's field or the file.
+Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, const TrainingSpec& training,
                                                        const torch::Device& device,
                                                        std::span<const ModelFamily> families = model_families(),
                                                        std::uint64_t max_bytes = 0);

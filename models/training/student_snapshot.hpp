@@ -23,7 +23,7 @@ struct SnapshotContent {
     std::uint64_t adam_steps = 0;
     std::string canonical_config;  ///< CausalLm::canonical_config(), compared on restore
     ModelExport model;             ///< masters under Hugging Face names, and what the exported model has beside them
-    NamedTensors optimizer;        ///< LayeredAdamW::state()
+    NamedTensors optimizer;        ///< LayeredOptimizer::state()
 };
 
 /// Checkpoint folder: model.safetensors, optimizer.safetensors (both in the masters' dtype, fp32), state.json. Model

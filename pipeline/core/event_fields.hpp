@@ -189,11 +189,20 @@ void describe(Visitor& v, T& e) {
     v("store", e.store);
 }
 
+template <class Visitor, Describes<SampledText> T>
+void describe(Visitor& v, T& e) {
+    v("prompt", e.prompt);
+    v("text", e.text);
+}
+
 template <class Visitor, Describes<EvaluationEvent> T>
 void describe(Visitor& v, T& e) {
     v("step", e.step);
     v("loss", e.loss);
     v("tokens", e.tokens);
+    v("kl", e.kl);
+    v("top1_agreement", e.top1_agreement);
+    v("samples", e.samples);
 }
 
 template <class Visitor, Describes<CheckpointEvent> T>

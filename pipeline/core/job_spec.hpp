@@ -185,8 +185,8 @@ struct TrainingSpec {
     double sgd_momentum = 0.0;
     bool gradient_checkpointing = false;  ///< keep each block's input only, and compute it again backwards
     double temperature = 1.0;
-    double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·KL
-    double beta = 0.0;                       ///< TRL's: 0 = forward KL. Others are refused for now
+    double kd_ratio = 1.0;                   ///< loss = (1 − kd_ratio)·CE + kd_ratio·T²·D, D by beta
+    double beta = 0.0;                       ///< TRL's: 0 = forward KL, 1 = reverse KL, between: JSD
     std::uint64_t max_nonfinite_steps = 10;  ///< in a row; the job fails with the last of them
     std::uint64_t seed = 42;
     std::uint32_t threads = 0;         ///< 0 = all cores

@@ -13,6 +13,7 @@
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/worker_events.hpp"
 #include "pipeline/graph/steady_time.hpp"
+#include "pipeline/graph/student.hpp"
 #include "pipeline/graph/teacher_stage.hpp"
 
 /// What a training graph is given and what it gives.
@@ -61,6 +62,8 @@ struct GraphHooks {
     /// What the process takes now; called on the graph's executor at each step that is told of, so it does not block.
     /// May be empty.
     std::function<WorkerUsage()> usage{};
+    /// Told at each evaluation, on the compute executor: what the student says of some prompts. May be empty.
+    std::function<std::vector<SampledText>(Student& student, std::uint64_t step)> sample{};
 };
 
 struct GraphOutcome {

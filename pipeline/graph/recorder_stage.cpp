@@ -143,6 +143,12 @@ asio::awaitable<bool> RecorderStage::evaluate() {
     const Instant began = steady_now();
     auto evaluating = evaluate_batches(student_, eval_, executors_.compute, [this] { return cancelled_; });
     const std::optional<EvalStats> total = co_await std::move(evaluating);
+    std::vector<SampledText> samples;
+    if (total && hooks_.sample) {
+        auto sample = [this] { return hooks_.sample(student_, outcome_.steps_done); };
+        auto sampling = run_on(executors_.compute, std::move(sample));
+        samples = co_await std::move(sampling);
+    }
     evaluation_clock_.enter(StageClock::State::wait_input);
     if (!total) {
         co_return false;
@@ -152,7 +158,9 @@ asio::awaitable<bool> RecorderStage::evaluate() {
     }
     if (const std::optional<double> loss = mean_loss(*total)) {
         outcome_.eval_loss = loss;
-        emit(EvaluationEvent{outcome_.steps_done, *loss, total->target_tokens});
+        EvaluationEvent event{outcome_.steps_done, *loss, total->target_tokens};
+        event.samples = std::move(samples);
+        emit(event);
     }
     co_return true;
 }

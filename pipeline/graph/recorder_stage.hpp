@@ -54,8 +54,9 @@ struct RecorderHooks {
     std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
-    std::function<WorkerUsage()> usage;  ///< may be empty
-    std::function<void()> on_failure;    ///< the run cannot go on: see RecorderStage::failure()
+    std::function<WorkerUsage()> usage;                                                    ///< may be empty
+    std::function<std::vector<SampledText>(Student& student, std::uint64_t step)> sample;  ///< GraphHooks::sample
+    std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()
 };
 
 /// The stage recorder: progress events, evaluation, checkpoints. Has no loop of its own: the student stage calls it at

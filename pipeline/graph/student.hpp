@@ -52,6 +52,14 @@ struct ExportTokenizer {
     bool of_the_model = false;             ///< those of the config stand too when they agree about the end of a text
 };
 
+/// How a student goes on from a prompt.
+struct SampleOptions {
+    std::uint32_t max_tokens = 0;
+    double temperature = 0;             ///< 0: the likeliest token each time
+    std::uint64_t seed = 0;             ///< of what is drawn
+    std::optional<std::int32_t> end{};  ///< the id that ends a text, beside those of the student's config
+};
+
 /// The student and its optimizer. All calls but stage() come from one thread, the compute thread, which owns the
 /// device; stage() comes from the staging thread. Unexpected errors throw.
 class Student {
@@ -77,6 +85,13 @@ class Student {
 
     /// Held-out cross entropy of one batch (no gradients). Pending updates are applied first.
     virtual EvalStats evaluate(const TokenBatch& batch) = 0;
+
+    /// The ids with which the student goes on from `prompt`, without the one that ends the text; fewer than asked for
+    /// where it ends, or its weights are not finite. Pending updates are applied first. Weights and optimizer stay.
+    virtual std::vector<std::int32_t> sample(const std::vector<std::int32_t>& /*prompt*/,
+                                             const SampleOptions& /*options*/) {
+        return {};
+    }
 
     /// Copies weights, optimizer state and `state`. Pending updates are applied first.
     virtual std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) = 0;

@@ -140,6 +140,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         made.commit_checkpoint = std::move(hooks.commit_checkpoint);
         made.observe = [this] { return times(); };
         made.usage = std::move(hooks.usage);
+        made.sample = std::move(hooks.sample);
         made.on_failure = [this] { cancel(); };
         return made;
     }

@@ -28,6 +28,32 @@ std::string plural(std::uint64_t count, const char* word) {
     return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
 }
 
+std::string evaluation_line(const EvaluationEvent& evaluation) {
+    std::string text = "step " + std::to_string(evaluation.step) + " held-out loss " + format("%.4f", evaluation.loss);
+    if (evaluation.kl) {
+        text += ", KL to the teacher " + format("%.4f", *evaluation.kl);
+    }
+    if (evaluation.top1_agreement) {
+        text += ", same first choice " + percent(*evaluation.top1_agreement);
+    }
+    return text;
+}
+
+/// On one line, whatever a student says.
+std::string quoted(const std::string& text) {
+    std::string shown = "\"";
+    for (const char c : text) {
+        if (c == '\n') {
+            shown += "\\n";
+        } else if (c == '"' || c == '\\') {
+            shown += std::string("\\") + c;
+        } else {
+            shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+        }
+    }
+    return shown + "\"";
+}
+
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -230,7 +256,10 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
             line("teacher: " + started->teacher);
         }
     } else if (const auto* evaluation = std::get_if<EvaluationEvent>(&event)) {
-        line("step " + std::to_string(evaluation->step) + " held-out loss " + format("%.4f", evaluation->loss));
+        line(evaluation_line(*evaluation));
+        for (const SampledText& sample : evaluation->samples) {
+            line("  " + quoted(sample.prompt) + " → " + quoted(sample.text));
+        }
     } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
         line("step " + std::to_string(checkpoint->step) + " checkpoint " + checkpoint->folder);
     } else if (const auto* log = std::get_if<LogEvent>(&event)) {

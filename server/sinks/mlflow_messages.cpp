@@ -65,7 +65,15 @@ class Metrics {
         metric("stall_fraction", record.step, record.stall_fraction);
         metric("teacher_hidden_fraction", record.step, record.teacher_hidden_fraction);
     }
-    void add_record(const EvaluationEvent& record) { metric("eval_loss", record.step, record.loss); }
+    void add_record(const EvaluationEvent& record) {
+        metric("eval_loss", record.step, record.loss);
+        if (record.kl) {
+            metric("eval_kl", record.step, *record.kl);
+        }
+        if (record.top1_agreement) {
+            metric("eval_top1_agreement", record.step, *record.top1_agreement);
+        }
+    }
     void add_record(const CheckpointEvent& record) { metric("checkpoint_seconds", record.step, record.seconds); }
     void add_record(const EndRecord& record) {
         if (record.exported_eval_loss) {

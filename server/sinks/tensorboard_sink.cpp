@@ -89,7 +89,19 @@ class TensorboardSink final : public FileSink {
                 bytes);
     }
     void add(const EvaluationEvent& record, std::string& bytes) const {
-        scalars(record.step, {{"eval/loss", record.loss}}, bytes);
+        std::vector<TensorboardScalar> values{{"eval/loss", record.loss}};
+        if (record.kl) {
+            values.push_back({"eval/kl", *record.kl});
+        }
+        if (record.top1_agreement) {
+            values.push_back({"eval/top1_agreement", *record.top1_agreement});
+        }
+        scalars(record.step, values, bytes);
+        for (std::size_t i = 0; i < record.samples.size(); ++i) {
+            const SampledText& sample = record.samples[i];
+            bytes += tfrecord(tensorboard_text(at_, record.step, "samples/" + std::to_string(i),
+                                               sample.prompt + " → " + sample.text));
+        }
     }
     void add(const CheckpointEvent& record, std::string& bytes) const {
         scalars(record.step, {{"pace/checkpoint_seconds", record.seconds}}, bytes);

@@ -117,6 +117,7 @@ GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEve
     hooks.on_event = std::move(emit);
     const auto usage = std::make_shared<UsageMeter>(executors.disk, usage_sources(run.spec));  // hooks are copied
     hooks.usage = [usage] { return usage->newest(); };
+    hooks.sample = run.samples;
     hooks.commit_checkpoint = [sinks = run.sinks.get(), store = checkpoint_store(run.spec),
                                needed = checkpoint_bytes(run.student->parameter_count())](
                                   std::uint64_t step, const StudentSnapshot& snapshot) mutable -> Result<std::string> {

@@ -12,7 +12,7 @@ namespace {
 
 /// What the export and the first event say of the tokenizer. One that read nothing is not the student's, unless its
 /// files are named or lie beside it.
-ExportTokenizer settle_tokenizer(PreparedRun& run, TokenizerChoice choice) {
+ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice) {
     const bool read_text = run.dataset->has_text() || (run.eval && run.eval->has_text());
     run.tokenizer = choice.description(read_text);
     run.exports_byte_tokenizer = read_text && choice.folder.empty();
@@ -20,7 +20,7 @@ ExportTokenizer settle_tokenizer(PreparedRun& run, TokenizerChoice choice) {
     exported.files = choice.folder;
     exported.of_the_model = choice.of_the_model;
     if (read_text || !choice.folder.empty()) {
-        exported.special = std::move(choice.special);
+        exported.special = choice.special;
     }
     return exported;
 }
@@ -80,12 +80,19 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
         on_info("evaluating " + std::to_string(evaluated_rows(run)) + " of the " +
                 std::to_string(run.eval->row_count()) + " rows of " + shown(spec.dataset.eval));
     }
-    return settle_tokenizer(run, std::move(*choice));
+    ExportTokenizer exported = settle_tokenizer(run, *choice);
+    const std::shared_ptr<const Tokenizer> tokenizer = std::move(choice->tokenizer);
+    Result<TextSamples> samples = make_text_samples(spec, tokenizer, choice->refusal, vocabulary);
+    if (!samples) {
+        return samples.error();
+    }
+    run.samples = std::move(*samples);
+    return exported;
 }
 
 std::uint64_t evaluated_rows(const PreparedRun& run) {
     const std::uint64_t rows = run.eval ? run.eval->row_count() : 0;
-    const std::uint64_t wanted = run.spec.dataset.eval_rows;
+    const std::uint64_t wanted = std::max(run.spec.eval.max_rows, run.spec.dataset.eval_rows);  // names of one number
     return wanted == 0 ? rows : std::min(rows, wanted);
 }
 

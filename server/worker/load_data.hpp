@@ -18,7 +18,7 @@ namespace distilld {
                                                 const std::function<void(const std::string&)>& on_info,
                                                 const std::function<bool()>& cancelled);
 
-/// Rows of the held-out set that each evaluation reads: dataset.eval_rows, or all.
+/// Rows of the held-out set that each evaluation reads: eval.max_rows (or dataset.eval_rows, its older name), or all.
 [[nodiscard]] std::uint64_t evaluated_rows(const PreparedRun& run);
 
 }  // namespace distilld

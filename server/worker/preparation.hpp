@@ -19,6 +19,7 @@
 #include "server/worker/emit_event.hpp"
 #include "server/worker/orders.hpp"
 #include "server/worker/several_teachers.hpp"
+#include "server/worker/text_samples.hpp"
 
 namespace distilld {
 
@@ -29,6 +30,7 @@ struct PreparedRun {
     std::shared_ptr<const Dataset> dataset;
     std::shared_ptr<const Dataset> eval;          ///< null: none
     bool exports_byte_tokenizer = false;          ///< the text was read byte by byte, by the built-in tokenizer
+    TextSamples samples;                          ///< at each evaluation; empty: none
     std::string tokenizer;                        ///< what read the data, in one line
     std::string tokenizer_hash;                   ///< of what read text; empty: there was none
     std::vector<FolderLock> locks;                ///< output and checkpoint folder are ours

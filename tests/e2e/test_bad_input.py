@@ -32,7 +32,7 @@ BAD_SPECS = {
     "more micro-batches than allowed": ({"/training/micro_batches": 1 << 40}, ["/training/micro_batches"]),
     "a ratio above 1": ({"/training/kd_ratio": 1.5}, ["/training/kd_ratio"]),
     "temperature 0": ({"/training/temperature": 0}, ["/training/temperature"]),
-    "beta that is not supported": ({"/training/beta": 0.5}, ["/training/beta"]),
+    "beta above 1": ({"/training/beta": 1.5}, ["/training/beta"]),
     "a schedule that is not known": ({"/training/lr_scheduler_type": "zigzag"}, ["/training/lr_scheduler_type"]),
     "parallel as text": ({"/training/parallel": "yes"}, ["/training/parallel"]),
     "a dtype that is not known": ({"/student/dtype": "fp8"}, ["/student/dtype"]),
@@ -133,7 +133,7 @@ def test_run_lists_every_violation_and_exits_with_2(distilld, good_spec, tmp_pat
 def test_an_override_is_checked_like_the_spec(distilld, good_spec, tmp_path):
     file = jobs.write_spec(tmp_path / "spec.json", good_spec)
     ended = distilld.run(
-        "run", file, "--set", "/training/beta=1", "--set", "/training/seed=-1", "--timeout", "0", code=2
+        "run", file, "--set", "/training/beta=1.5", "--set", "/training/seed=-1", "--timeout", "0", code=2
     )
     for pointer in ("/training/beta", "/training/seed", "/teacher/timeout_secs"):
         assert f"{pointer}: " in ended.err

@@ -243,3 +243,19 @@ def test_bad_input_names_what_is_wrong(programs, tmp_path):
     assert "max_position_embeddings" in bench(
         programs, "pipeline", "--student", json.dumps(jobs.llama_config(32)), "--sequence-length", 4096, code=2
     )
+
+
+@pytest.mark.parametrize("teacher", [["--top-k", 8], ["--top-k", 0], ["--beta", 0.5, "--dtype", "bf16"]])
+def test_loss_says_what_it_takes(programs, teacher):
+    shape = ["--rows", 256, "--hidden", 64, "--vocabulary", 4000, "--threads", 1, "--repeat", 2]
+    report = bench(programs, "loss", *shape, *teacher)
+    assert report["rows"] == 256 and report["threads"] == 1
+    assert report["tokens_per_second"] == pytest.approx(256 / report["ms"] * 1e3)
+    assert report["share_of_gemm"] > 0 and report["gemm_gflops"] > 0
+    # The head's gradient in fp32, and the logits of the one chunk.
+    held = 4000 * 64 * 4 + 256 * 4000 * (2 if report["dtype"] == "bf16" else 4)
+    assert report["peak_mebibytes"] * 2**20 > held
+
+
+def test_loss_refuses_more_entries_than_tokens(programs):
+    assert "--top-k: is above --vocabulary" in bench(programs, "loss", "--vocabulary", 5, "--top-k", 6, code=2)

@@ -289,7 +289,26 @@ TEST(JobSpecJson, NamesWhatIsWrong) {
         {"kd_ratio without teacher",
          {{"/training/kd_ratio", "0.5"}, {"/teacher", "null"}},
          {"/training/kd_ratio conflict"}},
-        {"beta 0.5", {{"/training/beta", "0.5"}}, {"/training/beta unsupported"}},
+        {"beta 1.5", {{"/training/beta", "1.5"}}, {"/training/beta out_of_range"}},
+        {"unknown optimizer", {{"/training/optimizer", "lion"}}, {"/training/optimizer invalid_value"}},
+        {"momentum of adamw", {{"/training/sgd_momentum", "0.9"}}, {"/training/sgd_momentum conflict"}},
+        {"momentum 1",
+         {{"/training/sgd_momentum", "1"}, {"/training/optimizer", "sgd"}},
+         {"/training/sgd_momentum out_of_range"}},
+        {"two numbers of held-out rows",
+         {{"/eval", R"({"max_rows":2})"}, {"/dataset/eval_rows", "3"}},
+         {"/eval/max_rows conflict"}},
+        {"samples without an evaluation",
+         {{"/eval", R"({"sample_prompts":["a"]})"}},
+         {"/eval/sample_prompts conflict"}},
+        {"17 prompts",
+         {{"/eval",
+           R"({"sample_prompts":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"]})"}},
+         {"/eval/sample_prompts out_of_range"}},
+        {"a bell in a prompt",
+         {{"/eval", R"({"sample_prompts":["a\u0007"]})"}},
+         {"/eval/sample_prompts/0 invalid_value"}},
+        {"257 tokens", {{"/eval", R"({"sample_tokens":257})"}}, {"/eval/sample_tokens out_of_range"}},
         {"adam_beta2 1", {{"/training/adam_beta2", "1"}}, {"/training/adam_beta2 out_of_range"}},
         {"seed negative", {{"/training/seed", "-1"}}, {"/training/seed out_of_range"}},
         {"keep 0", {{"/checkpoint/keep", "0"}}, {"/checkpoint/keep out_of_range"}},
@@ -336,13 +355,13 @@ TEST(JobSpecJson, RefusesKeysThatStandTwice) {
 TEST(JobSpecJson, ListsEverythingAtOnce) {
     const auto violations = found(R"({
         "name": "", "student": {"dtype": "int8"}, "teacher": {"endpoints": ["x", "http://ok"], "top_k": 1.5},
-        "dataset": {"sequence_length": 0}, "training": {"beta": 1, "temperature": -1}, "extra": 1})");
+        "dataset": {"sequence_length": 0}, "training": {"beta": 2, "temperature": -1}, "extra": 1})");
     EXPECT_THAT(violations,
                 ::testing::ElementsAre("/name invalid_value", "/student/dtype invalid_value", "/student/model required",
                                        "/teacher/endpoints/0 invalid_value", "/teacher/top_k wrong_type",
                                        "/dataset/train required", "/dataset/sequence_length out_of_range",
                                        "/training/max_steps required", "/training/temperature out_of_range",
-                                       "/training/beta unsupported", "/output required", "/extra unknown_field"));
+                                       "/training/beta out_of_range", "/output required", "/extra unknown_field"));
 }
 
 TEST(JobSpecJson, SuggestsTheFieldThatWasMeant) {

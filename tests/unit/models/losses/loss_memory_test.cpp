@@ -36,7 +36,7 @@ enum class Teacher { topk, full, hidden };
 
 /// Bytes that one chunk's loss and gradients hold at their peak, inputs and results included only as far as they are
 /// made here.
-std::int64_t peak_of(Teacher teacher, torch::ScalarType type, double kd_ratio, double temperature) {
+std::int64_t peak_of(Teacher teacher, torch::ScalarType type, double kd_ratio, double temperature, double beta = 0) {
     constexpr std::int64_t kVocabulary = 32768;
     constexpr std::int64_t kHidden = 4;
     // Hidden states: of two chunks, whose logits exist one after the other.
@@ -63,23 +63,28 @@ std::int64_t peak_of(Teacher teacher, torch::ScalarType type, double kd_ratio, d
     DistillLossOptions options;
     options.kd_ratio = kd_ratio;
     options.temperature = temperature;
+    options.beta = beta;
     const DistillLossSums sums = distill_loss(hidden, head, targets, options, &gradients);
     EXPECT_GT(sums.loss, 0);
     return live->peak();
 }
 
-// What the header says: the logits of a chunk and up to 80 MiB beside them. Those are the two that held most.
+// What the header says: the logits of a chunk and up to 80 MiB beside them. Those are the ones that held most.
 TEST(DistillLoss, HoldsWhatItSays) {
     for (const auto type : {torch::kFloat, torch::kBFloat16}) {
         const std::int64_t logits = type == torch::kFloat ? 256 * kMebibyte : 128 * kMebibyte;
         const std::int64_t bound = logits + 81 * kMebibyte;
-        const auto check = [&](const char* what, Teacher teacher, double kd_ratio, double temperature) {
-            const std::int64_t peak = peak_of(teacher, type, kd_ratio, temperature);
+        const auto check = [&](const char* what, Teacher teacher, double kd_ratio, double temperature,
+                               double beta = 0) {
+            const std::int64_t peak = peak_of(teacher, type, kd_ratio, temperature, beta);
             std::cout << c10::toString(type) << ", " << what << ": " << peak / kMebibyte << " MiB" << std::endl;
             EXPECT_LE(peak, bound) << what;
         };
         check("top-k and labels, tempered", Teacher::topk, 0.5, 2.0);
         check("full logits and labels, tempered", Teacher::full, 0.5, 2.0);
+        check("top-k and labels, tempered, JSD", Teacher::topk, 0.5, 2.0, 0.5);
+        check("full logits and labels, tempered, JSD", Teacher::full, 0.5, 2.0, 0.5);
+        check("full logits and labels, tempered, reverse KL", Teacher::full, 0.5, 2.0, 1.0);
         const std::int64_t peak = peak_of(Teacher::hidden, type, 0.5, 2.0);
         std::cout << c10::toString(type) << ", hidden states and labels, tempered: " << peak / kMebibyte << " MiB"
                   << std::endl;

@@ -92,6 +92,7 @@ class TrainingGraphTest : public ::testing::Test {
                 on_event_(event);
             }
         };
+        hooks.sample = sample_;
         hooks.commit_checkpoint = [&](std::uint64_t step, const StudentSnapshot&) -> Result<std::string> {
             if (on_commit_) {
                 on_commit_(step);
@@ -161,8 +162,9 @@ class TrainingGraphTest : public ::testing::Test {
     FakeTeacher teacher_;
     GraphOptions options_;
     std::optional<Error> commit_error_;
-    int failing_commits_ = -1;                      // of them; below 0 = all
-    std::function<void(std::uint64_t)> on_commit_;  // on the disk thread
+    int failing_commits_ = -1;                                                 // of them; below 0 = all
+    std::function<void(std::uint64_t)> on_commit_;                             // on the disk thread
+    std::function<std::vector<SampledText>(Student&, std::uint64_t)> sample_;  // GraphHooks::sample
     std::function<void(const WorkerEvent&)> on_event_;
     std::function<void()> on_ended_;
     boost::asio::cancellation_signal stop_;

@@ -144,6 +144,24 @@ TEST_F(TrainingGraphTest, EvaluationRunsAtItsStepsAndAtTheEnd) {
     EXPECT_EQ(steps, (std::vector<std::uint64_t>{2, 4, 5}));
 }
 
+TEST_F(TrainingGraphTest, EvaluationsBringWhatTheStudentSays) {
+    options_.training.eval_steps = 4;
+    sample_ = [](Student&, std::uint64_t step) {
+        return std::vector<SampledText>{{"prompt", "text of step " + std::to_string(step)}};
+    };
+    SmallDataset data;
+    const Outcome run = this->run(&teacher_, {data.batch(0, {0, 1})});
+    ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
+    std::vector<std::string> texts;
+    for (const WorkerEvent& event : run.events) {
+        if (const auto* evaluation = std::get_if<EvaluationEvent>(&event)) {
+            ASSERT_EQ(evaluation->samples.size(), 1U);
+            texts.push_back(evaluation->samples.front().text);
+        }
+    }
+    EXPECT_EQ(texts, (std::vector<std::string>{"text of step 4", "text of step 5"}));
+}
+
 TEST_F(TrainingGraphTest, IdleTimeAppliesPendingUpdates) {
     teacher_.decide = [](std::uint64_t, std::size_t) { return FakeTeacher::Fate{3ms, {}}; };
     options_.teacher.scheduler.limit.ceiling = 1;  // the student waits after each step

@@ -132,11 +132,14 @@ TEST_F(Display, SaysWhatIsTrained) {
     auto display = make(false);
     display.show(StartedEvent{100, 40, 4560000, 1, 12345, "bf16", "teacher X", 2, 8, "bytes"}, at(0));
     display.show(EvaluationEvent{50, 1.5, 10}, at(0));
+    display.show(EvaluationEvent{60, 1.25, 10, 0.5, 0.75, {{"Once\nupon", " a \"time\"\x01"}}}, at(0));
     display.show(CheckpointEvent{50, "cp", 1}, at(0));
-    EXPECT_THAT(written_, ElementsAre("training 4.56M parameters (bf16) on 12.3k tokens in 1 row: 100 steps of 2 x 8 "
-                                      "sequences, from step 40\n",
-                                      "tokenizer: bytes\n", "teacher: teacher X\n", "step 50 held-out loss 1.5000\n",
-                                      "step 50 checkpoint cp\n"));
+    EXPECT_THAT(written_,
+                ElementsAre("training 4.56M parameters (bf16) on 12.3k tokens in 1 row: 100 steps of 2 x 8 "
+                            "sequences, from step 40\n",
+                            "tokenizer: bytes\n", "teacher: teacher X\n", "step 50 held-out loss 1.5000\n",
+                            "step 60 held-out loss 1.2500, KL to the teacher 0.5000, same first choice 75.0%\n",
+                            "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 50 checkpoint cp\n"));
 }
 
 }  // namespace

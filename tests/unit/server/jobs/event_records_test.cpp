@@ -44,7 +44,12 @@ TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
               R"("batch_size":6,"micro_batches":7,"tokenizer":"bytes","store":""}})");
     EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
-              R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3}})");
+              R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3,"kl":null,)"
+              R"("top1_agreement":null,"samples":[]}})");
+    EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3, 0.5, 0.75, {{"Once", " upon"}}})),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
+              R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3,"kl":0.5,)"
+              R"("top1_agreement":0.75,"samples":[{"prompt":"Once","text":" upon"}]}})");
     EXPECT_EQ(
         as_text(record_of(CheckpointEvent{1, "folder", 2.5})),
         R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"checkpoint",)"

@@ -134,8 +134,8 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
                     "/dataset/shuffle_block_rows", "/training/batch_size", "/training/micro_batches",
                     "/training/learning_rate", "/training/lr_scheduler_type", "/training/warmup_steps",
                     "/training/weight_decay", "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2",
-                    "/training/adam_epsilon", "/training/temperature", "/training/kd_ratio", "/training/beta",
-                    "/training/seed"));
+                    "/training/adam_epsilon", "/training/optimizer", "/training/sgd_momentum", "/training/temperature",
+                    "/training/kd_ratio", "/training/beta", "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {

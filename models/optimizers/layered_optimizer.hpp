@@ -4,22 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "models/network/parameter.hpp"
+#include "models/optimizers/update_rule.hpp"
 #include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
-
-struct AdamWOptions {
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double epsilon = 1e-8;
-    double weight_decay = 0.0;  ///< on parameters that decay
-};
 
 /// When the updates of a step run. The bits are the same: each tensor's update is one call with the same inputs.
 enum class UpdateMode {
@@ -27,21 +21,20 @@ enum class UpdateMode {
     lazy,    ///< each group's by apply(), called just before that group's next use
 };
 
-/// AdamW (Loshchilov & Hutter, arXiv 1711.05101) over the trainable parameters of some groups, by PyTorch's fused
-/// kernel: p −= lr·wd·p; m, v; p −= lr/(1−β1^t) · m / (√v/√(1−β2^t) + ε). State m, v in the master's dtype and on its
-/// device. Gradients are the masters' .grad, dropped as soon as used. A parameter without a gradient is left alone,
-/// moments included. Everything on the compute thread.
-class LayeredAdamW {
+/// Steps of an update rule over the trainable parameters of some groups, group by group. Gradients are the masters'
+/// .grad, dropped as soon as used. A parameter without a gradient is left alone, its state included. Everything on the
+/// compute thread.
+class LayeredOptimizer {
   public:
     /// Shares the tensors of `groups`.
-    LayeredAdamW(std::span<const ParameterGroup> groups, AdamWOptions options, UpdateMode mode);
+    LayeredOptimizer(std::span<const ParameterGroup> groups, std::unique_ptr<UpdateRule> rule, UpdateMode mode);
 
     /// l2_norm() of all gradients. Only when no update is pending.
     [[nodiscard]] double gradient_norm() const;
 
     /// Closes a step: gradients × `clip_coefficient` (1 = none) go into an update with `learning_rate`, at once or left
     /// pending per group. Updates still pending of the step before are applied first. With learning rate 0 the
-    /// parameters keep their very bits; the moments move. Without a single gradient (no position of the step carried a
+    /// parameters keep their very bits; the state moves. Without a single gradient (no position of the step carried a
     /// target) it is no step: nothing moves or decays, and steps() stays.
     void finish_step(double learning_rate, double clip_coefficient);
 
@@ -58,31 +51,19 @@ class LayeredAdamW {
     /// Steps finished that had gradients, t of the next one less 1.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-    /// Moments by name: "exp_avg.<parameter>", "exp_avg_sq.<parameter>". Shares memory.
+    /// The rule's state by name, "exp_avg.<parameter>" for one. Shares memory.
     [[nodiscard]] NamedTensors state() const;
     /// After the tensors of state() were overwritten: sets the step count, forgets gradients and pending updates.
     void reset(std::uint64_t steps);
 
   private:
-    struct Slot {
-        std::string name;
-        torch::Tensor parameter;  ///< the master
-        torch::Tensor exp_avg;
-        torch::Tensor exp_avg_sq;
-        bool decays = false;
-    };
-    struct Update {
-        double learning_rate = 0;
-        double clip_coefficient = 1;
-        std::uint64_t step = 0;
-    };
     [[nodiscard]] std::vector<torch::Tensor> gradients() const;
-    void update(const std::vector<Slot>& group, const Update& update) const;
+    void update(std::vector<OptimizerSlot>& group, const UpdateNumbers& numbers) const;
 
-    std::vector<std::vector<Slot>> groups_;
-    std::vector<std::optional<Update>> pending_;
+    std::vector<std::vector<OptimizerSlot>> groups_;
+    std::vector<std::optional<UpdateNumbers>> pending_;
     std::size_t pending_count_ = 0;
-    AdamWOptions options_;
+    std::unique_ptr<UpdateRule> rule_;
     UpdateMode mode_;
     std::uint64_t steps_ = 0;
 };

@@ -1,4 +1,4 @@
-#include "models/optimizers/layered_adamw.hpp"
+#include "models/optimizers/layered_optimizer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <future>
 #include <iterator>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace distilld::models {
@@ -28,8 +30,8 @@ std::vector<ParameterGroup> make_groups() {
             parameter.master = torch::randn(shape, generator, torch::kFloat).requires_grad_(true);
             parameter.decays = shape.size() >= 2;
         };
-        add("matrix", {37 + g, 19});
-        add("norm", {19});
+        add("matrix", {37 + g, 190});  // 8-bit state keeps 32 bits of fewer than 4,096 numbers
+        add("norm", {190});
     }
     return groups;
 }
@@ -56,11 +58,25 @@ void expect_same_bits(const std::vector<ParameterGroup>& a, const std::vector<Pa
     }
 }
 
-TEST(LayeredAdamW, FollowsTorchsAdamW) {
+std::unique_ptr<UpdateRule> rule(const OptimizerOptions& options) {
+    return make_update_rule(options);
+}
+
+/// What all kinds have in common.
+class AnyOptimizer : public testing::TestWithParam<OptimizerKind> {
+  protected:
+    [[nodiscard]] static OptimizerOptions of_kind(double weight_decay) {
+        return {.kind = GetParam(), .weight_decay = weight_decay, .momentum = 0.9};
+    }
+};
+INSTANTIATE_TEST_SUITE_P(LayeredOptimizer, AnyOptimizer,
+                         testing::Values(OptimizerKind::adamw, OptimizerKind::adamw_8bit, OptimizerKind::sgd),
+                         [](const auto& chosen) { return std::string(name_of(kOptimizerKindNames, chosen.param)); });
+
+TEST(LayeredOptimizer, FollowsTorchsAdamW) {
     std::vector<ParameterGroup> ours = make_groups();
     std::vector<ParameterGroup> theirs = make_groups();
-    const AdamWOptions options{0.9, 0.95, 1e-7, 0.1};
-    LayeredAdamW optimizer(ours, options, UpdateMode::serial);
+    LayeredOptimizer optimizer(ours, rule({.beta2 = 0.95, .epsilon = 1e-7, .weight_decay = 0.1}), UpdateMode::serial);
     std::vector<Tensor> matrices, norms;
     for (auto& group : theirs) {
         matrices.push_back(group.parameters[0].master);
@@ -94,10 +110,46 @@ TEST(LayeredAdamW, FollowsTorchsAdamW) {
     }
 }
 
-TEST(LayeredAdamW, DecaysMatricesOnly) {
+TEST(LayeredOptimizer, FollowsTorchsSgd) {
+    for (const double momentum : {0.0, 0.9}) {
+        std::vector<ParameterGroup> ours = make_groups();
+        std::vector<ParameterGroup> theirs = make_groups();
+        LayeredOptimizer optimizer(ours, rule({.kind = OptimizerKind::sgd, .weight_decay = 0.1, .momentum = momentum}),
+                                   UpdateMode::serial);
+        std::vector<Tensor> matrices, norms;
+        for (auto& group : theirs) {
+            matrices.push_back(group.parameters[0].master);
+            norms.push_back(group.parameters[1].master);
+        }
+        const auto sgd = [&](double decay) {
+            auto chosen = std::make_unique<torch::optim::SGDOptions>(1e-2);
+            chosen->momentum(momentum).weight_decay(decay);
+            return chosen;
+        };
+        torch::optim::SGD reference(
+            {torch::optim::OptimizerParamGroup(matrices, sgd(0.1)), torch::optim::OptimizerParamGroup(norms, sgd(0.0))},
+            torch::optim::SGDOptions(1e-2));
+        for (int step = 0; step < 20; ++step) {
+            set_gradients(ours, step, 2.0);
+            set_gradients(theirs, step);
+            optimizer.finish_step(1e-2, 0.5);
+            reference.step();
+        }
+        for (std::size_t g = 0; g < ours.size(); ++g) {
+            for (std::size_t i = 0; i < 2; ++i) {
+                const Tensor& a = ours[g].parameters[i].master;
+                const Tensor& b = theirs[g].parameters[i].master;
+                EXPECT_LT((a - b).abs().max().item<double>(), 1e-6) << ours[g].parameters[i].name;
+            }
+        }
+        EXPECT_EQ(optimizer.state().size(), momentum == 0 ? 0U : 6U);
+    }
+}
+
+TEST(LayeredOptimizer, DecaysMatricesOnly) {
     std::vector<ParameterGroup> groups = make_groups();
     const std::vector<ParameterGroup> before = make_groups();
-    LayeredAdamW optimizer(groups, {0.9, 0.999, 1e-8, 0.5}, UpdateMode::serial);
+    LayeredOptimizer optimizer(groups, rule({.weight_decay = 0.5}), UpdateMode::serial);
     for (auto& group : groups) {
         for (Parameter& parameter : group.parameters) {
             parameter.master.mutable_grad() = torch::zeros_like(parameter.master);
@@ -111,12 +163,11 @@ TEST(LayeredAdamW, DecaysMatricesOnly) {
     }
 }
 
-TEST(LayeredAdamW, LazyGivesTheBitsOfSerial) {
+TEST_P(AnyOptimizer, LazyGivesTheBitsOfSerial) {
     std::vector<ParameterGroup> serial_groups = make_groups();
     std::vector<ParameterGroup> lazy_groups = make_groups();
-    const AdamWOptions options{0.9, 0.999, 1e-8, 0.01};
-    LayeredAdamW serial(serial_groups, options, UpdateMode::serial);
-    LayeredAdamW lazy(lazy_groups, options, UpdateMode::lazy);
+    LayeredOptimizer serial(serial_groups, rule(of_kind(0.01)), UpdateMode::serial);
+    LayeredOptimizer lazy(lazy_groups, rule(of_kind(0.01)), UpdateMode::lazy);
     for (int step = 0; step < 20; ++step) {
         const double rate = 1e-3 * (step % 5);  // 0 is among them
         set_gradients(serial_groups, step);
@@ -155,10 +206,10 @@ TEST(LayeredAdamW, LazyGivesTheBitsOfSerial) {
     }
 }
 
-TEST(LayeredAdamW, AnUpdateIsPendingUntilItIsApplied) {
+TEST_P(AnyOptimizer, AnUpdateIsPendingUntilItIsApplied) {
     std::vector<ParameterGroup> groups = make_groups();
     const std::vector<ParameterGroup> before = make_groups();
-    LayeredAdamW optimizer(groups, {}, UpdateMode::lazy);
+    LayeredOptimizer optimizer(groups, rule(of_kind(0)), UpdateMode::lazy);
     set_gradients(groups, 0);
     optimizer.finish_step(1e-2, 1.0);
     expect_same_bits(groups, before);
@@ -170,27 +221,27 @@ TEST(LayeredAdamW, AnUpdateIsPendingUntilItIsApplied) {
     EXPECT_TRUE(groups[0].parameters[0].master.grad().defined());
 }
 
-TEST(LayeredAdamW, LearningRateZeroKeepsTheVeryBits) {
+TEST_P(AnyOptimizer, LearningRateZeroKeepsTheVeryBits) {
     std::vector<ParameterGroup> groups = make_groups();
     {
         const torch::NoGradGuard no_grad;
         groups[0].parameters[0].master.select(0, 0).fill_(-0.0);
     }
     const Tensor before = groups[0].parameters[0].master.detach().clone();
-    LayeredAdamW optimizer(groups, {0.9, 0.999, 1e-8, 0.1}, UpdateMode::serial);
+    LayeredOptimizer optimizer(groups, rule(of_kind(0.1)), UpdateMode::serial);
     for (int step = 0; step < 3; ++step) {
         set_gradients(groups, step);
         optimizer.finish_step(0.0, 0.5);
     }
     EXPECT_TRUE(same_bits(groups[0].parameters[0].master, before));
-    EXPECT_GT(optimizer.state()[0].tensor.norm().item<double>(), 0);  // the moments moved
+    EXPECT_GT(optimizer.state()[0].tensor.to(torch::kFloat).norm().item<double>(), 0);  // the moments moved
 }
 
-TEST(LayeredAdamW, ZeroRateStepsMoveTheMomentsAsOtherStepsDo) {
+TEST(LayeredOptimizer, ZeroRateStepsMoveTheMomentsAsOtherStepsDo) {
     std::vector<ParameterGroup> still = make_groups();
     std::vector<ParameterGroup> moving = make_groups();
-    LayeredAdamW a(still, {}, UpdateMode::serial);
-    LayeredAdamW b(moving, {}, UpdateMode::serial);
+    LayeredOptimizer a(still, rule({}), UpdateMode::serial);
+    LayeredOptimizer b(moving, rule({}), UpdateMode::serial);
     for (int step = 0; step < 5; ++step) {
         set_gradients(still, step);
         set_gradients(moving, step);
@@ -204,15 +255,34 @@ TEST(LayeredAdamW, ZeroRateStepsMoveTheMomentsAsOtherStepsDo) {
     }
 }
 
-TEST(LayeredAdamW, AParameterWithoutAGradientIsLeftAlone) {
+TEST_P(AnyOptimizer, AParameterWithoutAGradientIsLeftAlone) {
     std::vector<ParameterGroup> groups = make_groups();
     const std::vector<ParameterGroup> before = make_groups();
-    LayeredAdamW optimizer(groups, {0.9, 0.999, 1e-8, 0.1}, UpdateMode::serial);
+    LayeredOptimizer optimizer(groups, rule(of_kind(0.1)), UpdateMode::serial);
     set_gradients(groups, 0);
     groups[1].parameters[0].master.mutable_grad() = Tensor();
     optimizer.finish_step(0.1, 1.0);
     EXPECT_TRUE(same_bits(groups[1].parameters[0].master, before[1].parameters[0].master));
     EXPECT_FALSE(same_bits(groups[1].parameters[1].master, before[1].parameters[1].master));
+}
+
+// What check_memory() of a student asks before anything is allocated.
+TEST(LayeredOptimizer, SaysWhatTrainingTakes) {
+    std::vector<ParameterGroup> groups(2);
+    groups[0].name = "embedding";
+    groups[1].name = "layers.0";
+    declare_parameter(groups[0], "table", {1000, 64}, InitialValues::normal);
+    declare_parameter(groups[1], "matrix", {512, 512}, InitialValues::normal);
+    declare_parameter(groups[1], "norm", {512}, InitialValues::ones);
+    declare_parameter(groups[1], "frozen", {100, 10}, InitialValues::normal).trainable = false;
+    constexpr std::uint64_t kTable = 64000;
+    constexpr std::uint64_t kMatrix = 512 * 512;
+    constexpr std::uint64_t kBase = (kTable + kMatrix + 512) * 8 + 1000 * 4;  // weights and gradients
+    const auto bytes = [&](OptimizerOptions options) { return training_bytes(groups, options, torch::kFloat); };
+    EXPECT_EQ(bytes({}), kBase + (kTable + kMatrix + 512) * 8);
+    EXPECT_EQ(bytes({.kind = OptimizerKind::sgd}), kBase);
+    EXPECT_EQ(bytes({.kind = OptimizerKind::sgd, .momentum = 0.9}), kBase + (kTable + kMatrix + 512) * 4);
+    EXPECT_EQ(bytes({.kind = OptimizerKind::adamw_8bit}), kBase + (kTable + 512) * 8 + kMatrix * 2 + kMatrix / 256 * 8);
 }
 
 struct Trained {
@@ -225,7 +295,7 @@ std::ptrdiff_t thread_count() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
 }
 
-TEST(LayeredAdamW, GivesTheSameBitsOnAnyNumberOfThreads) {
+TEST(LayeredOptimizer, GivesTheSameBitsOnAnyNumberOfThreads) {
     // Large enough for libtorch to split, and of a size that no number of threads divides.
     const auto run = [](int threads) {
         at::set_num_threads(1);
@@ -237,7 +307,7 @@ TEST(LayeredAdamW, GivesTheSameBitsOnAnyNumberOfThreads) {
             parameter.master = torch::randn({1021, 577}, generator, torch::kFloat).requires_grad_(true);
             parameter.decays = true;
         }
-        LayeredAdamW optimizer(groups, {0.9, 0.95, 1e-8, 0.1}, UpdateMode::serial);
+        LayeredOptimizer optimizer(groups, rule({.beta2 = 0.95, .weight_decay = 0.1}), UpdateMode::serial);
         Trained trained;
         for (int step = 0; step < 3; ++step) {
             at::set_num_threads(1);

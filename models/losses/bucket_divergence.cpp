@@ -1,0 +1,32 @@
+#include "models/losses/bucket_divergence.hpp"
+
+#include <cmath>
+
+namespace distilld::models {
+
+using torch::Tensor;
+
+Tensor bucket_divergence(Tensor& log_q, Tensor& log_p, const Tensor& q, double beta) {
+    log_p.clamp_min_(kLogOfMinTeacherProbability);
+    if (beta == 1.0) {
+        log_q.sub_(log_p);
+        log_p.reset();
+        Tensor mean = (q * log_q).sum(1, true);
+        log_q.sub_(mean);
+        return mean;
+    }
+    // Only what has to exist at the same time does: with a whole vocabulary these are the largest tensors there are.
+    Tensor log_m = log_p + (std::log(beta) - std::log1p(-beta));
+    at::logaddexp_out(log_m, log_m, log_q);
+    log_m.add_(std::log1p(-beta));
+    log_q.sub_(log_m);
+    log_p.sub_(log_m);
+    const Tensor of_teacher = log_m.add_(log_p).exp_().mul_(log_p).sum(1, true);
+    log_m.reset();
+    log_p.reset();
+    const Tensor mean = (q * log_q).sum(1, true);
+    log_q.sub_(mean).mul_(1.0 - beta);
+    return mean.mul(1.0 - beta).add_(of_teacher, beta);
+}
+
+}  // namespace distilld::models

@@ -1,0 +1,215 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "models/optimizers/block_quantizer.hpp"
+#include "models/optimizers/gradient_norm.hpp"
+#include "models/optimizers/update_rule.hpp"
+
+namespace distilld::models {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::int64_t kMinQuantized = 4096;        ///< numbers of a parameter; smaller ones keep 32 bits
+constexpr std::int64_t kMinBlocksOfPart = 1 << 12;  ///< so that a thread has at least a million numbers
+
+/// What a step's update is for every number.
+struct Factors {
+    float clip = 1;
+    float beta1 = 0;
+    float beta2 = 0;
+    float keep = 1;   ///< what is left of a weight that decays
+    float rate = 0;   ///< lr / (1 − β1^t)
+    float root2 = 1;  ///< √(1 − β2^t)
+    float epsilon = 0;
+    bool moves = true;
+};
+
+/// The tensors of a slot by what they are.
+struct QuantizedMoments {
+    Tensor codes1, absmax1, codes2, absmax2;
+};
+
+QuantizedMoments moments_of(const OptimizerSlot& slot) {
+    return {slot.state[0].tensor, slot.state[1].tensor, slot.state[2].tensor, slot.state[3].tensor};
+}
+
+bool is_quantized(const OptimizerSlot& slot) {
+    return slot.state.size() == 4;
+}
+
+class AdamW8bit final : public UpdateRule {
+  public:
+    explicit AdamW8bit(const OptimizerOptions& options) : options_(options), whole_(make_adamw(options)) {}
+
+    [[nodiscard]] NamedTensors make_state(const Parameter& parameter, const ParameterGroup& group) const override {
+        const Tensor& master = parameter.master;
+        if (master.numel() < kMinQuantized || group.name == "embedding" || master.scalar_type() != torch::kFloat) {
+            return whole_->make_state(parameter, group);
+        }
+        const auto blocks = (master.numel() + kQuantizedBlock - 1) / kQuantizedBlock;
+        const auto codes = torch::TensorOptions().dtype(torch::kUInt8).device(master.device());
+        const auto scales = torch::TensorOptions().dtype(torch::kFloat).device(master.device());
+        // A scale of 0 makes every code 0.
+        return {{"exp_avg", torch::zeros(master.sizes(), codes)},
+                {"exp_avg_absmax", torch::zeros({blocks}, scales)},
+                {"exp_avg_sq", torch::zeros(master.sizes(), codes)},
+                {"exp_avg_sq_absmax", torch::zeros({blocks}, scales)}};
+    }
+
+    void update(std::span<OptimizerSlot* const> slots, const UpdateNumbers& numbers) const override {
+        std::vector<OptimizerSlot*> whole;
+        for (OptimizerSlot* slot : slots) {
+            if (!is_quantized(*slot)) {
+                whole.push_back(slot);
+            } else if (slot->parameter.device().is_cpu()) {
+                update_on_cpu(*slot, factors(numbers, slot->decays));
+            } else {
+                update_on_device(*slot, factors(numbers, slot->decays));
+            }
+        }
+        whole_->update(whole, numbers);
+    }
+
+    [[nodiscard]] Factors factors(const UpdateNumbers& numbers, bool decays) const {
+        const auto step = static_cast<double>(numbers.step);
+        Factors made;
+        made.clip = static_cast<float>(numbers.clip_coefficient);
+        made.beta1 = static_cast<float>(options_.beta1);
+        made.beta2 = static_cast<float>(options_.beta2);
+        made.keep = static_cast<float>(1.0 - (decays ? numbers.learning_rate * options_.weight_decay : 0.0));
+        made.rate = static_cast<float>(numbers.learning_rate / (1.0 - std::pow(options_.beta1, step)));
+        made.root2 = static_cast<float>(std::sqrt(1.0 - std::pow(options_.beta2, step)));
+        made.epsilon = static_cast<float>(options_.epsilon);
+        made.moves = numbers.learning_rate != 0;
+        return made;
+    }
+
+    void update_on_cpu(OptimizerSlot& slot, const Factors& factors) const {
+        const Tensor gradient = slot.parameter.grad().contiguous();
+        const QuantizedMoments moments = moments_of(slot);
+        auto* weights = slot.parameter.mutable_data_ptr<float>();
+        const auto* slopes = gradient.const_data_ptr<float>();
+        auto* codes1 = moments.codes1.mutable_data_ptr<std::uint8_t>();
+        auto* codes2 = moments.codes2.mutable_data_ptr<std::uint8_t>();
+        auto* scales1 = moments.absmax1.mutable_data_ptr<float>();
+        auto* scales2 = moments.absmax2.mutable_data_ptr<float>();
+        const std::int64_t count = gradient.numel();
+        run_in_parts(moments.absmax1.numel(), kMinBlocksOfPart, at::get_num_threads(),
+                     [&](std::int64_t begin, std::int64_t end) {
+                         for (std::int64_t block = begin; block < end; ++block) {
+                             const std::int64_t at = block * kQuantizedBlock;
+                             const auto size = static_cast<std::size_t>(std::min(kQuantizedBlock, count - at));
+                             const Block one{std::span(weights + at, size),
+                                             std::span(slopes + at, size),
+                                             std::span(codes1 + at, size),
+                                             std::span(codes2 + at, size),
+                                             scales1[block],
+                                             scales2[block]};
+                             update_block(one, factors);
+                         }
+                     });
+    }
+
+    /// The same by tensor operations, for devices whose memory is not ours to read.
+    void update_on_device(OptimizerSlot& slot, const Factors& factors) const {
+        const QuantizedMoments moments = moments_of(slot);
+        const Tensor gradient = slot.parameter.grad() * factors.clip;
+        const auto on_device = [&](const DynamicMap& map) {
+            return torch::tensor(at::ArrayRef<float>(map.values().data(), map.values().size())).to(gradient.device());
+        };
+        const Tensor values1 = on_device(signed_);
+        const Tensor values2 = on_device(unsigned_);
+        Tensor first = dequantized(moments.codes1, moments.absmax1, values1);
+        Tensor second = dequantized(moments.codes2, moments.absmax2, values2);
+        first.lerp_(gradient, 1.0 - factors.beta1);
+        second.mul_(factors.beta2).addcmul_(gradient, gradient, 1.0 - factors.beta2);
+        if (factors.moves) {
+            slot.parameter.mul_(factors.keep);
+            slot.parameter.addcdiv_(first, second.sqrt().div_(factors.root2).add_(factors.epsilon), -factors.rate);
+        }
+        quantize(first, signed_, values1, moments.codes1, moments.absmax1);
+        quantize(second, unsigned_, values2, moments.codes2, moments.absmax2);
+    }
+
+  private:
+    struct Block {
+        std::span<float> weights;
+        std::span<const float> gradient;
+        std::span<std::uint8_t> codes1;
+        std::span<std::uint8_t> codes2;
+        float& scale1;
+        float& scale2;
+    };
+
+    void update_block(const Block& block, const Factors& factors) const {
+        std::array<float, kQuantizedBlock> first;
+        std::array<float, kQuantizedBlock> second;
+        float max1 = 0;
+        float max2 = 0;
+        for (std::size_t i = 0; i < block.gradient.size(); ++i) {
+            const float slope = block.gradient[i] * factors.clip;
+            const float before1 = signed_.value(block.codes1[i]) * block.scale1;
+            const float before2 = unsigned_.value(block.codes2[i]) * block.scale2;
+            first[i] = factors.beta1 * before1 + (1.0F - factors.beta1) * slope;
+            second[i] = factors.beta2 * before2 + (1.0F - factors.beta2) * slope * slope;
+            max1 = std::max(max1, std::abs(first[i]));
+            max2 = std::max(max2, second[i]);
+        }
+        if (factors.moves) {
+            for (std::size_t i = 0; i < block.weights.size(); ++i) {
+                const float root = std::sqrt(second[i]) / factors.root2 + factors.epsilon;
+                block.weights[i] = block.weights[i] * factors.keep - factors.rate * (first[i] / root);
+            }
+        }
+        for (std::size_t i = 0; i < block.codes1.size(); ++i) {
+            block.codes1[i] = signed_.code(max1 > 0 ? first[i] / max1 : 0.0F);
+            block.codes2[i] = unsigned_.code(max2 > 0 ? second[i] / max2 : 0.0F);
+        }
+        block.scale1 = max1;
+        block.scale2 = max2;
+    }
+
+    /// [blocks, kQuantizedBlock], what lies behind the last number 0.
+    static Tensor in_blocks(const Tensor& tensor) {
+        const std::int64_t blocks = (tensor.numel() + kQuantizedBlock - 1) / kQuantizedBlock;
+        return at::constant_pad_nd(tensor.flatten(), {0, blocks * kQuantizedBlock - tensor.numel()})
+            .view({blocks, kQuantizedBlock});
+    }
+
+    static Tensor dequantized(const Tensor& codes, const Tensor& absmax, const Tensor& values) {
+        const Tensor numbers = values.index_select(0, codes.flatten().to(torch::kLong));
+        return in_blocks(numbers).mul_(absmax.unsqueeze(1)).flatten().slice(0, 0, codes.numel()).view(codes.sizes());
+    }
+
+    static void quantize(const Tensor& numbers, const DynamicMap& map, const Tensor& values, Tensor codes,
+                         Tensor absmax) {
+        const Tensor blocks = in_blocks(numbers);
+        absmax.copy_(blocks.abs().amax(1));
+        const Tensor scaled = blocks / absmax.clamp_min(std::numeric_limits<float>::min()).unsqueeze(1);
+        const Tensor middles =
+            torch::tensor(at::ArrayRef<float>(map.middles().data(), map.middles().size())).to(numbers.device());
+        Tensor found = at::bucketize(scaled, middles);
+        const Tensor lost_sign =
+            torch::logical_and(scaled < 0, values.index_select(0, found.flatten()).view_as(found) == 0);
+        found.sub_(lost_sign.to(found.scalar_type()));
+        codes.copy_(found.flatten().slice(0, 0, numbers.numel()).view(codes.sizes()));
+    }
+
+    OptimizerOptions options_;
+    std::unique_ptr<UpdateRule> whole_;
+    DynamicMap signed_{true};
+    DynamicMap unsigned_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> make_adamw_8bit(const OptimizerOptions& options) {
+    return std::make_unique<AdamW8bit>(options);
+}
+
+}  // namespace distilld::models

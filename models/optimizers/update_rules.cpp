@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <iterator>
+#include <stdexcept>
+
+#include "models/optimizers/update_rule.hpp"
+
+namespace distilld::models {
+namespace {
+
+struct RuleRow {
+    OptimizerKind kind;
+    std::unique_ptr<UpdateRule> (*make)(const OptimizerOptions&);
+};
+
+constexpr RuleRow kRules[] = {
+    {OptimizerKind::adamw, make_adamw},
+    {OptimizerKind::adamw_8bit, make_adamw_8bit},
+    {OptimizerKind::sgd, make_sgd},
+};
+
+}  // namespace
+
+OptimizerOptions optimizer_options(const TrainingSpec& training) {
+    OptimizerOptions options;
+    options.kind = training.optimizer;
+    options.beta1 = training.adam_beta1;
+    options.beta2 = training.adam_beta2;
+    options.epsilon = training.adam_epsilon;
+    options.weight_decay = training.weight_decay;
+    options.momentum = training.sgd_momentum;
+    return options;
+}
+
+std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options) {
+    const auto* row = std::ranges::find(kRules, options.kind, &RuleRow::kind);
+    if (row == std::end(kRules)) {
+        throw std::logic_error("an optimizer without a rule");
+    }
+    return row->make(options);
+}
+
+std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const OptimizerOptions& options,
+                             torch::ScalarType master) {
+    const std::unique_ptr<UpdateRule> rule = make_update_rule(options);
+    std::uint64_t bytes = 0;
+    for (const ParameterGroup& group : groups) {
+        for (Parameter parameter : group.parameters) {
+            // No memory: only what it would take is asked.
+            const auto nowhere = torch::TensorOptions().dtype(master).device(torch::kMeta);
+            parameter.master = torch::empty(parameter.held().sizes(), nowhere);
+            bytes += parameter.master.nbytes() * (parameter.trainable ? 2 : 1);
+            if (parameter.trainable) {
+                for (const NamedTensor& state : rule->make_state(parameter, group)) {
+                    bytes += state.tensor.nbytes();
+                }
+            }
+        }
+    }
+    return bytes;
+}
+
+}  // namespace distilld::models
