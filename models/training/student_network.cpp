@@ -7,8 +7,11 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "models/families/adapter_config.hpp"
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
+#include "models/network/ternary_modules.hpp"
+#include "models/training/adapted_network.hpp"
 
 namespace distilld::models {
 namespace {
@@ -83,6 +86,10 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
     if (!fs::is_directory(spec.model, code)) {
         return invalid_input("/student/model: " + spec.model + " is not a folder");
     }
+    if (is_adapter_folder(spec.model)) {
+        return invalid_input("/student/model: " + spec.model +
+                             " holds adapters: give student.lora with their r and alpha to go on with them");
+    }
     const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
     Result<ModelConfig> config = merged_config(spec, families);
     if (!config) {
@@ -107,8 +114,18 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
 Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, std::uint64_t seed,
                                                        const torch::Device& device,
                                                        std::span<const ModelFamily> families, std::uint64_t max_bytes) {
-    return spec.init == StudentInit::random ? random_network(spec, seed, device, families, max_bytes)
-                                            : pretrained_network(spec, device, families, max_bytes);
+    if (spec.lora) {
+        return make_adapted_network(spec, seed, device, families, max_bytes);
+    }
+    Result<std::unique_ptr<CausalLm>> network = spec.init == StudentInit::random
+                                                    ? random_network(spec, seed, device, families, max_bytes)
+                                                    : pretrained_network(spec, device, families, max_bytes);
+    if (network && spec.quantization == Quantization::ternary) {
+        if (const Result<void> made = make_ternary(**network, spec.quantize_modules); !made) {
+            return made.error();
+        }
+    }
+    return network;
 }
 
 }  // namespace distilld::models
