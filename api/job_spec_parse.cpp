@@ -23,23 +23,25 @@ class SpecReader {
     SpecReader(const SpecTable& table, const json::object& document, JobSpec& spec, std::vector<Violation>& violations)
         : table_(table), reading_{document, spec, violations} {}
 
-    void read() {
-        const auto members = table_.members_of_document();
+    void read() { read_content("", reading_.document); }
+
+  private:
+    /// What stands in a section, and in those within it.
+    void read_content(std::string_view pointer, const json::object& object) {
         std::vector<std::string> names;
-        for (const auto pointer : members) {
-            names.emplace_back(pointer.substr(1));
-            if (const auto* field = table_.field(pointer)) {
-                read_field(*field, reading_.document);
-            } else if (const auto& section = table_.section(pointer); section.members_as.empty()) {
-                read_section(section);
+        for (const auto member : table_.members_of(pointer)) {
+            names.emplace_back(member.substr(pointer.size() + 1));
+            if (const auto* field = table_.field(member)) {
+                read_field(*field, object);
+            } else if (const auto& section = table_.section(member); section.members_as.empty()) {
+                read_section(section, object);
             } else {
                 read_members(section);
             }
         }
-        refuse_unknown("", reading_.document, names);
+        refuse_unknown(pointer, object, names);
     }
 
-  private:
     /// Objects with the fields of another section, which are read as if each were that section of a spec of its own.
     void read_members(const SpecSection& section) {
         const auto* value = reading_.document.if_contains(section.name());
@@ -72,7 +74,7 @@ class SpecReader {
         JobSpec spec;
         spec.kind = reading_.spec.kind;
         std::vector<Violation> violations;
-        SpecReader(table_, alone, spec, violations).read_section(as);
+        SpecReader(table_, alone, spec, violations).read_section(as, alone);
         for (auto& violation : violations) {
             reading_.violate(pointer + violation.pointer.substr(as.pointer.size()), std::move(violation.code),
                              of_named_teacher(std::move(violation.detail), name));
@@ -82,8 +84,8 @@ class SpecReader {
         }
     }
 
-    void read_section(const SpecSection& section) {
-        const auto* value = reading_.document.if_contains(section.name());
+    void read_section(const SpecSection& section, const json::object& parent) {
+        const auto* value = parent.if_contains(section.name());
         if (value == nullptr) {
             if (!section.required.empty() && needed(section.needed_by)) {
                 reading_.require(section.pointer, section.required);
@@ -98,12 +100,7 @@ class SpecReader {
         if (section.open != nullptr) {
             section.open(reading_.spec);
         }
-        std::vector<std::string> names;
-        for (const auto* field : table_.fields_of(section.pointer)) {
-            names.emplace_back(field->name());
-            read_field(*field, *object);
-        }
-        refuse_unknown(section.pointer, *object, names);
+        read_content(section.pointer, *object);
     }
 
     void read_field(const SpecField& field, const json::object& object) {
@@ -147,9 +144,14 @@ class SpecReader {
 
     /// Where a name has its place that somebody wrote into the wrong object.
     [[nodiscard]] std::string_view place_of(std::string_view name) const {
-        for (const auto pointer : table_.members_of_document()) {
+        for (const auto pointer : table_.members_of("")) {
             if (pointer.substr(1) == name) {
                 return pointer;
+            }
+        }
+        for (const auto& section : table_.sections) {
+            if (section.name() == name) {
+                return section.pointer;
             }
         }
         for (const auto& field : table_.fields) {

@@ -18,13 +18,7 @@ void write(const JobSpec& spec, const SpecField& field, json::object& object) {
     }
 }
 
-json::object written_section(const JobSpec& spec, const SpecTable& table, std::string_view pointer) {
-    json::object object;
-    for (const auto* field : table.fields_of(pointer)) {
-        write(spec, *field, object);
-    }
-    return object;
-}
+json::object written_section(const JobSpec& spec, const SpecTable& table, std::string_view pointer);
 
 json::object written_members(const JobSpec& spec, const SpecTable& table, const SpecSection& section) {
     json::object members;
@@ -36,22 +30,28 @@ json::object written_members(const JobSpec& spec, const SpecTable& table, const 
     return members;
 }
 
-}  // namespace
-
-json::object to_json_object(const JobSpec& spec, const SpecTable& table) {
-    json::object document;
-    for (const auto pointer : table.members_of_document()) {
-        if (const auto* field = table.field(pointer)) {
-            write(spec, *field, document);
+/// "" is the document itself.
+json::object written_section(const JobSpec& spec, const SpecTable& table, std::string_view pointer) {
+    json::object object;
+    for (const auto member : table.members_of(pointer)) {
+        if (const auto* field = table.field(member)) {
+            write(spec, *field, object);
             continue;
         }
-        const auto& section = table.section(pointer);
+        const auto& section = table.section(member);
         if (section.present != nullptr && !section.present(spec)) {
             continue;
         }
-        document[section.name()] =
-            section.members_as.empty() ? written_section(spec, table, pointer) : written_members(spec, table, section);
+        object[section.name()] =
+            section.members_as.empty() ? written_section(spec, table, member) : written_members(spec, table, section);
     }
+    return object;
+}
+
+}  // namespace
+
+json::object to_json_object(const JobSpec& spec, const SpecTable& table) {
+    json::object document = written_section(spec, table, "");
     write_dependent_defaults(spec, document);
     return document;
 }

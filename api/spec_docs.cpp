@@ -51,17 +51,28 @@ json::object members_schema(const SpecSection& section) {
             {"description", section.help}};
 }
 
+json::object properties_schema(const SpecTable& table, std::string_view section);
+
 json::object section_schema(const SpecTable& table, const SpecSection& section) {
     if (!section.members_as.empty()) {
         return members_schema(section);
     }
     auto schema = object_schema(table, section.pointer);
-    json::object properties;
-    for (const auto* field : table.fields_of(section.pointer)) {
-        properties[field->name()] = field_schema(*field);
+    if (!section.help.empty()) {
+        schema["description"] = section.help;
     }
-    schema["properties"] = std::move(properties);
+    schema["properties"] = properties_schema(table, section.pointer);
     return schema;
+}
+
+json::object properties_schema(const SpecTable& table, std::string_view section) {
+    json::object properties;
+    for (const auto member : table.members_of(section)) {
+        const auto name = member.substr(section.size() + 1);
+        const auto* field = table.field(member);
+        properties[name] = field != nullptr ? field_schema(*field) : section_schema(table, table.section(member));
+    }
+    return properties;
 }
 
 /// What a job of each kind has to have: a generate job does without a student.
@@ -69,7 +80,7 @@ void add_needs_by_kind(const SpecTable& table, json::object& schema) {
     json::array always;
     json::array of_training;
     json::object ways_of;
-    for (const auto pointer : table.members_of_document()) {
+    for (const auto pointer : table.members_of("")) {
         const auto name = pointer.substr(1);
         const auto* field = table.field(pointer);
         const auto* section = field == nullptr ? &table.section(pointer) : nullptr;
@@ -208,14 +219,8 @@ std::string markdown_table(const SpecTable& table, std::string_view section) {
 
 json::object job_spec_schema(const SpecTable& table) {
     auto schema = object_schema(table, "");
-    json::object properties;
-    for (const auto pointer : table.members_of_document()) {
-        const auto name = pointer.substr(1);
-        const auto* field = table.field(pointer);
-        properties[name] = field != nullptr ? field_schema(*field) : section_schema(table, table.section(pointer));
-    }
     add_needs_by_kind(table, schema);
-    schema["properties"] = std::move(properties);
+    schema["properties"] = properties_schema(table, "");
     return schema;
 }
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "api/spec_rules.hpp"
+#include "api/student_fields.hpp"
 #include "api/teacher_fields.hpp"
 
 namespace distilld::api {
@@ -16,17 +17,18 @@ constexpr TextForm kNameForm{
     .values = "1–128 letters, digits, spaces and `. _ - :`",
     .complaint = "must begin with a letter or digit and consist of letters, digits, spaces and . _ - :",
 };
-constexpr TextForm kDeviceForm{
-    .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
-    .values = "`\"auto\"`, `\"cpu\"`, `\"cuda\"`, `\"cuda:n\"`",
-    .complaint = "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:n\" with n from 0 to 99",
-};
 
 std::vector<SpecSection> sections() {
     return {
         {.pointer = "/student",
          .required = "an object with model (a Hugging Face folder)",
          .needed_by = NeededBy::training},
+        {.pointer = "/student/lora",
+         .open = [](JobSpec& spec) { spec.student.lora.emplace(); },
+         .present = [](const JobSpec& spec) { return spec.student.lora.has_value(); },
+         .help =
+             "train low-rank adapters beside the frozen weights of `model`, as PEFT has them, instead of the weights "
+             "(docs/students.md); `{}` takes the defaults"},
         {.pointer = "/teacher",
          .open = [](JobSpec& spec) { spec.teacher.emplace(); },
          .present = [](const JobSpec& spec) { return spec.teacher.has_value(); }},
@@ -82,46 +84,6 @@ std::vector<SpecField> last_document_fields() {
          .kind = make_boolean(&JobSpec::overwrite),
          .decides_weights = no,
          .help = "replace the checkpoints and the model of another run in `output`; without it they are never touched"},
-    };
-}
-
-// Of the network a checkpoint holds itself what decides: its config and its weights. So the folder that a run started
-// from may have moved.
-std::vector<SpecField> student_fields() {
-    return {
-        {.pointer = "/student/model",
-         .kind = make_path(&StudentSpec::model, "Hugging Face folder"),
-         .decides_weights = first_weights,
-         .help = "the network to train",
-         .default_note = "required, unless `init` is `\"random\"` and `config` is given"},
-        {.pointer = "/student/init",
-         .kind = make_choice(&StudentSpec::init, kStudentInitNames),
-         .decides_weights = first_weights,
-         .help = "keep the folder's weights, or draw new ones"},
-        {.pointer = "/student/config",
-         .kind = make_object(&StudentSpec::config_json),
-         .decides_weights = no,
-         .help = "fields of a Llama `config.json`, laid over the folder's"},
-        // The checkpoint holds a hash of the ids that the text came to.
-        {.pointer = "/student/tokenizer",
-         .kind = make_path(&StudentSpec::tokenizer, "folder", true),
-         .decides_weights = no,
-         .help = "whose tokenizer.json (of type BPE, see docs/tokenizers.md) reads `{\"text\"}` rows and goes into "
-                 "`output`. Without it and without one in `model`, text is read byte by byte, which takes a student "
-                 "with a vocabulary of 257",
-         .default_note = "that of `model`",
-         .there = Named::folder},
-        {.pointer = "/student/dtype",
-         .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
-         .decides_weights = yes,
-         .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it where the device is fast at it"},
-        // Another device computes the same sums in another order, as another number of threads does; a run must be
-        // able to go on where there is no GPU, or another one. The warning stands for dtype auto too, which may come
-        // out otherwise there.
-        {.pointer = "/student/device",
-         .kind = make_text(&StudentSpec::device, {.max_bytes = 16, .form = &kDeviceForm}),
-         .decides_weights = last_bits,
-         .help = "where the student is trained; auto takes CUDA where it is there. `cuda:n` is the n-th GPU, from 0"},
     };
 }
 

@@ -53,7 +53,7 @@ struct SpecField {
 };
 
 struct SpecSection {
-    std::string_view pointer;        ///< "/training"
+    std::string_view pointer;        ///< "/training"; "/student/lora" stands within "/student"
     std::string_view required = {};  ///< what has to be given; empty = may be left out
     /// Makes the section where it stands in the document; none for one that every JobSpec has.
     void (*open)(JobSpec&) = nullptr;
@@ -64,9 +64,9 @@ struct SpecSection {
     /// "/teacher" of "/teachers": its members are objects with the fields of that section, each under a name of its own
     /// (it has no rows). Empty: an object with fields.
     std::string_view members_as = {};
-    std::string_view help = {};  ///< of such a section: one line of Markdown
+    std::string_view help = {};  ///< of a section that may be left out: one line of Markdown; may be empty
 
-    [[nodiscard]] std::string_view name() const { return pointer.substr(1); }
+    [[nodiscard]] std::string_view name() const { return pointer.substr(pointer.rfind('/') + 1); }
 };
 
 struct SpecTable {
@@ -79,9 +79,9 @@ struct SpecTable {
     [[nodiscard]] const SpecSection& section(std::string_view pointer) const;
     /// Of one section, "" = of the document itself, in order.
     [[nodiscard]] std::vector<const SpecField*> fields_of(std::string_view section) const;
-    /// What stands in the document: fields of its own ("/name"), and sections ("/student") at the place of their first
-    /// field, one whose members are as that section behind it. In order.
-    [[nodiscard]] std::vector<std::string_view> members_of_document() const;
+    /// What stands in a section, "" = in the document: fields of its own ("/name"), and sections ("/student") at the
+    /// place of their first field, one whose members are as that section behind it. In order.
+    [[nodiscard]] std::vector<std::string_view> members_of(std::string_view section) const;
 };
 
 [[nodiscard]] const SpecTable& spec_table();

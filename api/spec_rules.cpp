@@ -142,6 +142,34 @@ void student_has_a_network(SpecReading& reading) {
     }
 }
 
+/// An adapter is of a base that is there, as it is.
+void adapters_have_a_base(SpecReading& reading) {
+    if (!reading.spec.student.lora) {
+        return;
+    }
+    if (reading.spec.student.init == StudentInit::random) {
+        reading.violate(
+            "/student/lora", "conflict",
+            "adapts weights that are there, but init is random: leave out lora, or say init \"pretrained\"");
+    }
+    if (reading.given("/student/config")) {
+        reading.violate("/student/lora", "conflict",
+                        "adapts the model as its folder has it: leave out config, which would make another of it");
+    }
+}
+
+void quantization_is_of_weights_that_learn(SpecReading& reading) {
+    const StudentSpec& student = reading.spec.student;
+    if (student.quantization == Quantization::none) {
+        if (!student.quantize_modules.empty()) {
+            reading.violate("/student/quantize_modules", "conflict", "says what is quantized: say quantization too");
+        }
+    } else if (reading.given("/student/lora")) {
+        reading.violate("/student/quantization", "conflict",
+                        "is of weights that learn, but with lora they are frozen: leave one of them out");
+    }
+}
+
 void run_has_one_length(SpecReading& reading) {
     const std::string first = "/training/" + std::string(kRunLength[0]);
     const std::string second = "/training/" + std::string(kRunLength[1]);
@@ -223,6 +251,8 @@ void output_is_not_the_model(SpecReading& reading) {
 constexpr SpecRule kRules[] = {
     {"/kind", generating_takes_a_teacher},
     {"/student/device", student_has_a_network},
+    {"/student/quantize_modules", quantization_is_of_weights_that_learn},
+    {"/student/lora/merge", adapters_have_a_base},
     {"/teacher/store_samples", answers_have_a_source},
     {"/teachers", several_teachers_fit_together},
     {"/teacher/threads", computing_takes_a_model},

@@ -28,15 +28,18 @@ std::vector<const SpecField*> SpecTable::fields_of(std::string_view section) con
     return rows;
 }
 
-std::vector<std::string_view> SpecTable::members_of_document() const {
+std::vector<std::string_view> SpecTable::members_of(std::string_view section) const {
     std::vector<std::string_view> members;
     for (const auto& field : fields) {
-        const auto member = field.section().empty() ? field.pointer : field.section();
+        if (!field.pointer.starts_with(section) || field.pointer[section.size()] != '/') {
+            continue;
+        }
+        const auto member = field.pointer.substr(0, field.pointer.find('/', section.size() + 1));
         if (std::ranges::find(members, member) == members.end()) {
             members.push_back(member);
-            for (const auto& section : sections) {
-                if (!member.empty() && section.members_as == member) {
-                    members.push_back(section.pointer);
+            for (const auto& other : sections) {
+                if (other.members_as == member) {
+                    members.push_back(other.pointer);
                 }
             }
         }

@@ -183,7 +183,7 @@ print(json.load(sys.stdin)["install"][0]["metadata"]["version"])' 2>/dev/null ||
 # The Python packages of the tests, by the names that pip knows.
 test_packages=(
     pytest pytest-xdist pyyaml ruff
-    transformers tokenizers safetensors numpy                     # exported folders are held against these
+    transformers tokenizers safetensors numpy peft                # exported folders are held against these
     tensorboard mlflow                                            # read what the sinks wrote
     kubernetes-validate kubeflow-trainer-api compose-spec         # schemas of the manifests
     cloudcoil-models-prometheus-operator

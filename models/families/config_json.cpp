@@ -57,13 +57,6 @@ void write_pretty(const json::value& value, std::string& out, std::size_t depth)
     }
 }
 
-std::string pretty(const json::object& object) {
-    std::string out;
-    write_pretty(object, out, 0);
-    out += "\n";
-    return out;
-}
-
 /// Those that there are.
 void write_special_tokens(const DecoderConfig& decoder, json::object& generation) {
     if (decoder.bos_token_id) {
@@ -78,6 +71,13 @@ void write_special_tokens(const DecoderConfig& decoder, json::object& generation
 }
 
 }  // namespace
+
+std::string pretty_json(const json::object& object) {
+    std::string out;
+    write_pretty(object, out, 0);
+    out += "\n";
+    return out;
+}
 
 Result<std::string> merge_config_json(std::string_view base_json, const JsonPlace& base_place,
                                       std::string_view override_json, const JsonPlace& override_place) {
@@ -128,7 +128,7 @@ void set_special_tokens(ModelConfig& config, const SpecialTokens& special) {
         generation->erase(name);
     }
     write_special_tokens(config.decoder, *generation);
-    config.source_generation_json = pretty(*generation);
+    config.source_generation_json = pretty_json(*generation);
 }
 
 std::string to_config_json(const ModelConfig& config, std::string_view dtype) {
@@ -141,7 +141,7 @@ std::string to_config_json(const ModelConfig& config, std::string_view dtype) {
     if (!object.contains("use_cache")) {
         object["use_cache"] = true;
     }
-    return pretty(object);
+    return pretty_json(object);
 }
 
 std::string to_generation_config_json(const ModelConfig& config) {
@@ -151,7 +151,7 @@ std::string to_generation_config_json(const ModelConfig& config) {
     json::object object;
     object["_from_model_config"] = true;
     write_special_tokens(config.decoder, object);
-    return pretty(object);
+    return pretty_json(object);
 }
 
 }  // namespace distilld::models

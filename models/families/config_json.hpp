@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,9 @@ void set_special_tokens(ModelConfig& config, const SpecialTokens& special);
 /// A config.json that transformers 4.x and 5.x load: both rope forms, both names of the dtype. Unknown fields of
 /// config.source_json (may be empty) are kept. `dtype` is "float32", "bfloat16" or "float16".
 std::string to_config_json(const ModelConfig& config, std::string_view dtype);
+
+/// As transformers writes JSON: sorted keys, two spaces.
+[[nodiscard]] std::string pretty_json(const boost::json::object& object);
 
 /// generation_config.json: the source's when there is one, else one with the ids of `config`.
 std::string to_generation_config_json(const ModelConfig& config);

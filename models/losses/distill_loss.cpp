@@ -343,7 +343,9 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
             Tensor out = gradients->hidden.slice(0, begin, end);
             torch::mm_out(out, gradient, w);
         }
-        add_head_gradient(gradients->head, gradient, rows, sum_type);
+        if (gradients->with_head) {
+            add_head_gradient(gradients->head, gradient, rows, sum_type);
+        }
     }
     if (gradients != nullptr && !gradients->hidden.defined()) {
         gradients->hidden = torch::zeros_like(x);

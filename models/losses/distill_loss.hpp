@@ -47,8 +47,9 @@ struct DistillLossSums {
 };
 
 struct DistillLossGradients {
-    torch::Tensor hidden;  ///< out: [n, H] in hidden's dtype
-    torch::Tensor head;    ///< in and out: [V, H] f32 (f64 for f64 input), added to; undefined counts as zeros
+    torch::Tensor hidden;   ///< out: [n, H] in hidden's dtype
+    torch::Tensor head;     ///< in and out: [V, H] f32 (f64 for f64 input), added to; undefined counts as zeros
+    bool with_head = true;  ///< false: the head does not learn, and `head` stays as it is
 };
 
 /// Rows of logits held at once: a function of V only, so that sums have one order. About 256 MiB in fp32, 128 MiB in

@@ -20,6 +20,10 @@ Attention::Attention(ParameterGroup& group, const DecoderConfig& config, const D
     }
 }
 
+std::vector<Linear*> Attention::linears() {
+    return {&query_, &key_, &value_, &output_};
+}
+
 torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositions::Angles& angles) const {
     const auto rows = input.size(0);
     const auto columns = input.size(1);

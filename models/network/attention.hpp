@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/families/decoder_config.hpp"
 #include "models/families/model_family.hpp"
@@ -24,6 +25,9 @@ class Attention {
 
     /// `input` [B, T, H] -> [B, T, H].
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, const RotaryPositions::Angles& angles) const;
+
+    /// In the order of their parameters.
+    [[nodiscard]] std::vector<Linear*> linears();
 
   private:
     std::int64_t heads_;

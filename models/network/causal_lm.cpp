@@ -1,11 +1,14 @@
 #include "models/network/causal_lm.hpp"
 
+#include <boost/json.hpp>
 #include <set>
 #include <sstream>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
+#include "models/network/lora.hpp"
 #include "models/weights/finite.hpp"
 #include "models/weights/weight_folder.hpp"
 
@@ -135,7 +138,28 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
     return {};
 }
 
+/// As transformers reads its BitNet format.
+std::string quantized_config(const std::string& config_json, const TernaryModules& modules,
+                             const ModelConfig& description) {
+    boost::json::object config = boost::json::parse(config_json).get_object();
+    boost::json::array plain(modules.others.begin(), modules.others.end());
+    plain.emplace_back(description.family->names.head);
+    config["quantization_config"] = {{"quant_method", "bitnet"},
+                                     {"linear_class", "bitlinear"},
+                                     {"quantization_mode", "offline"},
+                                     {"use_rms_norm", false},
+                                     {"modules_to_not_convert", std::move(plain)}};
+    return pretty_json(config);
+}
+
 }  // namespace
+
+CausalLm::CausalLm() = default;
+CausalLm::~CausalLm() = default;
+
+void CausalLm::set_adapters(std::unique_ptr<AdapterSet> adapters) {
+    adapters_ = std::move(adapters);
+}
 
 ModelExport CausalLm::model_export(const std::optional<SpecialTokens>& special) const {
     ModelConfig description = config();
@@ -145,6 +169,13 @@ ModelExport CausalLm::model_export(const std::optional<SpecialTokens>& special) 
     ModelExport model;
     model.parameters = all_parameters(groups());
     model.config_json = to_config_json(description, dtype_name(model.parameters.front().saved));
+    if (adapters_) {
+        std::erase_if(model.parameters, [](const Parameter& parameter) { return !parameter.trainable; });
+        model.adapter = adapters_->files;
+    }
+    if (!ternary_.ternary.empty()) {
+        model.ternary = {ternary_.ternary, quantized_config(model.config_json, ternary_, description)};
+    }
     model.generation_config_json = to_generation_config_json(description);
     return model;
 }
@@ -152,7 +183,22 @@ ModelExport CausalLm::model_export(const std::optional<SpecialTokens>& special) 
 std::string CausalLm::canonical_config() const {
     ModelConfig canonical = config();
     canonical.source_json.clear();
-    return to_config_json(canonical, dtype_name(torch::kFloat));
+    const std::string text = to_config_json(canonical, dtype_name(torch::kFloat));
+    if (!adapters_ && ternary_.ternary.empty()) {
+        return text;
+    }
+    boost::json::value grown = boost::json::parse(text);
+    boost::json::object& object = grown.get_object();
+    if (!ternary_.ternary.empty()) {
+        object["ternary_modules"] = boost::json::value_from(ternary_.ternary);
+    }
+    if (adapters_) {
+        object["lora_r"] = adapters_->spec.r;
+        object["lora_alpha"] = adapters_->spec.alpha;
+        object["lora_target_modules"] = boost::json::value_from(adapters_->spec.target_modules);
+        object["base_weights_sha256"] = adapters_->files.base_sha256;
+    }
+    return to_text(grown);
 }
 
 std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype, const torch::Device& device,

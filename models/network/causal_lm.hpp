@@ -10,16 +10,26 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "models/families/model_family.hpp"
 #include "models/network/compute_dtype.hpp"
+#include "models/network/linear.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/export.hpp"
 #include "pipeline/core/special_tokens.hpp"
 
 namespace distilld::models {
+
+struct AdapterSet;
+
+/// Linear modules by name.
+struct TernaryModules {
+    std::vector<std::string> ternary;
+    std::vector<std::string> others;
+};
 
 /// A network that predicts the next token, on one device or, layer by layer, on several. One thread at a time.
 /// Deterministic on a CPU for a fixed number of threads. Training, serving and the benchmarks know networks by this
@@ -29,8 +39,8 @@ class CausalLm {
     /// Called with the index of a group just before that group's first use in a forward pass.
     using BeforeGroup = std::function<void(std::size_t group)>;
 
-    CausalLm() = default;
-    virtual ~CausalLm() = default;
+    CausalLm();
+    virtual ~CausalLm();
     CausalLm(const CausalLm&) = delete;
     CausalLm& operator=(const CausalLm&) = delete;
 
@@ -62,16 +72,32 @@ class CausalLm {
     /// On which a group's parameters lie and its part of forward runs; hidden states come from the last one's.
     [[nodiscard]] virtual torch::Device group_device(std::size_t group) const = 0;
 
+    /// Those that may be adapted: of attention and feed-forward, in forward order; not the head.
+    [[nodiscard]] virtual std::vector<LinearModule> linear_modules() = 0;
+
+    /// What the network learns in place of its weights (lora.hpp); nullptr: it learns its weights.
+    [[nodiscard]] AdapterSet* adapters() const noexcept { return adapters_.get(); }
+    void set_adapters(std::unique_ptr<AdapterSet> adapters);
+
+    /// For exports and checkpoints; make_ternary() says it.
+    void set_ternary_modules(TernaryModules modules) { ternary_ = std::move(modules); }
+
     [[nodiscard]] std::int64_t vocabulary_size() const { return config().decoder.vocab_size; }
     [[nodiscard]] std::int64_t max_positions() const { return config().decoder.max_position_embeddings; }
 
     /// The network as an export writes it: masters (shared, on the device) with the dtypes they were read in, config
-    /// files that keep the unknown fields of those they came from. Not of one read for inference.
+    /// files that keep the unknown fields of those they came from; of one with adapters those alone. Not of one read
+    /// for inference.
     [[nodiscard]] ModelExport model_export() const { return model_export(std::nullopt); }
     /// With these ids instead of the config's.
     [[nodiscard]] ModelExport model_export(const std::optional<SpecialTokens>& special) const;
-    /// The config without what does not decide the shape of the weights or what they mean: checkpoints compare it.
+    /// The config without what does not decide the shape of the weights or what they mean: checkpoints compare it. With
+    /// adapters it says of what shape they are and, by its hash, beside which base.
     [[nodiscard]] std::string canonical_config() const;
+
+  private:
+    std::unique_ptr<AdapterSet> adapters_;
+    TernaryModules ternary_;
 };
 
 /// A network of this shape with random weights: normal(0, initializer_range), biases 0, norms 1, of `seed` alone.

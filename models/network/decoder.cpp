@@ -1,6 +1,7 @@
 #include "models/network/decoder.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <span>
 #include <string>
@@ -30,6 +31,12 @@ class DecoderLayer {
     [[nodiscard]] torch::Tensor forward(torch::Tensor hidden, const RotaryPositions::Angles& angles) const {
         hidden = hidden + attention_.forward(input_norm_.forward(hidden), angles);
         return hidden + mlp_.forward(middle_norm_.forward(hidden));
+    }
+
+    [[nodiscard]] std::vector<Linear*> linears() {
+        std::vector<Linear*> all = attention_.linears();
+        std::ranges::copy(mlp_.linears(), std::back_inserter(all));
+        return all;
     }
 
   private:
@@ -114,6 +121,15 @@ class Decoder final : public CausalLm {
     }
     [[nodiscard]] std::vector<ParameterGroup>& groups() override { return groups_; }
     [[nodiscard]] const std::vector<ParameterGroup>& groups() const override { return groups_; }
+    [[nodiscard]] std::vector<LinearModule> linear_modules() override {
+        std::vector<LinearModule> modules;
+        for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+            for (Linear* linear : layers_[layer].linears()) {
+                modules.push_back({layer + 1, linear});
+            }
+        }
+        return modules;
+    }
     [[nodiscard]] const ModelConfig& config() const override { return config_; }
     [[nodiscard]] ComputeDtype dtype() const override { return dtype_; }
     [[nodiscard]] torch::Device device() const override { return devices_.front(); }

@@ -2,25 +2,57 @@
 
 #include <torch/torch.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "models/network/parameter.hpp"
 
 namespace distilld::models {
 
-/// y = x·Wᵀ + b, in the dtype of x.
+class LoraAdapter;
+
+/// y = x·Wᵀ + b, in the dtype of x, and what an adapter adds to it; or, as BitNet b1.58 has it (ternary.hpp), with W of
+/// three values and x of 8 bits.
 class Linear {
   public:
     /// Declares `name`.weight [outputs, inputs] and, with `bias`, `name`.bias [outputs] in `group`.
     Linear(ParameterGroup& group, const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias);
+    ~Linear();
+    Linear(Linear&& other) noexcept;
+    Linear& operator=(Linear&& other) noexcept;
+    Linear(const Linear&) = delete;
+    Linear& operator=(const Linear&) = delete;
 
     /// `input` [.., inputs] -> [.., outputs].
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
 
+    /// From now on forward adds what the adapter makes of the input.
+    void adapt(std::unique_ptr<const LoraAdapter> adapter);
+
+    /// From now on forward rounds weight and input. Of a module that learns.
+    void make_ternary() noexcept { ternary_ = true; }
+
+    /// Without ".weight".
+    [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    [[nodiscard]] std::int64_t outputs() const noexcept { return outputs_; }
+    [[nodiscard]] std::int64_t inputs() const noexcept { return inputs_; }
+
   private:
+    std::string name_;
+    std::int64_t outputs_;
+    std::int64_t inputs_;
     const Parameter* weight_;
-    const Parameter* bias_;  ///< nullptr: none
+    const Parameter* bias_;                       ///< nullptr: none
+    std::unique_ptr<const LoraAdapter> adapter_;  ///< may be null
+    bool ternary_ = false;
+};
+
+/// A linear module of a network, and the index of the group that its parameters are in.
+struct LinearModule {
+    std::size_t group = 0;
+    Linear* linear = nullptr;  ///< the network's; valid as long as that
 };
 
 }  // namespace distilld::models

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <string>
+#include <vector>
 
 #include "models/families/decoder_config.hpp"
 #include "models/families/model_family.hpp"
@@ -18,6 +19,9 @@ class Mlp {
 
     /// `input` [.., H] -> [.., H].
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+
+    /// In the order of their parameters.
+    [[nodiscard]] std::vector<Linear*> linears();
 
   private:
     Linear gate_;

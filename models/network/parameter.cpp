@@ -64,6 +64,16 @@ std::uint64_t parameter_count(std::span<const ParameterGroup> groups) {
     return count;
 }
 
+std::uint64_t trainable_count(std::span<const ParameterGroup> groups) {
+    std::uint64_t count = 0;
+    for (const ParameterGroup& group : groups) {
+        for (const Parameter& parameter : group.parameters) {
+            count += parameter.trainable ? static_cast<std::uint64_t>(parameter.held().numel()) : 0;
+        }
+    }
+    return count;
+}
+
 std::vector<Parameter> all_parameters(std::span<const ParameterGroup> groups) {
     std::vector<Parameter> all;
     for (const ParameterGroup& group : groups) {

@@ -55,6 +55,8 @@ void keep_converted(Parameter& parameter, torch::Tensor value);
 
 /// Numbers that the parameters hold together.
 [[nodiscard]] std::uint64_t parameter_count(std::span<const ParameterGroup> groups);
+/// Of those that learn.
+[[nodiscard]] std::uint64_t trainable_count(std::span<const ParameterGroup> groups);
 
 /// The parameters of all groups in forward order; shares the tensors.
 [[nodiscard]] std::vector<Parameter> all_parameters(std::span<const ParameterGroup> groups);

@@ -57,9 +57,10 @@ class UpdateRule {
 [[nodiscard]] std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options);
 
 /// Bytes that training these parameters takes beside the activations: weights and, of what learns, gradients and the
-/// rule's state. The parameters may be declared only.
+/// rule's state. What is frozen lies there once, in `compute`, all else in `master`. The parameters may be declared
+/// only.
 [[nodiscard]] std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const OptimizerOptions& options,
-                                           torch::ScalarType master);
+                                           torch::ScalarType master, torch::ScalarType compute);
 
 // The rows of the table.
 

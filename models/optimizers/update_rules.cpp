@@ -40,19 +40,21 @@ std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options) {
 }
 
 std::uint64_t training_bytes(std::span<const ParameterGroup> groups, const OptimizerOptions& options,
-                             torch::ScalarType master) {
+                             torch::ScalarType master, torch::ScalarType compute) {
     const std::unique_ptr<UpdateRule> rule = make_update_rule(options);
     std::uint64_t bytes = 0;
     for (const ParameterGroup& group : groups) {
         for (Parameter parameter : group.parameters) {
+            if (!parameter.trainable) {
+                bytes += static_cast<std::uint64_t>(parameter.held().numel()) * c10::elementSize(compute);
+                continue;
+            }
             // No memory: only what it would take is asked.
             const auto nowhere = torch::TensorOptions().dtype(master).device(torch::kMeta);
             parameter.master = torch::empty(parameter.held().sizes(), nowhere);
-            bytes += parameter.master.nbytes() * (parameter.trainable ? 2 : 1);
-            if (parameter.trainable) {
-                for (const NamedTensor& state : rule->make_state(parameter, group)) {
-                    bytes += state.tensor.nbytes();
-                }
+            bytes += 2 * parameter.master.nbytes();
+            for (const NamedTensor& state : rule->make_state(parameter, group)) {
+                bytes += state.tensor.nbytes();
             }
         }
     }

@@ -144,7 +144,7 @@ class CausalLmStudent final : public Student {
         bool rounded = false;
         for (ParameterGroup& group : network_->groups()) {
             for (Parameter& parameter : group.parameters) {
-                if (parameter.saved != parameter.master.scalar_type()) {
+                if (parameter.trainable && parameter.saved != parameter.master.scalar_type()) {
                     parameter.master.copy_(parameter.master.to(parameter.saved));
                     rounded = true;
                 }
@@ -165,7 +165,8 @@ class CausalLmStudent final : public Student {
         return std::move(manifest->run);
     }
 
-    [[nodiscard]] std::uint64_t parameter_count() const override { return models::parameter_count(network_->groups()); }
+    /// Of those that learn: what checkpoints and exports hold.
+    [[nodiscard]] std::uint64_t parameter_count() const override { return trainable_count(network_->groups()); }
     [[nodiscard]] std::uint32_t vocabulary_size() const override {
         return static_cast<std::uint32_t>(network_->vocabulary_size());
     }

@@ -92,6 +92,7 @@ class Staging {
         if (options_.with_teacher) {
             stage_teacher(*batch_.targets);
         }
+        staged_->number = tokens_.number;
         staged_->target_tokens = positions_.size();
         staged_->step_target_tokens = batch_.step_target_tokens;
         return std::move(staged_);

@@ -14,6 +14,7 @@ namespace distilld::models {
 /// A micro-batch as the loss wants it. Rows without a label, and rows that the teacher did not give, are not among
 /// `targets`.
 struct TensorBatch final : StagedBatch {
+    std::uint64_t number = 0;              ///< of the micro-batch, over the whole job
     torch::Tensor input_ids;               ///< [B, T] int64
     torch::Tensor rows;                    ///< [n] int64: positions b·T + t that carry loss; undefined when all do
     DistillTargets targets;                ///< of these n positions

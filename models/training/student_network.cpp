@@ -1,15 +1,16 @@
 #include "models/training/student_network.hpp"
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
 
 #include "base/files.hpp"
+#include "models/families/adapter_config.hpp"
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
-#include "models/optimizers/update_rule.hpp"
+#include "models/network/ternary_modules.hpp"
+#include "models/training/adapted_network.hpp"
+#include "models/training/memory_check.hpp"
 
 namespace distilld::models {
 namespace {
@@ -37,25 +38,11 @@ Result<ModelConfig> merged_config(const StudentSpec& spec, std::span<const Model
     return parse_model_config(*merged, spec.config_json ? in_spec : in_folder, families);
 }
 
-std::string gibibytes(std::uint64_t bytes) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.1f GiB", static_cast<double>(bytes) / (1U << 30U));
-    return text.data();
-}
-
 /// The network is declared, which takes no memory, and its parameters are counted.
 Result<void> check_memory(const ModelConfig& config, ComputeDtype dtype, const StudentSpec& spec,
                           const TrainingSpec& training, std::uint64_t max_bytes) {
-    const std::unique_ptr<CausalLm> declared = make_decoder(config, dtype, {torch::kCPU});
-    const std::uint64_t bytes = training_bytes(declared->groups(), optimizer_options(training), master_type(dtype));
-    if (max_bytes == 0 || bytes <= max_bytes) {
-        return {};
-    }
-    return invalid_input(std::string(spec.config_json ? "/student/config" : "/student/model") + ": a network of " +
-                         std::to_string(parameter_count(declared->groups())) + " parameters takes " + gibibytes(bytes) +
-                         " to train with " + name_of(kOptimizerKindNames, training.optimizer) +
-                         " (weights, gradients and what the optimizer keeps), of which the device has " +
-                         gibibytes(max_bytes));
+    return check_training_memory(*make_decoder(config, dtype, {torch::kCPU}), training,
+                                 spec.config_json ? "/student/config" : "/student/model", max_bytes);
 }
 
 Result<std::unique_ptr<CausalLm>> random_network(const StudentSpec& spec, const TrainingSpec& training,
@@ -85,6 +72,10 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
     if (!fs::is_directory(spec.model, code)) {
         return invalid_input("/student/model: " + spec.model + " is not a folder");
     }
+    if (is_adapter_folder(spec.model)) {
+        return invalid_input("/student/model: " + spec.model +
+                             " holds adapters: give student.lora with their r and alpha to go on with them");
+    }
     const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
     Result<ModelConfig> config = merged_config(spec, families);
     if (!config) {
@@ -109,8 +100,18 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
 Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, const TrainingSpec& training,
                                                        const torch::Device& device,
                                                        std::span<const ModelFamily> families, std::uint64_t max_bytes) {
-    return spec.init == StudentInit::random ? random_network(spec, training, device, families, max_bytes)
-                                            : pretrained_network(spec, training, device, families, max_bytes);
+    if (spec.lora) {
+        return make_adapted_network(spec, training, device, families, max_bytes);
+    }
+    Result<std::unique_ptr<CausalLm>> network = spec.init == StudentInit::random
+                                                    ? random_network(spec, training, device, families, max_bytes)
+                                                    : pretrained_network(spec, training, device, families, max_bytes);
+    if (network && spec.quantization == Quantization::ternary) {
+        if (const Result<void> made = make_ternary(**network, spec.quantize_modules); !made) {
+            return made.error();
+        }
+    }
+    return network;
 }
 
 }  // namespace distilld::models

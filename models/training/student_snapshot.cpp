@@ -23,7 +23,9 @@ NamedTensors masters(const std::vector<Parameter>& parameters) {
     NamedTensors tensors;
     tensors.reserve(parameters.size());
     for (const Parameter& parameter : parameters) {
-        tensors.push_back({parameter.name, parameter.master.detach()});
+        if (parameter.trainable) {
+            tensors.push_back({parameter.name, parameter.master.detach()});
+        }
     }
     return tensors;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/network/lora.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -29,6 +31,7 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
 
 DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                      const CausalLm::BeforeGroup& before) {
+    const DropoutScope dropout(network.adapters() == nullptr ? nullptr : &network.adapters()->clock, batch.number);
     const Tensor hidden = network.forward(batch.input_ids, before);
     if (before) {
         for (std::size_t group = 0; group < network.groups().size(); ++group) {
@@ -39,9 +42,14 @@ DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch
     options.gradient_scale = 1.0 / static_cast<double>(std::max<std::uint64_t>(batch.step_target_tokens, 1));
     Tensor head = network.head().master;
     DistillLossGradients gradients;
-    gradients.head = head.grad();
+    gradients.with_head = network.head().trainable;
+    if (gradients.with_head) {
+        gradients.head = head.grad();
+    }
     const DistillLossSums sums = loss_of_rows(network, flat, batch, options, &gradients);
-    head.mutable_grad() = gradients.head;
+    if (gradients.with_head) {
+        head.mutable_grad() = gradients.head;
+    }
     flat.backward(spread_rows(gradients.hidden, flat, batch.rows));
     return sums;
 }

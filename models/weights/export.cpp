@@ -2,18 +2,40 @@
 
 #include "base/files.hpp"
 #include "models/weights/finite.hpp"
-#include "models/weights/safetensors.hpp"
 
 namespace distilld::models {
 
 namespace fs = std::filesystem;
 
-Result<void> write_model_folder(const fs::path& folder, const ModelExport& model) {
+namespace {
+
+Result<void> make_folder(const fs::path& folder) {
     std::error_code code;
     fs::create_directories(folder, code);
     if (code) {
         return write_error("cannot create folder " + folder.string() + ": " + code.message(), code.value());
     }
+    return {};
+}
+
+}  // namespace
+
+Result<void> write_model_folder(const fs::path& folder, const ModelExport& model) {
+    if (model.adapter) {
+        return write_adapter_folder(folder, model);
+    }
+    if (Result<void> made = make_folder(folder); !made) {
+        return made;
+    }
+    const Result<NamedTensors> tensors = exported_tensors(folder, model);
+    Result<void> done = tensors ? Result<void>() : tensors.error();
+    if (done && model.ternary) {
+        done = write_ternary_folder(folder / kTernaryFolder, model);
+    }
+    return done ? write_model_files(folder, *tensors, model) : done;
+}
+
+Result<NamedTensors> exported_tensors(const fs::path& folder, const ModelExport& model) {
     NamedTensors tensors;
     tensors.reserve(model.parameters.size());
     for (const Parameter& parameter : model.parameters) {
@@ -22,6 +44,13 @@ Result<void> write_model_folder(const fs::path& folder, const ModelExport& model
             return invalid_input(folder.string() + ": not exported: " + parameter.name +
                                  " holds numbers that are not finite as " + dtype_name(parameter.saved));
         }
+    }
+    return tensors;
+}
+
+Result<void> write_model_files(const fs::path& folder, const NamedTensors& tensors, const ModelExport& model) {
+    if (Result<void> made = make_folder(folder); !made) {
+        return made;
     }
     Result<void> done = write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
     if (done) {

@@ -3,11 +3,15 @@
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "models/network/parameter.hpp"
+#include "models/weights/adapter_export.hpp"
+#include "models/weights/safetensors.hpp"
+#include "models/weights/ternary_export.hpp"
 
 namespace distilld::models {
 
@@ -17,13 +21,24 @@ struct ModelExport {
     std::string config_json;
     std::string generation_config_json;
     std::filesystem::path tokenizer_folder;  ///< tokenizer files are copied from it; empty = none
+    /// The parameters are those of adapters, and a PEFT folder is written; the configs are of the merged model.
+    std::optional<AdapterExport> adapter;
+    /// Beside the model the same is written with ternary weights, to ternary/.
+    std::optional<TernaryExport> ternary;
 };
 
 /// The only way a model gets out: model.safetensors (metadata format=pt), generation_config.json, tokenizer files byte
 /// for byte, and config.json last, because a folder without it is not taken for a model. `folder` is created; each file
 /// is written atomically. Weights that are not finite in their saved dtype are refused before anything is written.
-/// Errors name the path.
+/// Of adapters it is write_adapter_folder(); of ternary weights write_ternary_folder() before it. Errors name the path.
 Result<void> write_model_folder(const std::filesystem::path& folder, const ModelExport& model);
+
+/// The parameters in their saved dtypes; an error that names one that is not finite, and `folder`.
+Result<NamedTensors> exported_tensors(const std::filesystem::path& folder, const ModelExport& model);
+
+/// A model folder with these tensors and what `model` has beside its parameters.
+Result<void> write_model_files(const std::filesystem::path& folder, const NamedTensors& tensors,
+                               const ModelExport& model);
 
 /// Byte-for-byte copies of the tokenizer files that `from_folder` has (tokenizer.json, tokenizer_config.json,
 /// special_tokens_map.json, vocab.json, merges.txt, tokenizer.model, chat_template.jinja, added_tokens.json), each

@@ -1,11 +1,13 @@
 #include "models/weights/weight_folder.hpp"
 
 #include <boost/json.hpp>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/files.hpp"
 #include "base/json_text.hpp"
+#include "base/sha256.hpp"
 
 namespace distilld::models {
 namespace {
@@ -112,6 +114,22 @@ std::vector<std::string> WeightFolder::names() const {
         names.push_back(name);
     }
     return names;
+}
+
+Result<std::string> WeightFolder::hash() const {
+    std::map<std::string, fs::path> paths;
+    for (const SafetensorsFile& file : files_) {
+        paths.emplace(file.path().filename().string(), file.path());
+    }
+    Sha256 all;
+    for (const auto& [name, path] : paths) {
+        const Result<std::string> one = sha256_file(path);
+        if (!one) {
+            return one.error();
+        }
+        all.add(std::span<const char>(*one));
+    }
+    return all.hex();
 }
 
 const SafetensorsFile* WeightFolder::file_of(const std::string& name) const {

@@ -23,6 +23,8 @@ class WeightFolder {
     [[nodiscard]] std::vector<std::string> names() const;
     /// The file that holds the tensor; nullptr: none does.
     [[nodiscard]] const SafetensorsFile* file_of(const std::string& name) const;
+    /// SHA-256 of the files' own, in the order of their names: the same weights in the same files. Reads them all.
+    [[nodiscard]] Result<std::string> hash() const;
 
   private:
     explicit WeightFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}

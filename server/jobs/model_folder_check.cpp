@@ -54,9 +54,22 @@ api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind)
     if (student.model.empty()) {
         return found;
     }
+    // A generate job asks the folder for its vocabulary and its tokenizer.
+    const bool trains = kind == JobKind::train;
     std::error_code failed;
     if (!std::filesystem::is_directory(folder, failed)) {
         violate(folder.string() + " is no folder" + (failed ? ": " + failed.message() : ""));
+        return found;
+    }
+    if (is_file(folder / "adapter_config.json")) {
+        // Of a PEFT folder, whose base the worker looks for.
+        auto defect = config_defect(folder / "adapter_config.json");
+        if (!defect && trains && !is_file(folder / "adapter_model.safetensors")) {
+            defect = folder.string() + " has an adapter_config.json and no adapter_model.safetensors";
+        }
+        if (defect) {
+            violate(std::move(*defect));
+        }
         return found;
     }
     if (!student.config_json) {
@@ -64,8 +77,6 @@ api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind)
             violate(std::move(*defect));
         }
     }
-    // A generate job asks the folder for its vocabulary and its tokenizer.
-    const bool trains = kind == JobKind::train;
     if (trains && student.init == StudentInit::pretrained && !has_weights(folder)) {
         violate(folder.string() + " has neither model.safetensors nor model.safetensors.index.json");
     }

@@ -170,10 +170,17 @@ Result<std::string> write_export(const StudentSnapshot& snapshot, const Prepared
     if (done && run.exports_byte_tokenizer) {
         done = write_byte_tokenizer(output);
     }
+    const auto& lora = run.spec.student.lora;
+    for (const auto& [written, name] : {std::pair(lora && lora->merge, "merged"),
+                                        std::pair(run.spec.student.quantization == Quantization::ternary, "ternary")}) {
+        if (done && run.exports_byte_tokenizer && written) {
+            done = write_byte_tokenizer(output / name);
+        }
+    }
     if (!done) {
         return done.error();
     }
-    Result<std::string> hash = sha256_file(output / "model.safetensors");
+    Result<std::string> hash = sha256_file(output / (lora ? "adapter_model.safetensors" : "model.safetensors"));
     if (hash) {
         done = write_export_owner(output, identity, run.total_steps, *hash);
     }

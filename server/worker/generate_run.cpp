@@ -10,6 +10,7 @@
 #include "base/files.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
+#include "models/families/adapter_config.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/generate_graph.hpp"
 #include "pipeline/graph/space_wait.hpp"
@@ -51,7 +52,7 @@ Result<std::uint32_t> student_vocabulary(const StudentSpec& student) {
     std::optional<std::uint32_t> found = vocabulary_of(student.config_json.value_or(""));
     std::string place = "/student/config";
     if (!found && !student.model.empty()) {
-        const std::filesystem::path file = std::filesystem::path(student.model) / "config.json";
+        const auto file = models::folder_with(student.model, "config.json") / "config.json";
         const Result<std::string> text = read_text_file(file, kMaxConfigBytes);
         if (!text) {
             return Error{text.error().kind, "/student/model: " + text.error().message};
@@ -142,8 +143,8 @@ class GenerateRun {
         if (!vocabulary) {
             return vocabulary.error();
         }
-        const Result<TokenizerChoice> choice =
-            choose_tokenizer({spec_.student.tokenizer, spec_.student.model, *vocabulary});
+        const auto model = models::folder_with(spec_.student.model, "tokenizer.json");
+        const Result<TokenizerChoice> choice = choose_tokenizer({spec_.student.tokenizer, model, *vocabulary});
         if (!choice) {
             return choice.error();
         }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "models/families/adapter_config.hpp"
 #include "pipeline/data/tokenizer_choice.hpp"
 #include "server/worker/training_data.hpp"
 
@@ -57,8 +58,8 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
 Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info,
                                   const std::function<bool()>& cancelled) {
     const JobSpec& spec = run.spec;
-    Result<TokenizerChoice> choice =
-        choose_tokenizer({spec.student.tokenizer, spec.student.model, run.student->vocabulary_size()});
+    const auto model = models::folder_with(spec.student.model, "tokenizer.json");
+    Result<TokenizerChoice> choice = choose_tokenizer({spec.student.tokenizer, model, run.student->vocabulary_size()});
     if (!choice) {
         return choice.error();
     }

@@ -39,8 +39,21 @@ std::string spec_with(const std::vector<Override>& changes) {
         .value();
 }
 
+/// What has to stand in the spec for the field to have a place: a section that is not there by default.
+std::vector<Override> place_of(const SpecField& field) {
+    constexpr std::string_view kOptional = "/student/lora";
+    if (field.section() == kOptional) {
+        return {{std::string(kOptional), "{}"}};
+    }
+    if (field.pointer == "/student/quantize_modules") {
+        return {{"/student/quantization", "ternary"}};
+    }
+    return {};
+}
+
 std::vector<Override> change_to(const SpecField& field, const json::value& value) {
-    std::vector<Override> changes{{std::string(field.pointer), to_text(value)}};
+    std::vector<Override> changes = place_of(field);
+    changes.emplace_back(std::string(field.pointer), to_text(value));
     if (field.pointer == "/training/epochs") {
         changes.emplace_back("/training/max_steps", "null");
     }
@@ -97,8 +110,8 @@ TEST(SpecFields, EachHasOneRowThatSaysWhatItIs) {
 }
 
 TEST(SpecFields, EveryFieldIsReadWrittenAndReadAgain) {
-    const auto plain = to_json_object(parse_job_spec(spec_with({})).value());
     for (const auto& field : spec_table().fields) {
+        const auto plain = to_json_object(parse_job_spec(spec_with(place_of(field))).value());
         const auto value = test::other_value(field);
         ASSERT_TRUE(value) << field.pointer << " has only one value";
         if (field.pointer == "/kind") {
@@ -135,8 +148,8 @@ TEST(SpecFields, EveryFieldIsReadWrittenAndReadAgain) {
 }
 
 TEST(SpecFields, ADefaultIsThatOfTheMember) {
-    const auto plain = to_json_object(parse_job_spec(spec_with({})).value());
     for (const auto& field : spec_table().fields) {
+        const auto plain = to_json_object(parse_job_spec(spec_with(place_of(field))).value());
         const auto initial = field.kind->initial();
         if (!field.required.empty() || !initial) {
             continue;
@@ -168,6 +181,55 @@ TEST(SpecFields, ADeviceIsNamed) {
         ASSERT_FALSE(spec) << bad;
         EXPECT_THAT(describe(spec.error()), ::testing::StartsWith("/student/device: must ")) << bad;
     }
+}
+
+TEST(SpecSections, OneStandsWithinAnother) {
+    EXPECT_FALSE(parse_job_spec(spec_with({})).value().student.lora);
+    EXPECT_FALSE(to_json_object(parse_job_spec(spec_with({})).value()).at("student").as_object().contains("lora"));
+    const auto spec = parse_job_spec(spec_with({{"/student/lora/r", "4"}})).value();
+    ASSERT_TRUE(spec.student.lora);
+    EXPECT_EQ(spec.student.lora->r, 4U);
+    EXPECT_EQ(to_text(to_json_object(spec).at("student").at("lora")),
+              R"({"r":4,"alpha":16,"dropout":0,"merge":false})");
+    const auto refusal = [](const std::string& pointer, const std::string& value) {
+        return describe(parse_job_spec(spec_with({{pointer, value}})).error());
+    };
+    EXPECT_EQ(refusal("/student/lora", "3"), "/student/lora: an object is expected, not a number");
+    EXPECT_EQ(refusal("/student/lora/rank", "3"), "/student/lora/rank: unknown field 'rank'");
+    EXPECT_EQ(refusal("/student/lora/dropot", "3"),
+              "/student/lora/dropot: unknown field 'dropot'; did you mean \"dropout\"?");
+    EXPECT_EQ(refusal("/lora", "{}"), "/lora: unknown field 'lora'; did you mean /student/lora?");
+    EXPECT_EQ(refusal("/student/lora/dropout", "1"),
+              "/student/lora/dropout: 1 is out of range: it must be at least 0 and below 1");
+}
+
+TEST(SpecSections, OneWithinAnotherIsDocumented) {
+    EXPECT_THAT(markdown_table(spec_table(), "/student/lora"), HasSubstr("| `student.lora.r` | 1–65536 | 8 | "));
+    EXPECT_THAT(markdown_table(spec_table(), "/student"), ::testing::Not(HasSubstr("lora.r")));
+    const json::value schema = job_spec_schema(spec_table());
+    EXPECT_EQ(schema.at_pointer("/properties/student/properties/lora/properties/r/maximum"), 65536);
+    EXPECT_FALSE(schema.at("properties").as_object().contains("lora"));
+}
+
+TEST(SpecRules, AdaptersAreOfABaseAsItIs) {
+    const auto refusal = [](const std::vector<Override>& changes) {
+        auto all = changes;
+        all.emplace_back("/student/lora", "{}");
+        return describe(parse_job_spec(spec_with(all)).error());
+    };
+    EXPECT_THAT(refusal({{"/student/init", "random"}}),
+                ::testing::StartsWith("/student/lora: adapts weights that are"));
+    EXPECT_THAT(refusal({{"/student/config", "{}"}}), ::testing::StartsWith("/student/lora: adapts the model as its"));
+}
+
+TEST(SpecRules, WhatIsQuantizedLearns) {
+    const auto refusal = [](const std::vector<Override>& changes) {
+        return describe(parse_job_spec(spec_with(changes)).error());
+    };
+    EXPECT_EQ(refusal({{"/student/quantize_modules", R"(["q_proj"])"}}),
+              "/student/quantize_modules: says what is quantized: say quantization too");
+    EXPECT_THAT(refusal({{"/student/quantization", "ternary"}, {"/student/lora", "{}"}}),
+                ::testing::StartsWith("/student/quantization: is of weights that learn, but with lora"));
 }
 
 TEST(MadeUpField, IsReadAndRefused) {

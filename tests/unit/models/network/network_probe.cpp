@@ -8,7 +8,8 @@
 //   network_probe random CONFIG.json SEED FOLDER
 //       writes a folder of random weights
 //
-// D: fp32 (the default), bf16 or fp64.
+// D: fp32 (the default), bf16 or fp64. FOLDER may be a PEFT folder beside its base. With --ternary all, or a module's
+// name, linear modules are made ternary after they are read.
 
 #include <torch/torch.h>
 
@@ -22,7 +23,10 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "models/families/adapter_config.hpp"
 #include "models/network/causal_lm.hpp"
+#include "models/network/ternary_modules.hpp"
+#include "models/training/student_network.hpp"
 #include "models/training/train_step.hpp"
 #include "models/weights/safetensors.hpp"
 
@@ -61,6 +65,26 @@ Rows read_rows() {
     return rows;
 }
 
+/// A folder's network; of a PEFT folder with what it adapts.
+std::unique_ptr<CausalLm> open_network(const std::vector<std::string>& arguments) {
+    const std::string& folder = arguments.at(0);
+    if (!is_adapter_folder(folder)) {
+        auto network = open_causal_lm(folder, dtype_of(arguments), torch::kCPU).value();
+        if (const std::string modules = option(arguments, "--ternary"); !modules.empty()) {
+            make_ternary(*network, modules == "all" ? std::vector<std::string>() : std::vector{modules}).value();
+        }
+        return network;
+    }
+    const AdapterConfig config = read_adapter_config(folder).value();
+    StudentSpec spec;
+    spec.model = folder;
+    spec.dtype = dtype_of(arguments) == ComputeDtype::bf16 ? Dtype::bf16 : Dtype::fp32;
+    LoraSpec& lora = spec.lora.emplace();
+    lora.r = static_cast<std::uint32_t>(config.r);
+    lora.alpha = config.alpha;
+    return make_student_network(spec, 0, torch::kCPU).value();
+}
+
 void write_random(const std::vector<std::string>& arguments) {
     const auto text = read_text_file(arguments.at(0), kMaxConfigBytes).value();
     const auto network = make_causal_lm(parse_model_config(text, {arguments.at(0), ""}).value(), ComputeDtype::fp32,
@@ -69,7 +93,7 @@ void write_random(const std::vector<std::string>& arguments) {
 }
 
 void print_logits(const std::vector<std::string>& arguments) {
-    const auto network = open_causal_lm(arguments.at(0), dtype_of(arguments), torch::kCPU).value();
+    const auto network = open_network(arguments);
     const Rows rows = read_rows();
     std::vector<torch::Tensor> inputs;
     for (const auto& row : rows) {
@@ -84,7 +108,7 @@ void print_logits(const std::vector<std::string>& arguments) {
 }
 
 void write_gradients(const std::vector<std::string>& arguments) {
-    const auto network = open_causal_lm(arguments.at(0), dtype_of(arguments), torch::kCPU).value();
+    const auto network = open_network(arguments);
     const Rows rows = read_rows();
     auto tokens = std::make_shared<TokenBatch>();
     tokens->rows = static_cast<std::uint32_t>(rows.size());
@@ -104,7 +128,9 @@ void write_gradients(const std::vector<std::string>& arguments) {
     accumulate_gradients(*network, *staged, {}, {});
     NamedTensors gradients;
     for (const Parameter& parameter : all_parameters(network->groups())) {
-        gradients.push_back({parameter.name, parameter.master.grad()});
+        if (parameter.trainable) {
+            gradients.push_back({parameter.name, parameter.master.grad()});
+        }
     }
     write_safetensors(arguments.at(1), gradients).value();
 }

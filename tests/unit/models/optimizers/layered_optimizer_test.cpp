@@ -278,7 +278,9 @@ TEST(LayeredOptimizer, SaysWhatTrainingTakes) {
     constexpr std::uint64_t kTable = 64000;
     constexpr std::uint64_t kMatrix = 512 * 512;
     constexpr std::uint64_t kBase = (kTable + kMatrix + 512) * 8 + 1000 * 4;  // weights and gradients
-    const auto bytes = [&](OptimizerOptions options) { return training_bytes(groups, options, torch::kFloat); };
+    const auto bytes = [&](OptimizerOptions options) {
+        return training_bytes(groups, options, torch::kFloat, torch::kFloat);
+    };
     EXPECT_EQ(bytes({}), kBase + (kTable + kMatrix + 512) * 8);
     EXPECT_EQ(bytes({.kind = OptimizerKind::sgd}), kBase);
     EXPECT_EQ(bytes({.kind = OptimizerKind::sgd, .momentum = 0.9}), kBase + (kTable + kMatrix + 512) * 4);

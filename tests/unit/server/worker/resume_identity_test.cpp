@@ -21,6 +21,7 @@ JobSpec spec_of_a_run() {
     JobSpec spec;
     spec.student.model = "student";
     spec.student.dtype = Dtype::bf16;
+    spec.student.lora.emplace();
     spec.dataset.train = {"data.jsonl"};
     spec.dataset.sequence_length = 8;
     spec.teacher.emplace().endpoints = {"http://teacher:1"};
@@ -63,7 +64,7 @@ class EachField : public ::testing::TestWithParam<api::SpecField> {};
 std::string identity_with(const api::SpecField& field, const boost::json::value& value) {
     auto identity = boost::json::parse(make_run_identity(spec_of_a_run(), "hash"));
     auto& spec = identity.at("spec");
-    auto& object = field.section().empty() ? spec : spec.at(field.section().substr(1));
+    auto& object = spec.at_pointer(field.section());
     object.as_object()[field.name()] = value;
     return to_text(identity);
 }
@@ -128,14 +129,16 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
     }
     EXPECT_THAT(
         deciding,
-        ElementsAre("/student/dtype", "/teacher/protocol", "/teacher/top_k", "/teacher/targets",
-                    "/teacher/store_format", "/teacher/store_values", "/teacher/store_p", "/teacher/store_samples",
-                    "/dataset/sequence_length", "/dataset/packing", "/dataset/completion_only_loss", "/dataset/shuffle",
-                    "/dataset/shuffle_block_rows", "/training/batch_size", "/training/micro_batches",
-                    "/training/learning_rate", "/training/lr_scheduler_type", "/training/warmup_steps",
-                    "/training/weight_decay", "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2",
-                    "/training/adam_epsilon", "/training/optimizer", "/training/sgd_momentum", "/training/temperature",
-                    "/training/kd_ratio", "/training/beta", "/training/seed"));
+        ElementsAre("/student/dtype", "/student/quantization", "/student/quantize_modules", "/student/lora/r",
+                    "/student/lora/alpha", "/student/lora/dropout", "/student/lora/target_modules", "/teacher/protocol",
+                    "/teacher/top_k", "/teacher/targets", "/teacher/store_format", "/teacher/store_values",
+                    "/teacher/store_p", "/teacher/store_samples", "/dataset/sequence_length", "/dataset/packing",
+                    "/dataset/completion_only_loss", "/dataset/shuffle", "/dataset/shuffle_block_rows",
+                    "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
+                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/weight_decay",
+                    "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon",
+                    "/training/optimizer", "/training/sgd_momentum", "/training/temperature", "/training/kd_ratio",
+                    "/training/beta", "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {
@@ -168,6 +171,12 @@ TEST(ResumeIdentity, ATeacherThatWasNotThereIsRefused) {
     taught.training.kd_ratio = 0;
     EXPECT_THAT(check_run_identity(make_run_identity(plain, "hash"), taught, "hash").error().message,
                 StartsWith("/teacher/protocol: is \"kserve\", but the checkpoint was made with nothing;"));
+}
+
+TEST(ResumeIdentity, AdaptersThatWereNotThereAreRefused) {
+    JobSpec spec = spec_of_a_run();
+    spec.student.lora.reset();
+    EXPECT_THAT(refusal(spec), StartsWith("/student/lora/r: is nothing, but the checkpoint was made with 8;"));
 }
 
 TEST(ResumeIdentity, AnotherNumberOfThreadsIsSaid) {

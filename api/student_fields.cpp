@@ -1,0 +1,93 @@
+#include "api/student_fields.hpp"
+
+namespace distilld::api {
+namespace {
+
+using enum DecidesWeights::Answer;
+
+constexpr std::size_t kMaxTargetModules = 256;
+
+constexpr TextForm kDeviceForm{
+    .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
+    .values = "`\"auto\"`, `\"cpu\"`, `\"cuda\"`, `\"cuda:n\"`",
+    .complaint = "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:n\" with n from 0 to 99",
+};
+
+}  // namespace
+
+// Of the network a checkpoint holds itself what decides: its config and its weights. So the folder that a run started
+// from may have moved.
+std::vector<SpecField> student_fields() {
+    return {
+        {.pointer = "/student/model",
+         .kind = make_path(&StudentSpec::model, "Hugging Face folder"),
+         .decides_weights = first_weights,
+         .help = "the network to train; with `lora`, the base, or a PEFT folder to go on from",
+         .default_note = "required, unless `init` is `\"random\"` and `config` is given"},
+        {.pointer = "/student/init",
+         .kind = make_choice(&StudentSpec::init, kStudentInitNames),
+         .decides_weights = first_weights,
+         .help = "keep the folder's weights, or draw new ones"},
+        {.pointer = "/student/config",
+         .kind = make_object(&StudentSpec::config_json),
+         .decides_weights = no,
+         .help = "fields of a Llama `config.json`, laid over the folder's"},
+        // The checkpoint holds a hash of the ids that the text came to.
+        {.pointer = "/student/tokenizer",
+         .kind = make_path(&StudentSpec::tokenizer, "folder", true),
+         .decides_weights = no,
+         .help = "whose tokenizer.json (of type BPE, see docs/tokenizers.md) reads `{\"text\"}` rows and goes into "
+                 "`output`. Without it and without one in `model`, text is read byte by byte, which takes a student "
+                 "with a vocabulary of 257",
+         .default_note = "that of `model`",
+         .there = Named::folder},
+        {.pointer = "/student/dtype",
+         .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
+         .decides_weights = yes,
+         .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it where the device is fast at it"},
+        // Another device computes the same sums in another order, as another number of threads does; a run must be
+        // able to go on where there is no GPU, or another one. The warning stands for dtype auto too, which may come
+        // out otherwise there.
+        {.pointer = "/student/device",
+         .kind = make_text(&StudentSpec::device, {.max_bytes = 16, .form = &kDeviceForm}),
+         .decides_weights = last_bits,
+         .help = "where the student is trained; auto takes CUDA where it is there. `cuda:n` is the n-th GPU, from 0"},
+        {.pointer = "/student/quantization",
+         .kind = make_choice(&StudentSpec::quantization, kQuantizationNames),
+         .decides_weights = yes,
+         .help =
+             "ternary: linear modules compute with weights of -1, 0 and 1 and a scale, and with inputs of 8 bits; what "
+             "is learned are full-precision weights behind them (docs/students.md)"},
+        {.pointer = "/student/quantize_modules",
+         .kind = make_texts(&StudentSpec::quantize_modules, {.max_bytes = 256}, kMaxTargetModules),
+         .decides_weights = yes,
+         .help = "modules that are quantized, by the last part of their names or more of it",
+         .default_note = "= all linear ones but the head"},
+        {.pointer = "/student/lora/r",
+         .kind = make_integer(&LoraSpec::r, {1, 65536}),
+         .decides_weights = yes,
+         .help = "rank of the adapters"},
+        {.pointer = "/student/lora/alpha",
+         .kind = make_number(&LoraSpec::alpha, {.max = 1e6, .ends = Ends::open_min}),
+         .decides_weights = yes,
+         .help = "what an adapter adds is multiplied by alpha / r"},
+        {.pointer = "/student/lora/dropout",
+         .kind = make_number(&LoraSpec::dropout, {.ends = Ends::open_max}),
+         .decides_weights = yes,
+         .help = "share of an adapter's inputs that a training step leaves out, drawn from `training.seed` and the "
+                 "micro-batch's number"},
+        {.pointer = "/student/lora/target_modules",
+         .kind = make_texts(&LoraSpec::target_modules, {.max_bytes = 256}, kMaxTargetModules),
+         .decides_weights = yes,
+         .help = "modules that get an adapter, by the last part of their names (`[\"q_proj\", \"v_proj\"]`) or more of "
+                 "it",
+         .default_note = "= all linear ones but the head, or those of the adapter that is gone on from"},
+        {.pointer = "/student/lora/merge",
+         .kind = make_boolean(&LoraSpec::merge),
+         .decides_weights = no,
+         .help =
+             "beside the adapter, write the model with the adapter merged into its weights to `merged/` in `output`"},
+    };
+}
+
+}  // namespace distilld::api

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+/// Dropout whose masks are a function of numbers, never of the state of a generator: a run that goes on from a
+/// checkpoint, or computes a block twice (gradient checkpointing), draws what it drew before.
+namespace distilld::models {
+
+/// Which micro-batch a network computes; nothing: it is not trained on, and nothing is dropped.
+struct DropoutClock {
+    std::optional<std::uint64_t> micro_batch;
+};
+
+/// Sets the clock for a forward and its backward pass. `clock` may be null.
+class DropoutScope {
+  public:
+    DropoutScope(DropoutClock* clock, std::uint64_t micro_batch) : clock_(clock) {
+        if (clock_ != nullptr) {
+            clock_->micro_batch = micro_batch;
+        }
+    }
+    ~DropoutScope() {
+        if (clock_ != nullptr) {
+            clock_->micro_batch.reset();
+        }
+    }
+    DropoutScope(const DropoutScope&) = delete;
+    DropoutScope& operator=(const DropoutScope&) = delete;
+
+  private:
+    DropoutClock* clock_;
+};
+
+/// A number for each (seed, micro-batch, place in the network).
+[[nodiscard]] std::uint64_t dropout_key(std::uint64_t seed, std::uint64_t micro_batch, std::uint64_t place) noexcept;
+
+/// FNV-1a: the same number for the same name on every machine.
+[[nodiscard]] std::uint64_t number_of_name(std::string_view name) noexcept;
+
+/// Zeros with probability `rate` in [0, 1), else 1 / (1 − rate), in the shape, dtype and on the device of `like`.
+/// Element i (row-major) is a function of key and i, the same on every device: the upper half of SplitMix64's output
+/// number i (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) against rate · 2³².
+[[nodiscard]] torch::Tensor dropout_mask(const torch::Tensor& like, double rate, std::uint64_t key);
+
+/// The two ways to the same bits: a loop on the CPU, tensor operations on any device. uint32 drawn, as int64.
+[[nodiscard]] torch::Tensor drawn_by_loop(std::int64_t count, std::uint64_t key);
+[[nodiscard]] torch::Tensor drawn_by_tensors(std::int64_t count, std::uint64_t key, const torch::Device& device);
+
+}  // namespace distilld::models

@@ -1,0 +1,172 @@
+#include "models/network/lora.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "models/network/causal_lm.hpp"
+#include "models/network/module_names.hpp"
+#include "models/weights/finite.hpp"
+#include "models/weights/safetensors.hpp"
+
+namespace distilld::models {
+namespace {
+
+using torch::Tensor;
+
+constexpr const char* kPrefix = "base_model.model.";
+
+bool is_readable(torch::ScalarType type) {
+    return type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16;
+}
+
+bool is_adapter(const Parameter& parameter) {
+    return parameter.trainable;
+}
+
+std::string text_of(at::IntArrayRef sizes) {
+    std::string text = "[";
+    for (const std::int64_t size : sizes) {
+        text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+    }
+    return text + "]";
+}
+
+/// Everything about the tensors of the file but their values.
+Result<void> check_adapters(const SafetensorsFile& file, const std::vector<ParameterGroup>& groups) {
+    const std::string where = file.path().string();
+    std::set<std::string> expected;
+    for (const ParameterGroup& group : groups) {
+        for (const Parameter& parameter : group.parameters) {
+            if (!is_adapter(parameter)) {
+                continue;
+            }
+            expected.insert(parameter.name);
+            const auto* entry = file.find(parameter.name);
+            if (entry == nullptr) {
+                return invalid_input(where + ": tensor " + parameter.name + " is missing");
+            }
+            if (at::IntArrayRef(entry->shape) != parameter.master.sizes() || !is_readable(entry->dtype)) {
+                return invalid_input(where + ": tensor " + parameter.name + " is " +
+                                     std::string(c10::toString(entry->dtype)) + " " + text_of(entry->shape) +
+                                     "; F32, F16 or BF16 of shape " + text_of(parameter.master.sizes()) +
+                                     " is expected");
+            }
+        }
+    }
+    for (const std::string& name : file.names()) {
+        if (!expected.contains(name)) {
+            return invalid_input(where + ": tensor " + name + " does not belong to an adapter of this model");
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, std::uint64_t seed,
+                         const DropoutClock& clock)
+    : a_(&declare_parameter(group, kPrefix + module.name() + ".lora_A.weight",
+                            {static_cast<std::int64_t>(spec.r), module.inputs()}, InitialValues::normal)),
+      b_(&declare_parameter(group, kPrefix + module.name() + ".lora_B.weight",
+                            {module.outputs(), static_cast<std::int64_t>(spec.r)}, InitialValues::zeros)),
+      scaling_(spec.alpha / static_cast<double>(spec.r)),
+      dropout_(spec.dropout),
+      seed_(seed),
+      place_(number_of_name(module.name())),
+      clock_(&clock) {}
+
+Tensor LoraAdapter::add_to(const Tensor& output, const Tensor& input) const {
+    const auto type = input.scalar_type();
+    Tensor kept = input;
+    if (dropout_ > 0 && clock_->micro_batch) {
+        kept = input * dropout_mask(input, dropout_, dropout_key(seed_, *clock_->micro_batch, place_));
+    }
+    const Tensor narrow = at::linear(kept, weight_of(*a_, type));
+    return at::add(output, at::linear(narrow, weight_of(*b_, type)), scaling_);
+}
+
+Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed) {
+    const std::vector<LinearModule> modules = network.linear_modules();
+    Result<std::vector<std::string>> targets =
+        resolve_modules(modules, spec.target_modules, "/student/lora/target_modules");
+    if (!targets) {
+        return targets.error();
+    }
+    auto set = std::make_unique<AdapterSet>();
+    set->spec = spec;
+    set->spec.target_modules = std::move(*targets);
+    set->seed = seed;
+    set->files.scaling = spec.alpha / static_cast<double>(spec.r);
+    set->files.merge = spec.merge;
+    for (ParameterGroup& group : network.groups()) {
+        for (Parameter& parameter : group.parameters) {
+            parameter.trainable = false;
+            set->files.base_tensors.push_back(parameter.name);
+        }
+    }
+    for (const auto& [group, linear] : modules) {
+        if (!name_module(set->spec.target_modules, linear->name())) {
+            continue;
+        }
+        auto adapter =
+            std::make_unique<const LoraAdapter>(network.groups()[group], *linear, set->spec, seed, set->clock);
+        set->files.modules.push_back({linear->name(), adapter->a().name, adapter->b().name});
+        linear->adapt(std::move(adapter));
+    }
+    network.set_adapters(std::move(set));
+    return {};
+}
+
+void initialize_adapters(CausalLm& network) {
+    const torch::NoGradGuard no_grad;
+    const torch::ScalarType type = master_type(network.dtype());
+    for (std::size_t index = 0; index < network.groups().size(); ++index) {
+        for (Parameter& parameter : network.groups()[index].parameters) {
+            if (!is_adapter(parameter)) {
+                continue;
+            }
+            Tensor values = torch::zeros(parameter.master.sizes(), torch::kFloat);
+            if (parameter.initial != InitialValues::zeros) {
+                const double bound = 1.0 / std::sqrt(static_cast<double>(values.size(1)));
+                auto generator = at::make_generator<at::CPUGeneratorImpl>(
+                    dropout_key(network.adapters()->seed, 0, number_of_name(parameter.name)));
+                values.uniform_(-bound, bound, generator);
+            }
+            parameter.master = values.to(network.group_device(index), type).requires_grad_(true);
+        }
+    }
+}
+
+Result<void> read_adapters(CausalLm& network, const std::filesystem::path& folder) {
+    const torch::NoGradGuard no_grad;
+    const Result<SafetensorsFile> file = SafetensorsFile::open(folder / kAdapterWeightsFile);
+    if (!file) {
+        return file.error();
+    }
+    if (const Result<void> checked = check_adapters(*file, network.groups()); !checked) {
+        return checked.error();
+    }
+    for (ParameterGroup& group : network.groups()) {
+        for (Parameter& parameter : group.parameters) {
+            if (!is_adapter(parameter)) {
+                continue;
+            }
+            const Result<Tensor> value = file->tensor(parameter.name);
+            if (!value) {
+                return value.error();
+            }
+            if (!all_finite(*value)) {
+                return invalid_input(file->path().string() + ": tensor " + parameter.name + " holds NaN or infinity");
+            }
+            parameter.saved = value->scalar_type();
+            parameter.master.copy_(*value);
+        }
+    }
+    return {};
+}
+
+}  // namespace distilld::models

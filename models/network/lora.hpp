@@ -1,0 +1,68 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "models/network/dropout.hpp"
+#include "models/network/linear.hpp"
+#include "models/network/parameter.hpp"
+#include "models/weights/adapter_export.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+/// Low-rank adapters (Hu et al. 2021, arXiv 2106.09685) as PEFT 0.10 and later have them.
+namespace distilld::models {
+
+class CausalLm;
+
+/// Of one linear module: alpha / r · B·A·dropout(x) is added to what it makes of x. A [r, inputs] and B [outputs, r]
+/// are fp32 masters; arithmetic is in the dtype of x.
+class LoraAdapter {
+  public:
+    /// Declares both in `group`, under PEFT's names ("base_model.model.…q_proj.lora_A.weight"). `clock` outlives this.
+    LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, std::uint64_t seed,
+                const DropoutClock& clock);
+
+    /// `output` [.., outputs], what the module makes of `input` [.., inputs] -> their sum.
+    [[nodiscard]] torch::Tensor add_to(const torch::Tensor& output, const torch::Tensor& input) const;
+
+    [[nodiscard]] Parameter& a() const noexcept { return *a_; }
+    [[nodiscard]] Parameter& b() const noexcept { return *b_; }
+
+  private:
+    Parameter* a_;
+    Parameter* b_;
+    double scaling_;
+    double dropout_;
+    std::uint64_t seed_;
+    std::uint64_t place_;  ///< in the network, by name
+    const DropoutClock* clock_;
+};
+
+/// What all adapters of a network have in common.
+struct AdapterSet {
+    LoraSpec spec;  ///< target_modules: what they come to, sorted
+    std::uint64_t seed = 0;
+    DropoutClock clock;
+    AdapterExport files;  ///< without the parameters
+};
+
+/// Declares adapters, without memory, for the modules of the network that spec.target_modules names; all its linear
+/// modules, if it names none. The network's own parameters are frozen. The error names /student/lora/target_modules and
+/// says which modules there are.
+Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed);
+
+/// Gives the adapters memory and PEFT's first values: A uniform in ±1/√inputs (kaiming_uniform with a = √5), B 0. Each
+/// is drawn from the seed and its name, so that it does not depend on which others there are.
+void initialize_adapters(CausalLm& network);
+
+/// Reads adapter_model.safetensors of `folder` into adapters that have memory. Every adapter must be there with its
+/// shape, in F32, F16 or BF16, and nothing else. Errors name the file and the tensor.
+Result<void> read_adapters(CausalLm& network, const std::filesystem::path& folder);
+
+}  // namespace distilld::models

@@ -1,0 +1,103 @@
+#include "models/weights/adapter_export.hpp"
+
+#include <map>
+
+#include "base/files.hpp"
+#include "models/weights/export.hpp"
+#include "models/weights/weight_folder.hpp"
+
+namespace distilld::models {
+namespace {
+
+namespace fs = std::filesystem;
+using torch::Tensor;
+
+/// The base's own tensors, those with an adapter changed by it.
+Result<NamedTensors> merged_tensors(const ModelExport& model) {
+    const torch::NoGradGuard no_grad;
+    const AdapterExport& adapter = *model.adapter;
+    const Result<WeightFolder> base = WeightFolder::open(adapter.base_folder);
+    if (!base) {
+        return base.error();
+    }
+    const Result<std::string> hash = base->hash();
+    if (!hash) {
+        return hash.error();
+    }
+    if (*hash != adapter.base_sha256) {
+        return invalid_input(adapter.base_folder.string() +
+                             ": not merged: the weights are not those that the adapter was trained beside");
+    }
+    std::map<std::string, Tensor> values;
+    for (const Parameter& parameter : model.parameters) {
+        values.emplace(parameter.name, parameter.master.detach().to(torch::kCPU).to(parameter.saved));
+    }
+    std::map<std::string, const AdapterExport::Module*> by_weight;
+    for (const AdapterExport::Module& module : adapter.modules) {
+        by_weight.emplace(module.name + ".weight", &module);
+    }
+    NamedTensors tensors;
+    for (const std::string& name : adapter.base_tensors) {
+        Result<Tensor> value = base->file_of(name)->tensor(name);
+        if (!value) {
+            return value.error();
+        }
+        if (const auto found = by_weight.find(name); found != by_weight.end()) {
+            const Tensor change =
+                torch::mm(values.at(found->second->b).to(torch::kFloat), values.at(found->second->a).to(torch::kFloat));
+            *value = (value->to(torch::kFloat) + adapter.scaling * change).to(value->scalar_type());
+        }
+        tensors.push_back({name, *value});
+    }
+    return tensors;
+}
+
+Result<void> write_merged(const fs::path& folder, const ModelExport& model) {
+    const Result<NamedTensors> tensors = merged_tensors(model);
+    if (!tensors) {
+        return tensors.error();
+    }
+    return write_model_files(folder, *tensors, model);
+}
+
+/// The file that makes it a model first.
+Result<void> remove_model_files(const fs::path& folder) {
+    for (const char* name : {"config.json", "model.safetensors", "generation_config.json"}) {
+        std::error_code code;
+        fs::remove(folder / name, code);
+        if (code) {
+            return write_error("cannot remove " + (folder / name).string() + ": " + code.message(), code.value());
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<void> write_adapter_folder(const fs::path& folder, const ModelExport& model) {
+    const Result<NamedTensors> tensors = exported_tensors(folder, model);
+    if (!tensors) {
+        return tensors.error();
+    }
+    std::error_code code;
+    fs::create_directories(folder, code);
+    if (code) {
+        return write_error("cannot create folder " + folder.string() + ": " + code.message(), code.value());
+    }
+    Result<void> done = remove_model_files(folder);
+    if (done && model.adapter->merge) {
+        done = write_merged(folder / kMergedFolder, model);
+    }
+    if (done) {
+        done = write_safetensors(folder / kAdapterWeightsFile, *tensors, {{"format", "pt"}});
+    }
+    if (done && !model.tokenizer_folder.empty()) {
+        done = copy_tokenizer_files(model.tokenizer_folder, folder);
+    }
+    if (done) {
+        done = write_file_atomically(folder / "adapter_config.json", model.adapter->config_json);
+    }
+    return done;
+}
+
+}  // namespace distilld::models
