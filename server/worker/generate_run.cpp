@@ -144,8 +144,12 @@ class GenerateRun {
         if (!choice) {
             return choice.error();
         }
+        DatasetSpec dataset = spec_.dataset;
+        if (dataset.packing == Packing::documents) {
+            dataset.packing = Packing::off;  // answers are to documents, wherever a student has them lie
+        }
         Result<std::shared_ptr<const Dataset>> rows =
-            load_rows(spec_.dataset, "train", spec_.dataset.train, *choice, *vocabulary);
+            load_rows(dataset, "train", spec_.dataset.train, *choice, *vocabulary);
         if (!rows) {
             return rows.error();
         }
@@ -155,7 +159,8 @@ class GenerateRun {
         }
         LoadedData data;
         data.dataset = std::move(*rows);
-        data.stored = {data.dataset.get(), spec_.dataset.sequence_length, std::move(*hash), *vocabulary};
+        data.stored = {data.dataset.get(), spec_.dataset.sequence_length, std::move(*hash), *vocabulary,
+                       dataset.packing != Packing::joined};
         data.tokenizer = choice->description(data.dataset->has_text());
         return data;
     }

@@ -1,6 +1,7 @@
 #include "server/worker/training_data.hpp"
 
 #include "base/sha256.hpp"
+#include "pipeline/data/packed_dataset.hpp"
 
 namespace distilld {
 
@@ -9,7 +10,7 @@ namespace {
 DatasetOptions options_of(const DatasetSpec& spec, const TokenizerChoice& choice, std::uint32_t vocabulary_size) {
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
-    options.packing = spec.packing != Packing::off;
+    options.packing = spec.packing == Packing::joined;
     options.vocabulary_size = vocabulary_size;
     options.no_tokenizer_reason = choice.refusal;
     return options;
@@ -32,6 +33,9 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const JobSpec& spec,
     if (!rows) {
         return Error{rows.error().kind, "/dataset/train: " + rows.error().message};
     }
+    if (spec.dataset.packing == Packing::documents) {
+        return pack_documents(**rows, spec.dataset.sequence_length);
+    }
     return rows;
 }
 
@@ -46,7 +50,8 @@ Result<std::shared_ptr<const Dataset>> load_rows(const DatasetSpec& spec, const 
     if (!rows) {
         return Error{rows.error().kind, "/dataset/" + field + ": " + rows.error().message};
     }
-    return std::shared_ptr<const Dataset>(std::move(*rows));
+    std::shared_ptr<const Dataset> loaded(std::move(*rows));
+    return spec.packing == Packing::documents ? pack_documents(std::move(loaded), spec.sequence_length) : loaded;
 }
 
 Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice) {
