@@ -74,7 +74,7 @@ def test_each_step_has_the_loss_of_the_same_documents_with_a_row_each(training, 
     for step, loss in expected.items():
         assert losses[step] == pytest.approx(loss, rel=1e-6), f"step {step}"
     assert packed["last"]["tokens"] == alone["last"]["tokens"], "padding is not counted"
-    joined, others, _ = training.run("joined", url, {**whole, "/training/batch_size": rows, "/dataset/packing": True})
+    _, others, _ = training.run("joined", url, {**whole, "/training/batch_size": rows, "/dataset/packing": True})
     assert others[1] != pytest.approx(expected[1], rel=1e-4), "the comparison can tell"
 
 
@@ -132,7 +132,7 @@ def test_a_run_that_an_earlier_version_began_keeps_its_order(training, distilld,
         distilld.run("run", jobs.write_spec(output / "spec.json", spec))
         [manifest] = (output / "student" / "checkpoints").glob("*/state.json")
         if forgets:
-            said = r',\"row_order\":\"by length\"'
+            said = r",\"row_order\":\"by length\""
             assert said in manifest.read_text()
             manifest.write_text(manifest.read_text().replace(said, ""))
         spec["training"]["max_steps"] = 8
