@@ -116,7 +116,8 @@ std::vector<SpecField> dataset_fields() {
         {.pointer = "/dataset/packing",
          .kind = make_choice_or_boolean(&DatasetSpec::packing, kPackingNames, Packing::joined, Packing::off),
          .decides_weights = yes,
-         .help = "documents joined end to end, or one document a row"},
+         .help = "documents joined end to end and cut into rows (true); whole ones side by side in a row, each read by "
+                 "itself (`documents`); or one a row, rows of like lengths together (false): see docs/packing.md"},
         {.pointer = "/dataset/completion_only_loss",
          .kind = make_boolean(&DatasetSpec::completion_only_loss),
          .decides_weights = yes,

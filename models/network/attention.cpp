@@ -1,6 +1,7 @@
 #include "models/network/attention.hpp"
 
 #include <optional>
+#include <vector>
 
 namespace distilld::models {
 
@@ -24,7 +25,8 @@ std::vector<Linear*> Attention::linears() {
     return {&query_, &key_, &value_, &output_};
 }
 
-torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositions::Angles& angles) const {
+torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositions::Angles& angles,
+                                 const DocumentGroups& documents) const {
     const auto rows = input.size(0);
     const auto columns = input.size(1);
     const auto split = [&](const Linear& projection, std::int64_t count, const std::optional<RmsNorm>& norm) {
@@ -34,17 +36,43 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
     const auto query = RotaryPositions::rotate(split(query_, heads_, query_norm_), angles);
     const auto key = RotaryPositions::rotate(split(key_, key_heads_, key_norm_), angles);
     const auto value = split(value_, key_heads_, std::nullopt);
+    if (documents.empty()) {
+        return output_.forward(mix(query, key, value));
+    }
+    std::vector<std::int64_t> sizes;
+    for (const DocumentGroup& group : documents) {
+        sizes.push_back(group.count * group.length);
+    }
+    // One node of autograd for all groups: each narrowed by itself would have a gradient as large as all.
+    const auto queries = query.split_with_sizes(sizes, 2);
+    const auto keys = key.split_with_sizes(sizes, 2);
+    const auto values = value.split_with_sizes(sizes, 2);
+    std::vector<torch::Tensor> mixed;
+    for (std::size_t i = 0; i < documents.size(); ++i) {
+        const DocumentGroup& group = documents[i];
+        // [1, heads, count · length, D] -> [count, heads, length, D]
+        const auto batch = [&group](const torch::Tensor& heads) {
+            return heads.squeeze(0).unflatten(1, {group.count, group.length}).transpose(0, 1);
+        };
+        mixed.push_back(mix(batch(queries[i]), batch(keys[i]), batch(values[i])).view({1, sizes[i], -1}));
+    }
+    return output_.forward(torch::cat(mixed, 1));
+}
+
+torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value) const {
+    const auto rows = query.size(0);
+    const auto columns = query.size(2);
     // A row within the window needs no mask, and goes through the faster kernels.
     std::optional<torch::Tensor> mask;
     if (window_ && columns > *window_) {
-        const auto positions = torch::arange(columns, input.device());
+        const auto positions = torch::arange(columns, query.device());
         const auto back = positions.unsqueeze(1) - positions.unsqueeze(0);
         mask = torch::logical_and(back >= 0, back < *window_);
     }
     const auto mixed = at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
                                                         /*is_causal=*/!mask, /*scale=*/std::nullopt,
                                                         /*enable_gqa=*/heads_ != key_heads_);
-    return output_.forward(mixed.transpose(1, 2).reshape({rows, columns, heads_ * head_dim_}));
+    return mixed.transpose(1, 2).reshape({rows, columns, heads_ * head_dim_});
 }
 
 }  // namespace distilld::models

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "models/families/model_family.hpp"
 #include "models/network/compute_dtype.hpp"
+#include "models/network/document_groups.hpp"
 #include "models/network/linear.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/export.hpp"
@@ -46,8 +47,15 @@ class CausalLm {
 
     /// `input_ids` [B, T] int64 on the device, ids in [0, vocabulary_size()) -> hidden states after the last norm
     /// [B, T, H] in the compute dtype. Rows padded on the right need no mask: a position sees only those before it.
-    virtual torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before) = 0;
-    torch::Tensor forward(const torch::Tensor& input_ids) { return forward(input_ids, {}); }
+    ///
+    /// With `documents`, `input_ids` is [1, N]: these documents one after the other. Each is read by itself: no
+    /// position sees another document's, and its positions count from 0.
+    virtual torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before,
+                                  const DocumentGroups& documents) = 0;
+    torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before) {
+        return forward(input_ids, before, {});
+    }
+    torch::Tensor forward(const torch::Tensor& input_ids) { return forward(input_ids, {}, {}); }
 
     /// From now on forward keeps of each block (layer) its input alone for the backward pass, which computes the block
     /// again: less memory, one more forward pass, the same bits.

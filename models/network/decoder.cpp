@@ -28,8 +28,9 @@ class DecoderLayer {
           middle_norm_(group, prefix + names.post_attention_norm, config.hidden_size, config.norm_epsilon),
           mlp_(group, config, names, prefix) {}
 
-    [[nodiscard]] torch::Tensor forward(torch::Tensor hidden, const RotaryPositions::Angles& angles) const {
-        hidden = hidden + attention_.forward(input_norm_.forward(hidden), angles);
+    [[nodiscard]] torch::Tensor forward(torch::Tensor hidden, const RotaryPositions::Angles& angles,
+                                        const DocumentGroups& documents) const {
+        hidden = hidden + attention_.forward(input_norm_.forward(hidden), angles, documents);
         return hidden + mlp_.forward(middle_norm_.forward(hidden));
     }
 
@@ -85,9 +86,12 @@ class Decoder final : public CausalLm {
     }
 
     using CausalLm::forward;
-    torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before) override {
+    torch::Tensor forward(const torch::Tensor& input_ids, const BeforeGroup& before,
+                          const DocumentGroups& documents) override {
         TORCH_CHECK(input_ids.dim() == 2 && input_ids.scalar_type() == torch::kInt64,
                     "input_ids must be [B, T] int64, got ", input_ids.sizes(), " ", input_ids.scalar_type());
+        TORCH_CHECK(documents.empty() || (input_ids.size(0) == 1 && input_ids.size(1) == positions_of(documents)),
+                    "input_ids must be [1, ", positions_of(documents), "], got ", input_ids.sizes());
         const auto announce = [&](std::size_t group) {
             if (before) {
                 before(group);
@@ -101,10 +105,11 @@ class Decoder final : public CausalLm {
             announce(index + 1);
             if (index == 0 || devices_[index + 1] != devices_[index]) {
                 hidden = hidden.to(devices_[index + 1]);
-                angles = rotary_.at(devices_[index + 1].str()).angles(input_ids.size(1));
+                RotaryPositions& rotary = rotary_.at(devices_[index + 1].str());
+                angles = documents.empty() ? rotary.angles(input_ids.size(1)) : rotary.angles(documents);
             }
-            const auto run = [layer = &layers_[index], angles](const torch::Tensor& input) {
-                return layer->forward(input, angles);
+            const auto run = [layer = &layers_[index], angles, documents](const torch::Tensor& input) {
+                return layer->forward(input, angles, documents);
             };
             hidden = recomputes_ && torch::GradMode::is_enabled() ? checkpointed(run, hidden) : run(hidden);
         }

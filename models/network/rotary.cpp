@@ -5,6 +5,7 @@
 #include <numbers>
 #include <optional>
 #include <variant>
+#include <vector>
 
 namespace distilld::models {
 namespace {
@@ -106,12 +107,38 @@ RotaryPositions::Angles RotaryPositions::angles(std::int64_t columns) {
         const torch::NoGradGuard no_grad;
         // Kept beyond this call: made in inference mode, they could not serve a training step later.
         const c10::InferenceMode normal_mode(false);
-        const auto positions = torch::arange(columns, torch::kInt64).to(torch::kFloat);
-        const auto angles = torch::outer(positions, inverse_frequencies_);
-        kept_.cos = (angles.cos() * attention_factor_).to(device_, type_);
-        kept_.sin = (angles.sin() * attention_factor_).to(device_, type_);
+        // In blocks, so that how long the first rows happened to be decides no bit.
+        constexpr std::int64_t kBlock = 1024;
+        std::vector<torch::Tensor> cosines;
+        std::vector<torch::Tensor> sines;
+        for (std::int64_t begin = 0; begin < columns; begin += kBlock) {
+            const auto positions = torch::arange(begin, begin + kBlock, torch::kInt64).to(torch::kFloat);
+            const auto angles = torch::outer(positions, inverse_frequencies_);
+            cosines.push_back(angles.cos() * attention_factor_);
+            sines.push_back(angles.sin() * attention_factor_);
+        }
+        kept_.cos = torch::cat(cosines).to(device_, type_);
+        kept_.sin = torch::cat(sines).to(device_, type_);
     }
     return {kept_.cos.narrow(0, 0, columns), kept_.sin.narrow(0, 0, columns)};
+}
+
+RotaryPositions::Angles RotaryPositions::angles(const DocumentGroups& documents) {
+    std::int64_t longest = 0;
+    std::vector<std::int64_t> positions;
+    positions.reserve(static_cast<std::size_t>(positions_of(documents)));
+    for (const DocumentGroup& group : documents) {
+        longest = std::max(longest, group.length);
+        for (std::int64_t document = 0; document < group.count; ++document) {
+            for (std::int64_t position = 0; position < group.length; ++position) {
+                positions.push_back(position);
+            }
+        }
+    }
+    const Angles table = angles(longest);
+    const torch::NoGradGuard no_grad;
+    const auto index = torch::tensor(positions, torch::kInt64).to(device_);
+    return {table.cos.index_select(0, index), table.sin.index_select(0, index)};
 }
 
 torch::Tensor RotaryPositions::rotate(const torch::Tensor& input, const Angles& angles) {

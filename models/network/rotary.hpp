@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "models/families/decoder_config.hpp"
+#include "models/network/document_groups.hpp"
 
 namespace distilld::models {
 
@@ -20,6 +21,8 @@ class RotaryPositions {
     };
     /// Of positions 0 … columns − 1.
     [[nodiscard]] Angles angles(std::int64_t columns);
+    /// Of the positions of these documents, of each from 0 on.
+    [[nodiscard]] Angles angles(const DocumentGroups& documents);
 
     /// Rotates the pairs (i, i + D/2) of `input` [B, heads, T, D].
     [[nodiscard]] static torch::Tensor rotate(const torch::Tensor& input, const Angles& angles);

@@ -3,6 +3,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "models/losses/topk_targets.hpp"
 #include "models/training/float_type.hpp"
+#include "pipeline/core/row_documents.hpp"
 
 namespace distilld::models {
 namespace {
@@ -114,22 +116,65 @@ class Staging {
                    "input_ids and labels are not [" + std::to_string(tokens_.rows) + ", " +
                        std::to_string(tokens_.columns) + "]");
         }
+        if (!tokens_.documents.empty()) {
+            stage_documents();
+            return;
+        }
         Tensor ids = torch::empty({tokens_.rows, tokens_.columns}, torch::kLong);
-        auto* out = ids.mutable_data_ptr<std::int64_t>();
-        std::vector<std::int64_t> labels;
-        labels.reserve(count);
+        labels_.reserve(count);
         positions_.reserve(count);
-        for (std::size_t i = 0; i < count; ++i) {
-            out[i] = checked(tokens_.input_ids[i], "input id");
+        stage_run(0, count, ids.mutable_data_ptr<std::int64_t>());
+        staged_->input_ids = to_device(std::move(ids));
+        staged_->targets.labels = to_device(vector_tensor(labels_));
+        if (positions_.size() != count) {
+            staged_->rows = to_device(vector_tensor(positions_));
+        }
+    }
+
+    /// The positions from `first` on, their ids to `out`.
+    void stage_run(std::size_t first, std::size_t count, std::int64_t* out) {
+        for (std::size_t i = first; i < first + count; ++i) {
+            *out++ = checked(tokens_.input_ids[i], "input id");
             if (tokens_.labels[i] != kIgnoredLabel && is_given(i)) {
-                labels.push_back(checked(tokens_.labels[i], "label"));
+                labels_.push_back(checked(tokens_.labels[i], "label"));
                 positions_.push_back(static_cast<std::int64_t>(i));
             }
         }
+    }
+
+    /// Those of one length side by side, so that they can be attended to as a batch.
+    void stage_documents() {
+        std::vector<RowDocument> documents = tokens_.documents;
+        std::ranges::sort(documents, longest_first);
+        std::size_t all = 0;
+        for (const RowDocument& document : documents) {
+            all += document.length;
+            if (document.length == 0 || document.row >= tokens_.rows || document.length > tokens_.columns ||
+                document.begin > tokens_.columns - document.length || all > position_count()) {
+                refuse(ErrorKind::internal, tokens_.number, "a document does not lie in its row");
+            }
+        }
+        Tensor ids = torch::empty({1, static_cast<std::int64_t>(all)}, torch::kLong);
+        auto* const out = ids.mutable_data_ptr<std::int64_t>();
+        std::vector<std::int64_t> rows;
+        std::size_t begin = 0;
+        for (const RowDocument& document : documents) {
+            const std::size_t first = std::size_t{document.row} * tokens_.columns + document.begin;
+            const std::size_t before = positions_.size();
+            stage_run(first, document.length, out + begin);
+            for (std::size_t i = before; i < positions_.size(); ++i) {
+                rows.push_back(positions_[i] - static_cast<std::int64_t>(first) + static_cast<std::int64_t>(begin));
+            }
+            begin += document.length;
+            if (staged_->documents.empty() || staged_->documents.back().length != document.length) {
+                staged_->documents.push_back({0, document.length});
+            }
+            ++staged_->documents.back().count;
+        }
         staged_->input_ids = to_device(std::move(ids));
-        staged_->targets.labels = to_device(vector_tensor(labels));
-        if (positions_.size() != count) {
-            staged_->rows = to_device(vector_tensor(positions_));
+        staged_->targets.labels = to_device(vector_tensor(labels_));
+        if (rows.size() != all) {
+            staged_->rows = to_device(vector_tensor(rows));
         }
     }
 
@@ -221,7 +266,7 @@ class Staging {
             torch::empty({row_count(), static_cast<std::int64_t>(teacher.width)}, float_type(teacher.values.type));
         auto* out = static_cast<std::byte*>(values.mutable_data_ptr());
         const std::byte* from = teacher.values.bytes.data();
-        if (!staged_->rows.defined()) {
+        if (!staged_->rows.defined() && staged_->documents.empty()) {
             std::memcpy(out, from, position_count() * row_bytes);
         } else {
             for (std::size_t i = 0; i < positions_.size(); ++i) {
@@ -302,8 +347,9 @@ class Staging {
     const MicroBatch& batch_;
     const StagingOptions& options_;
     std::unique_ptr<TensorBatch> staged_;
-    std::span<const std::byte> given_;  // the loss mask; empty: every position was given
-    std::vector<std::int64_t> positions_;
+    std::span<const std::byte> given_;     // the loss mask; empty: every position was given
+    std::vector<std::int64_t> positions_;  // of `tokens_`, that carry loss
+    std::vector<std::int64_t> labels_;     // theirs
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "models/losses/distill_loss.hpp"
+#include "models/network/document_groups.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/graph/student.hpp"
 
@@ -15,8 +16,9 @@ namespace distilld::models {
 /// `targets`.
 struct TensorBatch final : StagedBatch {
     std::uint64_t number = 0;              ///< of the micro-batch, over the whole job
-    torch::Tensor input_ids;               ///< [B, T] int64
-    torch::Tensor rows;                    ///< [n] int64: positions b·T + t that carry loss; undefined when all do
+    torch::Tensor input_ids;               ///< [B, T] int64; [1, N] of `documents`
+    DocumentGroups documents;              ///< of rows with several: the documents alone, the longest first, no padding
+    torch::Tensor rows;                    ///< [n] int64: positions of input_ids that carry loss; undefined when all do
     DistillTargets targets;                ///< of these n positions
     std::uint64_t target_tokens = 0;       ///< n
     std::uint64_t step_target_tokens = 0;  ///< as MicroBatch says it, with rows that the teacher did not give

@@ -32,7 +32,7 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
 DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                      const CausalLm::BeforeGroup& before) {
     const DropoutScope dropout(network.adapters() == nullptr ? nullptr : &network.adapters()->clock, batch.number);
-    const Tensor hidden = network.forward(batch.input_ids, before);
+    const Tensor hidden = network.forward(batch.input_ids, before, batch.documents);
     if (before) {
         for (std::size_t group = 0; group < network.groups().size(); ++group) {
             before(group);
@@ -56,7 +56,7 @@ DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch
 
 double cross_entropy_sum(CausalLm& network, const TensorBatch& batch) {
     const torch::NoGradGuard no_grad;
-    const Tensor hidden = network.forward(batch.input_ids);
+    const Tensor hidden = network.forward(batch.input_ids, {}, batch.documents);
     return loss_of_rows(network, hidden.reshape({-1, hidden.size(-1)}), batch, DistillLossOptions{}, nullptr).ce;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "base/random.hpp"
@@ -27,7 +28,7 @@ void shuffle(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64
 }  // namespace
 
 BatchPlan::BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed, RowOrder order)
-    : rows_(rows), batch_size_(batch_size), seed_(seed), order_(order) {}
+    : rows_(rows), batch_size_(batch_size), seed_(seed), order_(std::move(order)) {}
 
 BatchPlan BatchPlan::once(const std::vector<std::uint64_t>& rows, std::uint32_t batch_size) {
     BatchPlan plan(rows.size(), batch_size, 0, {Shuffle::off, 0});
@@ -67,15 +68,50 @@ const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) co
         const std::uint64_t state = state_of(seed_, epoch);
         if (order_.shuffle == Shuffle::full) {
             shuffle(cached.order, 0, rows_, state);
+            group_by_length(cached.order, 0, rows_, epoch, state);
         } else if (order_.shuffle == Shuffle::blocks) {
             const std::uint64_t of_epoch = SplitMix64(state).next();
             for (std::uint64_t first = 0; first < rows_; first += order_.block_rows) {
                 const std::uint64_t end = std::min(rows_, first + order_.block_rows);
-                shuffle(cached.order, first, end, state_of(of_epoch, first / order_.block_rows));
+                const std::uint64_t of_block = state_of(of_epoch, first / order_.block_rows);
+                shuffle(cached.order, first, end, of_block);
+                group_by_length(cached.order, first, end, epoch, of_block);
             }
         }
     }
     return cached.order;
+}
+
+void BatchPlan::group_by_length(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64_t end,
+                                std::uint64_t epoch, std::uint64_t state) const {
+    if (!order_.lengths || batch_size_ == 1) {
+        return;
+    }
+    const std::vector<std::uint32_t>& lengths = *order_.lengths;
+    const auto at = [&order](std::uint64_t position) { return order.begin() + static_cast<std::ptrdiff_t>(position); };
+    const std::uint64_t begun = (epoch * rows_ + first) % batch_size_;  // rows of a micro-batch that another has begun
+    std::uint64_t begin = begun == 0 ? first : first + batch_size_ - begun;
+    for (std::uint64_t window = 1; begin + batch_size_ <= end; ++window) {
+        const std::uint64_t batches = std::min(kLengthWindow, (end - begin) / batch_size_);
+        const std::uint64_t window_end = begin + batches * batch_size_;
+        // Rows of one length stay as they were shuffled.
+        std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> by_length;
+        for (std::uint64_t position = begin; position < window_end; ++position) {
+            by_length.emplace_back(lengths.at(order[position]), position, order[position]);
+        }
+        std::ranges::sort(by_length);
+        std::ranges::transform(by_length, at(begin), [](const auto& one) { return std::get<2>(one); });
+        // Fisher–Yates over the micro-batches.
+        SplitMix64 random(state_of(SplitMix64(state).next(), window));
+        for (std::uint64_t i = batches - 1; i > 0; --i) {
+            const std::uint64_t other = begin + random.below(i + 1) * batch_size_;
+            const std::uint64_t mine = begin + i * batch_size_;
+            if (other != mine) {
+                std::swap_ranges(at(mine), at(mine + batch_size_), at(other));
+            }
+        }
+        begin = window_end;
+    }
 }
 
 std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint32_t batch_size, std::uint32_t micro_batches,

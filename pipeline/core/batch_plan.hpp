@@ -12,12 +12,23 @@ namespace distilld {
 struct RowOrder {
     Shuffle shuffle = Shuffle::full;
     std::uint64_t block_rows = 0;  ///< of Shuffle::blocks, at least 1; the last block may be shorter
+    /// Of each row, where rows of like lengths are to share a micro-batch; null: they are taken as they come.
+    std::shared_ptr<const std::vector<std::uint32_t>> lengths{};
 };
+
+/// Micro-batches among which the rows of each are chosen by their lengths.
+inline constexpr std::uint64_t kLengthWindow = 64;
 
 /// Which dataset rows make up micro-batch n. A pure function of (rows, order, seed, batch_size): nothing about timing
 /// enters. Epoch e visits the rows in a permutation drawn from (seed, e) by Fisher–Yates over SplitMix64, or each block
 /// of them in one drawn from (seed, e, number of the block); micro-batches run on across epoch borders, so no row is
 /// dropped.
+///
+/// By lengths: of the rows that are shuffled so, those of every kLengthWindow whole micro-batches of an epoch (or
+/// block) are put in the order of their lengths, cut into these micro-batches, and the micro-batches shuffled. Which
+/// rows are in a window, and which of its micro-batches comes when, is chance; so a step's rows are no longer or
+/// shorter than others' on the whole. Micro-batches of one row, and those that run on across a border, are as they
+/// come.
 class BatchPlan {
   public:
     /// `rows` and `batch_size` are at least 1.
@@ -34,6 +45,8 @@ class BatchPlan {
 
   private:
     [[nodiscard]] const std::vector<std::uint64_t>& permutation(std::uint64_t epoch) const;
+    void group_by_length(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64_t end, std::uint64_t epoch,
+                         std::uint64_t state) const;
 
     std::uint64_t rows_;
     std::uint32_t batch_size_;

@@ -23,11 +23,19 @@ class Dataset {
     [[nodiscard]] virtual std::uint64_t token_count() const = 0;
     /// SHA-256 (hex) over token ids, labels, row borders and sequence length: part of a checkpoint's identity.
     [[nodiscard]] virtual const std::string& hash() const = 0;
-    /// The rows as one batch, padded on the right to sequence_length with id 0 and kIgnoredLabel; they are its
-    /// row_ids. A row number at or above row_count() throws std::out_of_range.
+    /// The rows as one batch, padded on the right with id 0 and kIgnoredLabel: where a row is a document to the longest
+    /// of them, else to sequence_length; they are its row_ids. A row number at or above row_count() throws
+    /// std::out_of_range.
     [[nodiscard]] virtual TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const = 0;
+    /// Input positions of a row that are not padding. One that is asked about all its rows should not make batches.
+    [[nodiscard]] virtual std::uint32_t row_length(std::uint64_t row) const {
+        return static_cast<std::uint32_t>(batch(0, {row}).lengths.front());
+    }
     /// Labels of a row that carry loss: what batch() counts, without making the batch.
     [[nodiscard]] virtual std::uint64_t target_tokens(std::uint64_t row) const = 0;
+    /// What teachers are asked about, and what stores are of: the dataset of its documents where a row has several
+    /// that are kept apart (TokenBatch::documents names their numbers in it), else this one.
+    [[nodiscard]] virtual const Dataset& asked_about() const { return *this; }
     /// A tokenizer read some of it.
     [[nodiscard]] virtual bool has_text() const { return false; }
     /// Documents of it name a teacher, which was not asked for.

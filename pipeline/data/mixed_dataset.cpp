@@ -33,11 +33,8 @@ std::string hash_of(const std::vector<DatasetPart>& parts, const std::vector<Par
 
 }  // namespace
 
-MixedDataset::MixedDataset(std::vector<DatasetPart> parts, std::vector<PartRow> rows, std::uint32_t sequence_length)
-    : parts_(std::move(parts)),
-      rows_(std::move(rows)),
-      sequence_length_(sequence_length),
-      hash_(hash_of(parts_, rows_)) {}
+MixedDataset::MixedDataset(std::vector<DatasetPart> parts, std::vector<PartRow> rows)
+    : parts_(std::move(parts)), rows_(std::move(rows)), hash_(hash_of(parts_, rows_)) {}
 
 std::uint64_t MixedDataset::token_count() const {
     std::uint64_t tokens = 0;
@@ -51,27 +48,42 @@ bool MixedDataset::has_text() const {
     return std::ranges::any_of(parts_, [](const DatasetPart& part) { return part.rows->has_text(); });
 }
 
+std::uint32_t MixedDataset::row_length(std::uint64_t row) const {
+    const PartRow place = place_of(row);
+    return parts_[place.part].rows->row_length(place.row);
+}
+
 std::uint64_t MixedDataset::target_tokens(std::uint64_t row) const {
     const PartRow place = place_of(row);
     return parts_[place.part].rows->target_tokens(place.row);
 }
 
 TokenBatch MixedDataset::batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const {
+    std::vector<TokenBatch> ones;
+    ones.reserve(rows.size());
     TokenBatch whole;
-    whole.number = number;
-    whole.rows = static_cast<std::uint32_t>(rows.size());
-    whole.columns = sequence_length_;
-    whole.row_ids = rows;
-    whole.input_ids.reserve(rows.size() * sequence_length_);
-    whole.labels.reserve(rows.size() * sequence_length_);
-    whole.lengths.reserve(rows.size());
     for (const std::uint64_t row : rows) {
         const PartRow place = place_of(row);
-        const TokenBatch one = parts_[place.part].rows->batch(number, {place.row});
-        whole.input_ids.insert(whole.input_ids.end(), one.input_ids.begin(), one.input_ids.end());
-        whole.labels.insert(whole.labels.end(), one.labels.begin(), one.labels.end());
+        ones.push_back(parts_[place.part].rows->batch(number, {place.row}));
+        whole.columns = std::max(whole.columns, ones.back().columns);
+    }
+    whole.number = number;
+    whole.rows = static_cast<std::uint32_t>(rows.size());
+    whole.row_ids = rows;
+    whole.input_ids.resize(rows.size() * whole.columns, 0);
+    whole.labels.resize(rows.size() * whole.columns, kIgnoredLabel);
+    whole.lengths.reserve(rows.size());
+    for (std::uint32_t b = 0; b < whole.rows; ++b) {
+        const TokenBatch& one = ones[b];
+        const auto first = static_cast<std::ptrdiff_t>(std::size_t{b} * whole.columns);
+        std::ranges::copy(one.input_ids, whole.input_ids.begin() + first);
+        std::ranges::copy(one.labels, whole.labels.begin() + first);
         whole.lengths.push_back(one.lengths.front());
         whole.target_tokens += one.target_tokens;
+        for (RowDocument document : one.documents) {
+            document.row = b;
+            whole.documents.push_back(document);
+        }
     }
     return whole;
 }

@@ -29,7 +29,7 @@ struct PartRow {
 class MixedDataset final : public Dataset {
   public:
     /// `rows`: every row of every part once.
-    MixedDataset(std::vector<DatasetPart> parts, std::vector<PartRow> rows, std::uint32_t sequence_length);
+    MixedDataset(std::vector<DatasetPart> parts, std::vector<PartRow> rows);
 
     [[nodiscard]] const std::vector<DatasetPart>& parts() const noexcept { return parts_; }
     [[nodiscard]] PartRow place_of(std::uint64_t row) const { return rows_.at(row); }
@@ -38,13 +38,13 @@ class MixedDataset final : public Dataset {
     [[nodiscard]] std::uint64_t token_count() const override;
     [[nodiscard]] const std::string& hash() const override { return hash_; }
     [[nodiscard]] TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override;
+    [[nodiscard]] std::uint32_t row_length(std::uint64_t row) const override;
     [[nodiscard]] std::uint64_t target_tokens(std::uint64_t row) const override;
     [[nodiscard]] bool has_text() const override;
 
   private:
     std::vector<DatasetPart> parts_;
     std::vector<PartRow> rows_;
-    std::uint32_t sequence_length_;
     std::string hash_;
 };
 

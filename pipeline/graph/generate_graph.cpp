@@ -15,6 +15,7 @@
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/batch_source.hpp"
 #include "pipeline/graph/decode_stage.hpp"
 #include "pipeline/graph/plan_stage.hpp"
@@ -251,10 +252,7 @@ class StagedGenerateGraph final : public GenerateGraph {
     }
 
     asio::awaitable<void> store(MicroBatch batch) {
-        std::uint64_t tokens = 0;
-        for (const std::int32_t length : batch.tokens->lengths) {
-            tokens += static_cast<std::uint64_t>(length);
-        }
+        const std::uint64_t tokens = input_positions(*batch.tokens);
         auto shared = std::make_shared<const MicroBatch>(std::move(batch));
         std::function<Result<std::string>()> attempt = [this, shared]() -> Result<std::string> {
             const Result<void> added = writer_.add(*shared->tokens, *shared->targets);

@@ -69,8 +69,9 @@ struct GraphHooks {
 struct GraphOutcome {
     bool cancelled = false;  ///< steps are left, or the last checkpoint or evaluation was given up
     std::uint64_t steps_done = 0;
-    ProgressEvent last;       ///< of the last step, but for the stages' times, which are the whole run's
-    double fill_seconds = 0;  ///< wait for the first micro-batch, which nothing can hide
+    ProgressEvent last;        ///< of the last step, but for the stages' times, which are the whole run's
+    double fill_seconds = 0;   ///< wait for the first micro-batch, which nothing can hide
+    double padding_share = 0;  ///< of the positions that the student computed
     std::optional<double> eval_loss;
     std::string checkpoint;  ///< the newest: committed by this run or, when it made none, resumed from
     std::shared_ptr<const StudentSnapshot> final_snapshot;

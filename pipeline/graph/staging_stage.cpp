@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -47,7 +48,13 @@ asio::awaitable<void> StagingStage::stage_all() {
 asio::awaitable<StagedMicroBatch> StagingStage::stage(MicroBatch batch) {
     StagedMicroBatch staged;
     staged.number = batch.tokens->number;
-    staged.positions = static_cast<std::uint64_t>(batch.tokens->rows) * batch.tokens->columns;
+    staged.positions = input_positions(*batch.tokens);
+    const TokenBatch& tokens = *batch.tokens;
+    // Documents that are kept apart are staged without what is beside them.
+    const bool padded = tokens.documents.empty();
+    const std::uint64_t all = padded ? std::uint64_t{tokens.rows} * tokens.columns : staged.positions;
+    staged_ += all;
+    padding_ += all - staged.positions;
     const Instant began = steady_now();
     auto make = [this, moved = std::make_shared<MicroBatch>(std::move(batch))] {
         return student_.stage(std::move(*moved));

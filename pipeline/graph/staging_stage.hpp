@@ -16,7 +16,7 @@ namespace distilld {
 /// A micro-batch as tensors, on its way to the student.
 struct StagedMicroBatch {
     std::uint64_t number = 0;
-    std::uint64_t positions = 0;  ///< input positions, padding included
+    std::uint64_t positions = 0;  ///< input positions, padding left out
     std::unique_ptr<StagedBatch> batch;
 };
 
@@ -34,6 +34,10 @@ class StagingStage {
     [[nodiscard]] BoundedChannel<StagedMicroBatch>& output() noexcept { return output_; }
     [[nodiscard]] const BoundedChannel<StagedMicroBatch>& output() const noexcept { return output_; }
     [[nodiscard]] StageTimes times() const { return clock_.times(); }
+    /// Of the positions that were staged for the student, the share that is padding; 0 without any.
+    [[nodiscard]] double padding_share() const noexcept {
+        return staged_ == 0 ? 0 : static_cast<double>(padding_) / static_cast<double>(staged_);
+    }
 
   private:
     boost::asio::awaitable<void> stage_all();
@@ -45,6 +49,8 @@ class StagingStage {
     TraceWriter* trace_;
     BoundedChannel<StagedMicroBatch> output_;
     StageClock clock_{Stage::staging};
+    std::uint64_t staged_ = 0;  ///< positions, padding among them
+    std::uint64_t padding_ = 0;
 };
 
 }  // namespace distilld

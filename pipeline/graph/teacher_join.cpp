@@ -108,7 +108,8 @@ Result<TeacherTargets> join_teachers(const PlannedBatch& planned, Parts parts) {
         if (!part || place.row >= part->rows) {
             return teacher_error("sequence " + std::to_string(row) + " has no answer");
         }
-        sequences.push_back({{row, 1, 0, tokens.columns}, sequence_of(*part, place.row)});
+        // A part is as wide as its longest sequence.
+        sequences.push_back({{row, 1, 0, part->columns}, sequence_of(*part, place.row)});
     }
     Result<TeacherTargets> joined = join_targets(tokens, std::move(sequences));
     if (joined) {

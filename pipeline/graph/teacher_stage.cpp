@@ -18,6 +18,7 @@
 #include "pipeline/async/condition.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/endpoint_tally.hpp"
+#include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/counted.hpp"
 #include "pipeline/graph/fetch_counters.hpp"
 #include "pipeline/graph/thrown_by.hpp"
@@ -320,7 +321,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         auto decoding = decoded(issue, std::move(*answer), took);
         FetchResult<TeacherTargets> targets = co_await std::move(decoding);
         if (targets) {
-            tally_.on_answered(issue.endpoint, std::uint64_t{planned.tokens->rows} * planned.tokens->columns);
+            tally_.on_answered(issue.endpoint, input_positions(*planned.tokens));
             take(issue, std::move(*targets), received);
         } else {
             report(issue, targets.error(), steady_now());

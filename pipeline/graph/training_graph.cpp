@@ -104,6 +104,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         GraphOutcome outcome = recorder_.take_outcome();
         outcome.cancelled = !whole || recorder_.cut_short();
         outcome.fill_seconds = student_.fill_seconds();
+        outcome.padding_share = staging_.padding_share();
         outcome.last.stages = times().stages;  // with the last checkpoint and the last evaluation
         co_return outcome;
     }

@@ -131,11 +131,22 @@ GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEve
     return hooks;
 }
 
+RowOrder row_order(const PreparedRun& run) {
+    RowOrder order{run.spec.dataset.shuffle, run.spec.dataset.shuffle_block_rows};
+    if (groups_rows_by_length(run)) {
+        auto lengths = std::make_shared<std::vector<std::uint32_t>>(run.dataset->row_count());
+        for (std::uint64_t row = 0; row < lengths->size(); ++row) {
+            (*lengths)[row] = run.dataset->row_length(row);
+        }
+        order.lengths = std::move(lengths);
+    }
+    return order;
+}
+
 std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors executors, EmitEvent emit,
                                           TraceWriter* trace) {
     const TrainingSpec& training = run.spec.training;
-    const RowOrder order{run.spec.dataset.shuffle, run.spec.dataset.shuffle_block_rows};
-    BatchPlan plan(run.dataset->row_count(), training.batch_size, training.seed, order);
+    BatchPlan plan(run.dataset->row_count(), training.batch_size, training.seed, row_order(run));
     // Without a teacher's answers (no step is left to do) nobody asks for their rows.
     auto batches = run.several.empty()
                        ? std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches)
@@ -229,6 +240,14 @@ asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run
     co_return loss;
 }
 
+void tell_of_padding(double share, const EmitEvent& emit) {
+    if (share > 0) {
+        const std::string percent = std::to_string(100 * share);
+        emit(LogEvent{"info", "padding was " + percent.substr(0, percent.find('.') + 2) +
+                                  "% of the positions that the student computed"});
+    }
+}
+
 /// What it has written stays.
 asio::awaitable<void> end_teacher(TeacherSource& teacher) {
     teacher.close();
@@ -271,6 +290,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     if (!outcome) {
         co_return outcome.error();
     }
+    tell_of_padding(outcome->padding_share, emit);
     if (outcome->cancelled) {
         co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
     }

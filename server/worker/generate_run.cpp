@@ -148,10 +148,14 @@ class GenerateRun {
         if (!choice) {
             return choice.error();
         }
+        JobSpec spec = spec_;
+        if (spec.dataset.packing == Packing::documents) {
+            spec.dataset.packing = Packing::off;  // answers are to documents, wherever a student has them lie
+        }
         const auto tell = [this](const std::string& text) { emit_(LogEvent{"info", text}); };
         const auto stopped = [this] { return control_.cancelled(); };
-        const DataReading reading{spec_, *choice, *vocabulary, tell, stopped};
-        Result<std::shared_ptr<const Dataset>> rows = load_rows(reading, "train", spec_.dataset.train);
+        const DataReading reading{spec, *choice, *vocabulary, tell, stopped};
+        Result<std::shared_ptr<const Dataset>> rows = load_rows(reading, "train", spec.dataset.train);
         if (!rows) {
             return rows.error();
         }
@@ -161,7 +165,8 @@ class GenerateRun {
         }
         LoadedData data;
         data.dataset = std::move(*rows);
-        data.stored = {data.dataset.get(), spec_.dataset.sequence_length, std::move(*hash), *vocabulary};
+        data.stored = {data.dataset.get(), spec_.dataset.sequence_length, std::move(*hash), *vocabulary,
+                       spec.dataset.packing != Packing::joined};
         data.tokenizer = choice->description(data.dataset->has_text());
         return data;
     }

@@ -11,6 +11,18 @@
 namespace distilld {
 namespace {
 
+void tell_of_packing(const Dataset& rows, std::uint32_t sequence_length,
+                     const std::function<void(const std::string&)>& on_info) {
+    const Dataset& documents = rows.asked_about();
+    if (&documents == &rows) {
+        return;
+    }
+    const double filled =
+        100.0 * static_cast<double>(rows.token_count()) / (static_cast<double>(rows.row_count()) * sequence_length);
+    on_info(std::to_string(documents.row_count()) + " documents lie in " + std::to_string(rows.row_count()) +
+            " rows, which they fill to " + std::to_string(filled).substr(0, 4) + "%");
+}
+
 /// What the export and the first event say of the tokenizer. One that read nothing is not the student's, unless its
 /// files are named or lie beside it.
 ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice) {
@@ -36,6 +48,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
         for (const DatasetPart& part : (*mixed)->parts()) {
             reading.on_info(std::to_string(part.rows->row_count()) + " of " + std::to_string((*mixed)->row_count()) +
                             " rows are of the teacher " + part.teacher);
+            tell_of_packing(*part.rows, spec.dataset.sequence_length, reading.on_info);
         }
         run.mixed = std::move(*mixed);
         run.dataset = run.mixed;
@@ -46,6 +59,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
         return train.error();
     }
     run.dataset = std::move(*train);
+    tell_of_packing(*run.dataset, spec.dataset.sequence_length, reading.on_info);
     if (spec.teacher && run.dataset->names_teachers()) {
         reading.on_info("rows of " + shown(spec.dataset.train) +
                         " name a teacher, of which the spec has one: all rows go to it (several: /teachers)");
@@ -83,7 +97,7 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     }
     ExportTokenizer exported = settle_tokenizer(run, *choice);
     const std::shared_ptr<const Tokenizer> tokenizer = std::move(choice->tokenizer);
-    Result<TextSamples> samples = make_text_samples(spec, tokenizer, choice->refusal, vocabulary);
+    Result<TextSamples> samples = make_text_samples(spec, tokenizer, choice->refusal, run.student->vocabulary_size());
     if (!samples) {
         return samples.error();
     }

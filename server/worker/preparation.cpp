@@ -33,6 +33,7 @@ namespace {
 
 Surroundings surroundings_of(const PreparedRun& run) {
     Surroundings around{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
+    around.rows_by_length = groups_rows_by_length(run);
     for (const NamedTeacher& teacher : run.several) {
         around.teachers[teacher.name] = {teacher.info.fingerprint, teacher.info.deterministic};
     }
@@ -302,7 +303,8 @@ class Preparation {
         wish.specs = run_.spec.teachers;
         wish.batch_rows = run_.spec.training.batch_size;
         wish.dataset = run_.mixed.get();
-        wish.data = {nullptr, run_.spec.dataset.sequence_length, run_.tokenizer_hash, run_.student->vocabulary_size()};
+        wish.data = {nullptr, run_.spec.dataset.sequence_length, run_.tokenizer_hash, run_.student->vocabulary_size(),
+                     run_.spec.dataset.packing != Packing::joined};
         wish.load_model = models::local_model_loader(run_.spec.student.device);
         auto connecting = distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
         Result<std::vector<NamedTeacher>> connected = co_await std::move(connecting);
@@ -321,7 +323,7 @@ class Preparation {
         wish.spec = *run_.spec.teacher;
         wish.batch_rows = run_.spec.training.batch_size;
         wish.data = {run_.dataset.get(), run_.spec.dataset.sequence_length, run_.tokenizer_hash,
-                     run_.student->vocabulary_size()};
+                     run_.student->vocabulary_size(), run_.spec.dataset.packing != Packing::joined};
         wish.load_model = models::local_model_loader(run_.spec.student.device);
         wish.probed = std::move(run_.teacher);  // for its head, before the batch size was known
         auto connecting = distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
@@ -344,6 +346,13 @@ class Preparation {
 };
 
 }  // namespace
+
+bool groups_rows_by_length(const PreparedRun& run) {
+    const DatasetSpec& dataset = run.spec.dataset;
+    const bool first_run = run.resumed_from.empty();
+    return dataset.packing == Packing::off && dataset.shuffle != Shuffle::off &&
+           (first_run || rows_were_by_length(run.resumed.spec_json));
+}
 
 std::string identity_of(const PreparedRun& run) {
     return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));

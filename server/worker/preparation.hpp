@@ -49,6 +49,10 @@ struct PreparedRun {
 /// What its checkpoints and its export say of the run.
 [[nodiscard]] std::string identity_of(const PreparedRun& run);
 
+/// Rows of like lengths share its micro-batches: of documents that have a row each, and no order that is to be kept. A
+/// run that an earlier version began goes on in the order that it had.
+[[nodiscard]] bool groups_rows_by_length(const PreparedRun& run);
+
 /// Where checkpoints go: checkpoint.dir, or a folder in the output.
 [[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);
 

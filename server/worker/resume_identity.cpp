@@ -17,6 +17,7 @@ namespace json = boost::json;
 namespace {
 
 constexpr const char* kNotBitForBit = ": weights will not be those of an uninterrupted run bit for bit";
+constexpr const char* kByLength = "by length";
 constexpr std::size_t kMaxDepth = 64;  // a spec in an object
 
 /// What a checkpoint says of its run; nothing when it is not what make_run_identity() wrote.
@@ -139,6 +140,9 @@ std::string make_run_identity(const JobSpec& spec, const std::string& dataset_ha
     if (!surroundings.libtorch.empty()) {
         identity["libtorch"] = surroundings.libtorch;
     }
+    if (surroundings.rows_by_length) {
+        identity["row_order"] = kByLength;
+    }
     if (!surroundings.teacher.empty()) {
         identity["teacher"] = {{"fingerprint", surroundings.teacher},
                                {"deterministic", surroundings.teacher_deterministic}};
@@ -199,6 +203,12 @@ Result<void> check_first_weights(const std::string& identity, const JobSpec& spe
         }
     }
     return {};
+}
+
+bool rows_were_by_length(const std::string& identity) {
+    const auto then = read_identity(identity);
+    const auto* order = then ? find(*then, "/row_order") : nullptr;
+    return order != nullptr && *order == json::value(kByLength);
 }
 
 std::vector<std::string> last_bits_warnings(const std::string& identity, const JobSpec& spec,

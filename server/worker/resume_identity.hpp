@@ -22,6 +22,7 @@ struct Surroundings {
     std::string teacher{};                          ///< fingerprint; empty = none, or not known
     bool teacher_deterministic = true;              ///< it says the same when it is asked again
     std::map<std::string, TeacherMark> teachers{};  ///< several, by name
+    bool rows_by_length = false;                    ///< rows of like lengths share micro-batches
 };
 
 /// What a checkpoint remembers of its run: the spec with the values in force, the hash of the dataset and the
@@ -55,6 +56,9 @@ struct Surroundings {
 /// nothing is certain.
 [[nodiscard]] Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec,
                                                 const Surroundings& surroundings);
+
+/// Surroundings::rows_by_length of the run with `identity`. Earlier versions took rows as they came.
+[[nodiscard]] bool rows_were_by_length(const std::string& identity);
 
 /// What `spec` leaves open the run that is resumed has decided: batch_size, where the memory probe would choose it, and
 /// what the teacher sends, where that would be asked what it offers. (A checkpoint older than that field was made with

@@ -15,9 +15,9 @@ StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, c
     manifest.p = spec.store_p;
     manifest.samples = spec.store_samples;
     manifest.vocabulary = info.vocabulary_size != 0 ? info.vocabulary_size : data.vocabulary;
-    manifest.rows = data.dataset->row_count();
+    manifest.rows = data.dataset->asked_about().row_count();
     manifest.sequence_length = data.sequence_length;
-    manifest.dataset_hash = data.dataset->hash();
+    manifest.dataset_hash = data.dataset->asked_about().hash();
     manifest.tokenizer_hash = data.tokenizer_hash;
     manifest.teacher = info.fingerprint;
     manifest.teacher_name = info.description;
@@ -32,8 +32,8 @@ std::chrono::nanoseconds lease_expiry(const TeacherSpec& spec) {
 
 StoreWish wish_of(const TeacherSpec& spec, const StoredData& data) {
     StoreWish wish;
-    wish.dataset_hash = data.dataset->hash();
-    wish.rows = data.dataset->row_count();
+    wish.dataset_hash = data.dataset->asked_about().hash();
+    wish.rows = data.dataset->asked_about().row_count();
     wish.sequence_length = data.sequence_length;
     wish.vocabulary = data.vocabulary;
     wish.top_k = spec.top_k;

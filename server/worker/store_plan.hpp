@@ -15,10 +15,11 @@ namespace distilld {
 
 /// What a run has answers stored for.
 struct StoredData {
-    const Dataset* dataset = nullptr;
+    const Dataset* dataset = nullptr;  ///< which is trained on; answers are to what it is asked_about()
     std::uint32_t sequence_length = 0;
     std::string tokenizer_hash;    ///< of what read its text; empty: it has none
     std::uint32_t vocabulary = 0;  ///< of the student
+    bool whole_documents = false;  ///< a row is one, or several kept apart
 };
 
 /// Entries of a position that are kept of a teacher that sends logits, where the spec names no top_k.

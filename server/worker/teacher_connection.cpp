@@ -18,6 +18,7 @@
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
 #include "pipeline/teacher/caching_teacher.hpp"
+#include "pipeline/teacher/document_teacher.hpp"
 #include "pipeline/teacher/lazy_teacher.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "pipeline/teacher/store_teacher.hpp"
@@ -328,6 +329,13 @@ class Connection {
     EmitEvent emit_;
 };
 
+Result<ConnectedTeacher> by_document(Result<ConnectedTeacher> connected, const StoredData& data) {
+    if (connected && data.whole_documents) {
+        connected->source = make_document_teacher(std::move(connected->source), data.sequence_length);
+    }
+    return connected;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const StoredData& data,
@@ -346,16 +354,20 @@ Result<std::shared_ptr<StoreWriter>> open_writer(const TeacherSpec& spec, const 
 
 asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish wish, GraphExecutors executors,
                                                             RunControl& control, EmitEvent emit) {
+    const StoredData data = wish.data;
     Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
     auto connecting = connection.endpoints(true);
-    co_return co_await std::move(connecting);
+    Result<ConnectedTeacher> connected = co_await std::move(connecting);
+    co_return by_document(std::move(connected), data);
 }
 
 asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, GraphExecutors executors,
                                                           RunControl& control, EmitEvent emit) {
+    const StoredData data = wish.data;
     Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
     auto connecting = connection.endpoints_or_store();
-    co_return co_await std::move(connecting);
+    Result<ConnectedTeacher> connected = co_await std::move(connecting);
+    co_return by_document(std::move(connected), data);
 }
 
 TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,

@@ -5,6 +5,7 @@
 
 #include "base/sha256.hpp"
 #include "pipeline/data/data_files.hpp"
+#include "pipeline/data/packed_dataset.hpp"
 #include "pipeline/data/reading_report.hpp"
 
 namespace distilld {
@@ -16,7 +17,7 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     const std::uint32_t threads = reading.spec.training.threads;
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
-    options.packing = spec.packing != Packing::off;
+    options.packing = spec.packing == Packing::joined;
     options.vocabulary_size = reading.vocabulary_size;
     options.no_tokenizer_reason = reading.choice.refusal;
     options.completion_only_loss = spec.completion_only_loss;
@@ -55,6 +56,10 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& r
     if (!rows) {
         return behind(pointer, rows.error());
     }
+    const DatasetSpec& spec = reading.spec.dataset;
+    if (spec.packing == Packing::documents) {
+        return pack_documents(**rows, spec.sequence_length);
+    }
     return rows;
 }
 
@@ -70,7 +75,9 @@ Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, con
     if (!rows) {
         return behind(pointer, rows.error());
     }
-    return std::shared_ptr<const Dataset>(std::move(*rows));
+    std::shared_ptr<const Dataset> loaded(std::move(*rows));
+    const DatasetSpec& spec = reading.spec.dataset;
+    return spec.packing == Packing::documents ? pack_documents(std::move(loaded), spec.sequence_length) : loaded;
 }
 
 Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice) {

@@ -100,7 +100,7 @@ std::shared_ptr<const MixedDataset> three_parts() {
                                    {"b", std::make_shared<PartRows>(3, 200)},
                                    {"c", std::make_shared<PartRows>(1, 300)}};
     std::vector<PartRow> order{{0, 0}, {1, 0}, {0, 1}, {0, 2}, {2, 0}, {1, 1}, {0, 3}, {0, 4}, {1, 2}, {0, 5}};
-    return std::make_shared<const MixedDataset>(std::move(parts), std::move(order), kColumns);
+    return std::make_shared<const MixedDataset>(std::move(parts), std::move(order));
 }
 
 class JoinedTeacherStageTest : public ::testing::Test {

@@ -146,5 +146,24 @@ TEST(TeacherJoin, WhatDoesNotFitTogetherIsAnError) {
     EXPECT_EQ(missing.error().message, "sequence 1 has no answer");
 }
 
+// A micro-batch is as wide as its longest row, a part as wide as the longest that it has.
+TEST(TeacherJoin, PartsMayBeNarrowerThanTheMicroBatch) {
+    PlannedBatch planned = planned_of({1, 0});
+    TokenBatch wide = *planned.tokens;
+    wide.columns = kColumns + 1;
+    planned.tokens = std::make_shared<const TokenBatch>(wide);
+    const auto joined = join_teachers(planned, {rows_of(1, 10), rows_of(1, 20)});
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_EQ(joined->columns, kColumns + 1);
+    std::vector<float> values;
+    for (std::size_t i = 0; i < 2 * (kColumns + 1) * kWidth; ++i) {
+        values.push_back(element_as_float(joined->values, i));
+    }
+    EXPECT_THAT(values, ElementsAre(-20, -21, -22, -23, 0, 0, -10, -11, -12, -13, 0, 0));
+    const auto& mask = joined->loss_mask.bytes;
+    EXPECT_THAT(std::vector<std::byte>(mask.begin(), mask.end()),
+                ElementsAre(std::byte{1}, std::byte{1}, std::byte{0}, std::byte{1}, std::byte{1}, std::byte{0}));
+}
+
 }  // namespace
 }  // namespace distilld

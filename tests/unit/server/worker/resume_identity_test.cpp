@@ -267,5 +267,14 @@ TEST(ResumeIdentity, ARunKeepsWhatItsTeacherSends) {
     EXPECT_TRUE(check_run_identity(old, spec, "hash"));
 }
 
+TEST(ResumeIdentity, SaysWhetherRowsWereTakenByTheirLengths) {
+    Surroundings around;
+    EXPECT_FALSE(rows_were_by_length(make_run_identity(spec_of_a_run(), "hash", api::spec_table(), around)))
+        << "as checkpoints of earlier versions, which did not say";
+    around.rows_by_length = true;
+    EXPECT_TRUE(rows_were_by_length(make_run_identity(spec_of_a_run(), "hash", api::spec_table(), around)));
+    EXPECT_FALSE(rows_were_by_length("no JSON"));
+}
+
 }  // namespace
 }  // namespace distilld

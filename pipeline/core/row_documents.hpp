@@ -1,0 +1,14 @@
+#pragma once
+
+#include <tuple>
+
+#include "pipeline/core/micro_batch.hpp"
+
+namespace distilld {
+
+/// An order of a micro-batch's documents in which those of one length stand together.
+[[nodiscard]] inline bool longest_first(const RowDocument& a, const RowDocument& b) noexcept {
+    return std::tuple(b.length, a.row, a.begin) < std::tuple(a.length, b.row, b.begin);
+}
+
+}  // namespace distilld

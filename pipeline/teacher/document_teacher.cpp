@@ -1,0 +1,238 @@
+#include "pipeline/teacher/document_teacher.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "pipeline/core/row_documents.hpp"
+#include "pipeline/teacher/request_parts.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+namespace {
+
+using Documents = std::vector<RowDocument>;
+
+/// Rows with one document each.
+Documents rows_of(const TokenBatch& tokens) {
+    Documents rows;
+    for (std::uint32_t row = 0; row < tokens.rows; ++row) {
+        const std::uint64_t id = tokens.row_ids.empty() ? row : tokens.row_ids[row];
+        rows.push_back({row, 0, static_cast<std::uint32_t>(tokens.lengths[row]), id});
+    }
+    return rows;
+}
+
+/// The longest first, each group as many as padding allows.
+std::vector<Documents> groups_of(const TokenBatch& tokens) {
+    if (tokens.documents.empty()) {
+        return {rows_of(tokens)};
+    }
+    Documents documents = tokens.documents;
+    std::ranges::sort(documents, longest_first);
+    std::vector<Documents> groups;
+    double filled = 0;
+    for (const RowDocument& document : documents) {
+        const double with_it = groups.empty() ? 0 : filled + document.length;
+        const double room =
+            groups.empty() ? 0 : static_cast<double>(groups.back().size() + 1) * groups.back().front().length;
+        if (groups.empty() || with_it < (1 - kMaxAskedPadding) * room) {
+            groups.emplace_back();
+            filled = 0;
+        }
+        groups.back().push_back(document);
+        filled += document.length;
+    }
+    return groups;
+}
+
+std::uint32_t columns_of(const Documents& group, std::uint32_t sequence_length) {
+    std::uint32_t length = 0;
+    for (const RowDocument& document : group) {
+        length = std::max(length, document.length);
+    }
+    const std::uint32_t rounded = (length + kAskedColumns - 1) / kAskedColumns * kAskedColumns;
+    return std::max(length, std::min(rounded, sequence_length));
+}
+
+std::shared_ptr<const TokenBatch> batch_of(const TokenBatch& tokens, const Documents& group,
+                                           std::uint32_t sequence_length) {
+    auto batch = std::make_shared<TokenBatch>();
+    batch->number = tokens.number;
+    batch->rows = static_cast<std::uint32_t>(group.size());
+    batch->columns = columns_of(group, sequence_length);
+    batch->input_ids.resize(group.size() * batch->columns, 0);
+    batch->labels.resize(group.size() * batch->columns, kIgnoredLabel);
+    for (std::size_t row = 0; row < group.size(); ++row) {
+        const RowDocument& document = group[row];
+        const auto from = static_cast<std::ptrdiff_t>(std::size_t{document.row} * tokens.columns + document.begin);
+        const auto to = static_cast<std::ptrdiff_t>(row * batch->columns);
+        std::copy_n(tokens.input_ids.begin() + from, document.length, batch->input_ids.begin() + to);
+        std::copy_n(tokens.labels.begin() + from, document.length, batch->labels.begin() + to);
+        batch->target_tokens += document.length - static_cast<std::uint64_t>(std::count(
+                                                      tokens.labels.begin() + from,
+                                                      tokens.labels.begin() + from + document.length, kIgnoredLabel));
+        batch->lengths.push_back(static_cast<std::int32_t>(document.length));
+        batch->row_ids.push_back(document.id);
+    }
+    if (tokens.row_ids.empty()) {
+        batch->row_ids.clear();
+    }
+    return batch;
+}
+
+ArrayView first_positions(const ArrayView& array, const TeacherTargets& of, std::size_t row, std::size_t positions) {
+    const std::size_t bytes = array.bytes.size() / (std::size_t{of.rows} * of.columns);
+    return {array.type, array.bytes.subspan(row * of.columns * bytes, positions * bytes)};
+}
+
+/// What the teacher says of one row, without its padding, where the document lies.
+AnsweredPart part_of(const TeacherTargets& targets, std::size_t row, const RowDocument& document) {
+    AnsweredPart one{{document.row, 1, document.begin, document.length}, targets};
+    one.targets.rows = 1;
+    one.targets.columns = document.length;
+    for (ArrayView* array : {&one.targets.ids, &one.targets.values, &one.targets.tail, &one.targets.loss_mask}) {
+        *array = first_positions(*array, targets, row, document.length);
+    }
+    return one;
+}
+
+class DocumentDecoder final : public EncodedAnswer::Decoder {
+  public:
+    DocumentDecoder(std::string name, std::shared_ptr<const TokenBatch> tokens, std::uint32_t sequence_length,
+                    std::vector<EncodedAnswer> answers)
+        : name_(std::move(name)),
+          tokens_(std::move(tokens)),
+          sequence_length_(sequence_length),
+          answers_(std::move(answers)) {}
+
+    FetchResult<TeacherTargets> decode() override {
+        const std::vector<Documents> groups = groups_of(*tokens_);
+        std::vector<AnsweredPart> parts;
+        std::uint64_t wire_bytes = 0;
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+            const FetchResult<TeacherTargets> targets = answers_[i].decode();
+            if (!targets) {
+                return targets.error();
+            }
+            const std::uint32_t columns = columns_of(groups[i], sequence_length_);
+            if (targets->rows != groups[i].size() || targets->columns != columns) {
+                return bad(shape_text(*targets, groups[i].size(), columns));
+            }
+            wire_bytes += targets->wire_bytes;
+            for (std::size_t row = 0; row < groups[i].size(); ++row) {
+                parts.push_back(part_of(*targets, row, groups[i][row]));
+            }
+        }
+        Result<TeacherTargets> joined = join_targets(*tokens_, std::move(parts));
+        if (!joined) {
+            return bad(joined.error().message);
+        }
+        joined->wire_bytes = wire_bytes;
+        return std::move(*joined);
+    }
+
+  private:
+    static std::string shape_text(const TeacherTargets& targets, std::size_t rows, std::uint32_t columns) {
+        return "the answer has rows for [" + std::to_string(targets.rows) + ", " + std::to_string(targets.columns) +
+               "] positions, asked were [" + std::to_string(rows) + ", " + std::to_string(columns) + "]";
+    }
+
+    [[nodiscard]] FetchError bad(const std::string& what) const {
+        return {FailureKind::bad_response, name_ + ": " + what, std::nullopt};
+    }
+
+    std::string name_;
+    std::shared_ptr<const TokenBatch> tokens_;
+    std::uint32_t sequence_length_;
+    std::vector<EncodedAnswer> answers_;
+};
+
+class DocumentTeacher final : public TeacherSource {
+  public:
+    DocumentTeacher(std::unique_ptr<TeacherSource> teacher, std::uint32_t sequence_length)
+        : teacher_(std::move(teacher)), sequence_length_(sequence_length) {}
+
+    std::size_t endpoint_count() const override { return teacher_->endpoint_count(); }
+    const std::string& endpoint_name(std::size_t endpoint) const override { return teacher_->endpoint_name(endpoint); }
+    asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) override {
+        return teacher_->probe(vocabulary_size);
+    }
+
+    AnswerSize answer_size(std::uint32_t rows, std::uint32_t columns) const override {
+        // Documents come in rectangles of which some is padding, and are copied out of them.
+        const AnswerSize placed = teacher_->answer_size(rows, columns);
+        const auto padded_rows = static_cast<std::uint32_t>(std::ceil(rows / (1 - kMaxAskedPadding)));
+        AnswerSize size = teacher_->answer_size(padded_rows, columns);
+        const std::uint64_t masks = std::uint64_t{rows} * columns;
+        size.decode_bytes += size.held_bytes;
+        size.held_bytes = placed.held_bytes + masks;
+        return size;
+    }
+
+    asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
+                                                      std::chrono::nanoseconds deadline) override {
+        std::vector<std::shared_ptr<const TokenBatch>> batches = batches_of_documents(*tokens, sequence_length_);
+        const bool as_it_is = tokens->documents.empty() && batches.front()->columns == tokens->columns;
+        if (tokens->rows == 0 || as_it_is) {
+            auto asking = teacher_->fetch(endpoint, std::move(tokens), deadline);
+            co_return co_await std::move(asking);
+        }
+        const auto began = std::chrono::steady_clock::now();
+        std::vector<EncodedAnswer> answers;
+        std::uint64_t wire_bytes = 0;
+        for (std::shared_ptr<const TokenBatch>& batch : batches) {
+            const auto left = deadline - (std::chrono::steady_clock::now() - began);
+            if (left <= std::chrono::nanoseconds(0)) {
+                co_return FetchError{FailureKind::timeout,
+                                     endpoint_name(endpoint) + ": no answer for all documents in time", std::nullopt};
+            }
+            auto asking = teacher_->fetch(endpoint, std::move(batch), left);
+            FetchResult<EncodedAnswer> answer = co_await std::move(asking);
+            if (!answer) {
+                co_return answer.error();
+            }
+            wire_bytes += answer->wire_bytes();
+            answers.push_back(std::move(*answer));
+        }
+        auto decoder = std::make_unique<DocumentDecoder>(endpoint_name(endpoint), std::move(tokens), sequence_length_,
+                                                         std::move(answers));
+        co_return EncodedAnswer(std::move(decoder), wire_bytes);
+    }
+
+    std::uint64_t bytes_received() const override { return teacher_->bytes_received(); }
+    WireTraffic traffic(std::size_t endpoint) const override { return teacher_->traffic(endpoint); }
+    bool is_slow_by_chance() const override { return teacher_->is_slow_by_chance(); }
+    void expect_batches(std::uint32_t rows, std::uint32_t columns) override { teacher_->expect_batches(rows, columns); }
+    HeadFetchCounters head_fetch() const override { return teacher_->head_fetch(); }
+    std::optional<StoreCounters> store() const override { return teacher_->store(); }
+    void close() override { teacher_->close(); }
+    asio::awaitable<void> settle() override { return teacher_->settle(); }
+
+  private:
+    std::unique_ptr<TeacherSource> teacher_;
+    std::uint32_t sequence_length_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<const TokenBatch>> batches_of_documents(const TokenBatch& tokens,
+                                                                    std::uint32_t sequence_length) {
+    std::vector<std::shared_ptr<const TokenBatch>> batches;
+    for (const Documents& group : groups_of(tokens)) {
+        batches.push_back(batch_of(tokens, group, sequence_length));
+    }
+    return batches;
+}
+
+std::unique_ptr<TeacherSource> make_document_teacher(std::unique_ptr<TeacherSource> teacher,
+                                                     std::uint32_t sequence_length) {
+    return std::make_unique<DocumentTeacher>(std::move(teacher), sequence_length);
+}
+
+}  // namespace distilld
