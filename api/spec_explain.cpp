@@ -176,6 +176,32 @@ std::string commented_out(const std::string& text, const std::string& indent) {
     return out;
 }
 
+const std::string kIndent = "  ";
+
+/// The members of a section, "" = of the document.
+ObjectText object_text(const SpecTable& table, std::string_view pointer,
+                       const std::map<std::string, boost::json::value>& values, const std::string& indent) {
+    ObjectText object(indent);
+    for (const auto member : table.members_of(pointer)) {
+        if (const auto* field = table.field(member)) {
+            add_field(*field, values, object);
+            continue;
+        }
+        const auto& section = table.section(member);
+        if (!section.members_as.empty()) {
+            continue;
+        }
+        const auto inner = object_text(table, member, values, indent + kIndent);
+        const auto whole = "\"" + std::string(section.name()) + "\": {\n" + inner.text() + indent + "}";
+        if (inner.empty()) {
+            object.block(commented_out(indent + whole + ",\n", indent));
+        } else {
+            object.stands(whole);
+        }
+    }
+    return object;
+}
+
 }  // namespace
 
 Result<std::string> explain(const SpecTable& table, std::string_view name) {
@@ -189,6 +215,11 @@ Result<std::string> explain(const SpecTable& table, std::string_view name) {
     if (const auto fields = table.fields_of(pointer); !fields.empty()) {
         return listed(table, pointer);
     }
+    for (const auto& section : table.sections) {
+        if (section.name() == name && section.members_as.empty()) {
+            return listed(table, section.pointer);
+        }
+    }
     const auto called = fields_called(table, name);
     if (called.empty()) {
         return unknown(table, name);
@@ -201,33 +232,10 @@ Result<std::string> explain(const SpecTable& table, std::string_view name) {
 }
 
 std::string starting_spec(const SpecTable& table, const std::map<std::string, boost::json::value>& values) {
-    const std::string indent = "  ";
-    ObjectText document(indent);
-    std::string text =
-        "// A job spec. What is commented out stands at its default, or may be added; `distilld spec explain FIELD` "
-        "says\n"
-        "// more of a field, `distilld spec check FILE` what is wrong with the spec.\n{\n";
-    for (const auto pointer : table.members_of_document()) {
-        if (const auto* field = table.field(pointer)) {
-            add_field(*field, values, document);
-            continue;
-        }
-        const auto& section = table.section(pointer);
-        if (!section.members_as.empty()) {
-            continue;
-        }
-        ObjectText object(indent + indent);
-        for (const auto* field : table.fields_of(pointer)) {
-            add_field(*field, values, object);
-        }
-        const auto whole = "\"" + std::string(section.name()) + "\": {\n" + object.text() + indent + "}";
-        if (object.empty()) {
-            document.block(commented_out(indent + whole + ",\n", indent));
-        } else {
-            document.stands(whole);
-        }
-    }
-    return text + document.text() + "}\n";
+    return "// A job spec. What is commented out stands at its default, or may be added; `distilld spec explain FIELD` "
+           "says\n"
+           "// more of a field, `distilld spec check FILE` what is wrong with the spec.\n{\n" +
+           object_text(table, "", values, kIndent).text() + "}\n";
 }
 
 }  // namespace distilld::api

@@ -45,6 +45,7 @@ TEST(SpecExplain, EachFieldOfANameThatSeveralHave) {
 
 TEST(SpecExplain, AllFieldsOfASectionAndOfTheWhole) {
     EXPECT_THAT(explain(spec_table(), "checkpoint").value(), StartsWith("checkpoint.every_steps  steps from"));
+    EXPECT_EQ(explain(spec_table(), "lora").value(), explain(spec_table(), "student.lora").value());
     const auto all = explain(spec_table(), "").value();
     for (const auto& field : spec_table().fields) {
         std::string name(field.pointer.substr(1));

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {
@@ -16,7 +18,7 @@ class PackedDatasetTest : public ::testing::Test {
         options.sequence_length = 6;
         options.packing = false;
         return std::shared_ptr<const Dataset>(
-            load_jsonl_dataset(folder_.write("data.jsonl", lines), nullptr, options).value());
+            load_jsonl_dataset(std::array{folder_.write("data.jsonl", lines)}, nullptr, options).value());
     }
 
     test::TemporaryFolder folder_;
@@ -81,13 +83,12 @@ TEST_F(PackedDatasetTest, OfSeveralTeachersEachHasRowsOfItsOwn) {
     options.sequence_length = 6;
     options.packing = false;
     options.teachers = {"a", "b"};
-    const auto mixed = load_mixed_dataset(folder_.write("mixed.jsonl", R"({"input_ids":[1,2,3],"teacher":"b"}
+    const std::array files{folder_.write("mixed.jsonl", R"({"input_ids":[1,2,3],"teacher":"b"}
 {"input_ids":[11,12,13],"teacher":"a"}
 {"input_ids":[21,22,23],"teacher":"b"}
 {"input_ids":[31,32,33,34,35,36],"teacher":"a"}
-)"),
-                                          nullptr, options)
-                           .value();
+)")};
+    const auto mixed = load_mixed_dataset(files, nullptr, options).value();
     const auto packed = pack_documents(*mixed, 6);
     ASSERT_EQ(packed->row_count(), 3U);
     EXPECT_EQ(packed->place_of(0).part, 1U) << "whose first document stands first";
