@@ -82,7 +82,7 @@ std::unique_ptr<CausalLm> open_network(const std::vector<std::string>& arguments
     LoraSpec& lora = spec.lora.emplace();
     lora.r = static_cast<std::uint32_t>(config.r);
     lora.alpha = config.alpha;
-    return make_student_network(spec, 0, torch::kCPU).value();
+    return make_student_network(spec, TrainingSpec(), torch::kCPU).value();
 }
 
 void write_random(const std::vector<std::string>& arguments) {
