@@ -93,7 +93,8 @@ def test_it_reports_what_happened_and_runs_again(quickstart):
     for field, job in (("tokens_per_second_sequential", "sequential"), ("tokens_per_second_parallel", "distilled")):
         progress = result(quickstart, job)["progress"]
         assert report[field] == pytest.approx(progress["tokens"] / progress["seconds_elapsed"])
-        assert progress["tokens"] == progress["total_steps"] * 4 * 64
+        # Each row at most once; the last one of all may be shorter, and padding does not count.
+        assert 0 <= progress["total_steps"] * 4 * 64 - progress["tokens"] < 64
     assert 0 < report["teacher_hidden_fraction"] <= 1
     student = pathlib.Path(report["student_folder"])
     assert student == quickstart.work / "distilled"

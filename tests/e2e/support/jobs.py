@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import math
 import pathlib
 import random
 
@@ -33,6 +34,18 @@ def write_jsonl(path, documents):
 
 def write_text_data(path, count, seed=1):
     return write_jsonl(path, ({"text": line} for line in text_lines(count, seed)))
+
+
+def trained_tokens(data, rows_drawn):
+    """What a job may count that has trained on so many rows of joined texts: the last row of them is shorter, and its
+    padding is not counted. In each epoch it comes once, in one that has only begun perhaps."""
+    texts = [json.loads(line)["text"].encode() for line in pathlib.Path(data).read_text().splitlines()]
+    tokens = sum(map(len, texts)) + len(texts) - 1  # an end of text between two
+    rows, last = divmod(tokens - 1, SEQUENCE_LENGTH)
+    padding = SEQUENCE_LENGTH - last if last else 0
+    epochs = rows_drawn / (rows + bool(last))
+    full = rows_drawn * SEQUENCE_LENGTH
+    return {full - math.floor(epochs) * padding, full - math.ceil(epochs) * padding}
 
 
 def llama_config(hidden, vocabulary=BYTE_VOCABULARY, **changes):
