@@ -45,6 +45,41 @@ Tensor cross_entropy(Tensor& shifted, const Tensor& labels, double weight) {
     return ce;
 }
 
+/// What a student gives the k + 1 buckets, each [n, 1] or [n, k]; with the label's logit at temperature 1.
+struct StudentBuckets {
+    Tensor label_logit;
+    Tensor top_logits;
+    Tensor top;   ///< exponentials of these
+    Tensor rest;  ///< those of all others together
+    Tensor total;
+    Tensor log_total;
+};
+
+/// `scaled` becomes its exponentials, 0 in place of the k.
+StudentBuckets split_buckets(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+    StudentBuckets student;
+    student.label_logit = weights.tempered ? Tensor() : scaled.gather(1, rows.labels.unsqueeze(1));
+    student.top_logits = scaled.gather(1, rows.topk_ids);
+    scaled.exp_();
+    student.top = scaled.gather(1, rows.topk_ids);
+    scaled.scatter_(1, rows.topk_ids, 0.0);
+    student.rest = scaled.sum(1, true).clamp_min_(min_mass(scaled.scalar_type()));
+    student.total = student.rest + student.top.sum(1, true);
+    student.log_total = student.total.log();
+    return student;
+}
+
+/// CE [n, 1] at temperature 1, whose gradient at the labels is added, all else of it being there; else nothing.
+Tensor finish_cross_entropy(Tensor& gradient, const StudentBuckets& student, const Tensor& labels, double ce) {
+    if (!student.label_logit.defined()) {
+        return {};
+    }
+    if (ce != 0) {
+        gradient.scatter_add_(1, labels.unsqueeze(1), torch::full_like(student.label_logit, -ce));
+    }
+    return student.log_total - student.label_logit;
+}
+
 /// Forward KL over k + 1 buckets. `scaled` [n, V] = (logits − row maximum) / T; becomes the gradient of kd·T²·KL, and
 /// at temperature 1 of ce·CE too. Returns KL [n, 1] and, at temperature 1, CE [n, 1].
 std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
@@ -52,16 +87,8 @@ std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& 
     const Tensor& ids = rows.topk_ids;
     const Tensor p = rows.topk_probabilities.to(type);
     const Tensor p_tail = rows.tail_probability.to(type).unsqueeze(1);
-    const Tensor label = rows.labels.unsqueeze(1);
-    const Tensor label_logit = weights.tempered ? Tensor() : scaled.gather(1, label);
-
-    const Tensor top_logits = scaled.gather(1, ids);
-    scaled.exp_();
-    const Tensor top = scaled.gather(1, ids);
-    scaled.scatter_(1, ids, 0.0);
-    const Tensor rest = scaled.sum(1, true).clamp_min_(min_mass(type));
-    const Tensor total = rest + top.sum(1, true);
-    const Tensor log_total = total.log();
+    const StudentBuckets student = split_buckets(scaled, rows, weights);
+    const auto& [label_logit, top_logits, top, rest, total, log_total] = student;
 
     Tensor kl = rows.negative_entropy.to(type).unsqueeze(1) - (p * (top_logits - log_total)).sum(1, true);
     kl.sub_(p_tail * (rest.log() - log_total));
@@ -74,14 +101,7 @@ std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& 
     scaled.mul_(per_exp - p_tail.mul(kd).div_(rest));
     scaled.scatter_(1, ids, top.mul(per_exp).sub_(p, kd));
 
-    Tensor cross;
-    if (!weights.tempered) {
-        cross = log_total - label_logit;
-        if (ce != 0) {
-            scaled.scatter_add_(1, label, torch::full_like(label_logit, -ce));
-        }
-    }
-    return {kl, cross};
+    return {kl, finish_cross_entropy(scaled, student, rows.labels, ce)};
 }
 
 /// Forward KL against full logits; in and out as above.
@@ -129,16 +149,8 @@ std::pair<Tensor, Tensor> topk_mixture(Tensor& scaled, const DistillTargets& row
     const std::int64_t k = ids.size(1);
     Tensor log_p =
         torch::cat({rows.topk_probabilities.to(type), rows.tail_probability.to(type).unsqueeze(1)}, 1).log_();
-    const Tensor label = rows.labels.unsqueeze(1);
-    const Tensor label_logit = weights.tempered ? Tensor() : scaled.gather(1, label);
-
-    const Tensor top_logits = scaled.gather(1, ids);
-    scaled.exp_();
-    const Tensor top = scaled.gather(1, ids);
-    scaled.scatter_(1, ids, 0.0);
-    const Tensor rest = scaled.sum(1, true).clamp_min_(min_mass(type));
-    const Tensor total = rest + top.sum(1, true);
-    const Tensor log_total = total.log();
+    const StudentBuckets student = split_buckets(scaled, rows, weights);
+    const auto& [label_logit, top_logits, top, rest, total, log_total] = student;
     Tensor slope = torch::cat({top_logits - log_total, rest.log() - log_total}, 1);
     const Tensor value = bucket_divergence(slope, log_p, torch::cat({top, rest}, 1).div_(total), weights.beta);
 
@@ -148,14 +160,7 @@ std::pair<Tensor, Tensor> topk_mixture(Tensor& scaled, const DistillTargets& row
     scaled.mul_(per_exp.slice(1, k, k + 1));
     scaled.scatter_(1, ids, top * per_exp.slice(1, 0, k));
 
-    Tensor cross;
-    if (!weights.tempered) {
-        cross = log_total - label_logit;
-        if (ce != 0) {
-            scaled.scatter_add_(1, label, torch::full_like(label_logit, -ce));
-        }
-    }
-    return {value, cross};
+    return {value, finish_cross_entropy(scaled, student, rows.labels, ce)};
 }
 
 /// The same against full logits.

@@ -1,36 +1,18 @@
 #include "models/losses/loss_speed.hpp"
 
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <vector>
 
 #include "models/losses/distill_loss.hpp"
+#include "models/losses/live_bytes.hpp"
 
 namespace distilld::models {
 namespace {
 
 using torch::Tensor;
-
-/// Counts what libtorch's CPU allocator hands out to this thread and gets back.
-class LiveBytes final : public c10::MemoryReportingInfoBase {
-  public:
-    void reportMemoryUsage(void* /*pointer*/, std::int64_t bytes, std::size_t /*allocated*/, std::size_t /*reserved*/,
-                           c10::Device /*device*/) override {
-        now_ += bytes;
-        peak_ = std::max(peak_, now_);
-    }
-    [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
-    [[nodiscard]] std::uint64_t peak() const { return static_cast<std::uint64_t>(peak_); }
-
-  private:
-    std::int64_t now_ = 0;
-    std::int64_t peak_ = 0;
-};
 
 DistillTargets random_targets(const LossShape& shape) {
     DistillTargets targets;
@@ -82,12 +64,7 @@ LossSpeed measure_loss(const LossShape& shape) {
         DistillLossGradients gradients;
         distill_loss(hidden, head, targets, options, &gradients);
     };
-    {
-        const auto live = std::make_shared<LiveBytes>();
-        const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
-        call();
-        speed.peak_bytes = live->peak();
-    }
+    speed.peak_bytes = static_cast<std::uint64_t>(peak_bytes_of(call));
     const Tensor chunk = hidden.slice(0, 0, speed.chunk_rows);
     std::vector<double> calls;
     std::vector<double> products;

@@ -1,5 +1,3 @@
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <memory>
 
 #include "models/losses/distill_loss.hpp"
+#include "models/losses/live_bytes.hpp"
 
 namespace distilld::models {
 namespace {
@@ -15,22 +14,6 @@ namespace {
 using torch::Tensor;
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
-
-/// Counts what libtorch's CPU allocator hands out to this thread and gets back.
-class LiveBytes final : public c10::MemoryReportingInfoBase {
-  public:
-    void reportMemoryUsage(void* /*pointer*/, std::int64_t bytes, std::size_t /*allocated*/, std::size_t /*reserved*/,
-                           c10::Device /*device*/) override {
-        now_ += bytes;
-        peak_ = std::max(peak_, now_);
-    }
-    [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
-    [[nodiscard]] std::int64_t peak() const { return peak_; }
-
-  private:
-    std::int64_t now_ = 0;
-    std::int64_t peak_ = 0;
-};
 
 enum class Teacher { topk, full, hidden };
 
@@ -57,16 +40,15 @@ std::int64_t peak_of(Teacher teacher, torch::ScalarType type, double kd_ratio, d
         targets.tail_probability = torch::full({rows}, 0.2F);
         targets.negative_entropy = torch::full({rows}, -2.0F);
     }
-    const auto live = std::make_shared<LiveBytes>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
-    DistillLossGradients gradients;
     DistillLossOptions options;
     options.kd_ratio = kd_ratio;
     options.temperature = temperature;
     options.beta = beta;
-    const DistillLossSums sums = distill_loss(hidden, head, targets, options, &gradients);
-    EXPECT_GT(sums.loss, 0);
-    return live->peak();
+    return peak_bytes_of([&] {
+        DistillLossGradients gradients;
+        const DistillLossSums sums = distill_loss(hidden, head, targets, options, &gradients);
+        EXPECT_GT(sums.loss, 0);
+    });
 }
 
 // What the header says: the logits of a chunk and up to 80 MiB beside them. Those are the ones that held most.

@@ -1,5 +1,3 @@
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "models/losses/live_bytes.hpp"
 #include "models/network/checkpointed.hpp"
 #include "models/network/embedding.hpp"
 #include "tests/unit/models/network/small_network.hpp"
@@ -16,30 +15,6 @@ namespace distilld::models {
 namespace {
 
 using torch::Tensor;
-
-/// Counts what libtorch's CPU allocator hands out to this thread and gets back.
-class LiveBytes final : public c10::MemoryReportingInfoBase {
-  public:
-    void reportMemoryUsage(void* /*pointer*/, std::int64_t bytes, std::size_t /*allocated*/, std::size_t /*reserved*/,
-                           c10::Device /*device*/) override {
-        now_ += bytes;
-        peak_ = std::max(peak_, now_);
-    }
-    [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
-    [[nodiscard]] std::int64_t peak() const { return peak_; }
-
-  private:
-    std::int64_t now_ = 0;
-    std::int64_t peak_ = 0;
-};
-
-template <class Work>
-std::int64_t peak_of(const Work& work) {
-    const auto live = std::make_shared<LiveBytes>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
-    work();
-    return live->peak();
-}
 
 /// Two micro-batches of a made-up loss; the second adds to the gradients of the first.
 void backward_twice(CausalLm& network) {
@@ -78,7 +53,7 @@ TEST(Checkpointed, HoldsOneBlockAtATime) {
         const auto network = test::make_network(config);
         network->recompute_blocks(checkpointing);
         const Tensor ids = test::ids(8, 64);
-        return peak_of([&] { network->forward(ids).sum().backward(); });
+        return peak_bytes_of([&] { network->forward(ids).sum().backward(); });
     };
     const std::int64_t whole = peak(false);
     const std::int64_t blocks = peak(true);
@@ -113,8 +88,8 @@ TEST(LookUp, AddsTheGradientsOfEmbeddingByIndex) {
         EXPECT_TRUE(torch::equal(table.master.grad(), dense.grad())) << batch;
     }
     const Tensor ids = torch::arange(64);
-    const std::int64_t by_index = peak_of([&] { look_up(table, ids).sum().backward(); });
-    const std::int64_t whole = peak_of([&] { at::embedding(dense, ids).sum().backward(); });
+    const std::int64_t by_index = peak_bytes_of([&] { look_up(table, ids).sum().backward(); });
+    const std::int64_t whole = peak_bytes_of([&] { at::embedding(dense, ids).sum().backward(); });
     std::cout << "a micro-batch takes " << by_index / 1024 << " KiB by index, " << whole / 1024 << " KiB as a table"
               << std::endl;
     EXPECT_LT(by_index * 10, whole);
