@@ -160,6 +160,7 @@ struct DatasetSpec {
     std::uint32_t sequence_length = 0;  ///< T: input positions of a row
     std::uint64_t eval_rows = 0;        ///< rows of eval that are evaluated, from the first; 0 = all
     Packing packing = Packing::joined;
+    bool cache = true;                 ///< tokens are kept beside the output and mapped at the next start
     bool completion_only_loss = true;  ///< of {"prompt", "completion"} and messages: no loss on what was given
     Shuffle shuffle = Shuffle::full;
     std::uint64_t shuffle_block_rows = 4096;  ///< of Shuffle::blocks
@@ -197,6 +198,7 @@ struct TrainingSpec {
 
 struct EvalSpec {
     std::uint64_t max_rows = 0;               ///< rows of the held-out set that are evaluated, from the first; 0 = all
+    bool ask_teacher = true;                  ///< about the held-out rows, for KL and agreement
     std::vector<std::string> sample_prompts;  ///< that the student goes on from at each evaluation
     std::uint32_t sample_tokens = 32;         ///< of each prompt's continuation
     double sample_temperature = 0.0;          ///< 0 = the likeliest token

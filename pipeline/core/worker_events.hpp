@@ -165,9 +165,10 @@ struct ProgressEvent {
     double ce_loss = 0;
     double grad_norm = 0;
     double learning_rate = 0;
-    std::uint64_t tokens = 0;      ///< input positions trained on since the run began
-    double tokens_per_second = 0;  ///< over the last steps
-    double stall_fraction = 0;     ///< share of the wall time since start that the student waited for input
+    std::uint64_t tokens = 0;          ///< input positions trained on since the run began
+    std::uint64_t padding_tokens = 0;  ///< positions that the student computed beside them, since the run began
+    double tokens_per_second = 0;      ///< over the last steps
+    double stall_fraction = 0;         ///< share of the wall time since start that the student waited for input
     double seconds_elapsed = 0;
     double seconds_remaining = 0;
     double teacher_hidden_fraction = 0;  ///< share of teacher request time during which the student was not waiting
