@@ -2,10 +2,12 @@
 # From a fresh machine to a distilled model: installs what is missing, builds, then trains a small teacher on real
 # English text, serves it, and distils a several times smaller student from it with one POST to the service.
 #
+# Both are shaped like Qwen3 and read the text by a byte-level BPE tokenizer that is trained from it.
+#
 #   --text FILE…    train on these text files (UTF-8) in place of the machine's own documentation
 #   --report FILE   write the figures as JSON, too: teacher_loss, student_alone_loss, distilled_loss (nats a token, on
 #                   held-out text), tokens_per_second_sequential, tokens_per_second_parallel, teacher_hidden_fraction
-#                   (0 to 1), student_folder
+#                   (0 to 1), student_folder, as_expected (teacher < distilled < alone)
 #   --quick         small models and few steps: shows in half a minute that everything works, not how well
 #   --keep          leave the teacher and the service running at the end
 #   --work FOLDER   everything it makes lies there (default .quickstart/)
@@ -20,14 +22,15 @@ bin=$root/build/release/bin
 # Sizes. Teacher and student get a core each, so the teacher's time for a micro-batch should be a little below the
 # student's: then all of it can be hidden. The student sees every token once and so does the teacher.
 text_megabytes=5
-eval_kilobytes=48
+eval_kilobytes=96
+vocabulary=2048
 sequence_length=128
 batch_size=4
 teacher_model='{"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4,
-    "num_key_value_heads": 2}'
+    "num_key_value_heads": 2, "head_dim": 64}'
 teacher_steps=600
-student_model='{"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4,
-    "num_key_value_heads": 2}'
+student_model='{"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 32}'
 student_steps=600
 sequential_steps=100
 learning_rate=1e-3
@@ -51,12 +54,13 @@ while [ $# -gt 0 ]; do
         --quick)
             text_megabytes=0.2
             eval_kilobytes=8
+            vocabulary=512
             sequence_length=64
             teacher_model='{"hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 2,
-                "num_attention_heads": 4, "num_key_value_heads": 2}'
+                "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}'
             teacher_steps=80
             student_model='{"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 2,
-                "num_attention_heads": 4, "num_key_value_heads": 2}'
+                "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}'
             student_steps=60
             sequential_steps=20
             ;;
@@ -111,6 +115,18 @@ for name in sys.argv[1].strip("/").split("/"):
 print("" if value is None else value)' "$1"
 }
 
+# Of the checkout, or the machine's own.
+python_with_tokenizers() {
+    local python
+    for python in "$root/.deps/venv/bin/python" python3; do
+        if "$python" -c 'import tokenizers' 2>/dev/null; then
+            echo "$python"
+            return
+        fi
+    done
+    die "no Python here has the package tokenizers: scripts/setup.sh installs it, or pip install tokenizers"
+}
+
 free_port() {
     python3 -c 'import socket
 s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
@@ -142,15 +158,15 @@ stop_kept() {
 
 # spec NAME MODEL STEPS TEACHER(yes|no) PARALLEL LEARNING_RATE THREADS: the job as JSON. MODEL is a folder or a config.
 spec() {
-    NAME=$1 MODEL=$2 STEPS=$3 TEACHER=$4 PARALLEL=$5 RATE=$6 THREADS=$7 WORK=$work \
+    VOCABULARY=$vocabulary NAME=$1 MODEL=$2 STEPS=$3 TEACHER=$4 PARALLEL=$5 RATE=$6 THREADS=$7 WORK=$work \
         TEACHER_URL=${teacher_url:-} LENGTH=$sequence_length BATCH=$batch_size TEMPERATURE=$temperature KD=$kd_ratio \
         python3 -c '
 import json, os
 e = os.environ
 if e["MODEL"].startswith("{"):
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257,
+    config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": int(e["VOCABULARY"]),
               "max_position_embeddings": int(e["LENGTH"]), "tie_word_embeddings": True, **json.loads(e["MODEL"])}
-    student = {"init": "random", "config": config}
+    student = {"init": "random", "config": config, "tokenizer": e["WORK"] + "/tokenizer"}
 else:
     student = {"model": e["MODEL"]}
 job = {
@@ -220,13 +236,17 @@ if [ "$built" = 1 ]; then
 fi
 stop_kept
 started=$SECONDS
-rm -rf "$work"/{data,service,teacher,alone,distilled,sequential,teacher-check,*.json,*.log}
+rm -rf "$work"/{data,tokenizer,service,teacher,alone,distilled,sequential,teacher-check,*.json,*.log}
 
 say "Text"
 text_options=()
 if [ ${#texts[@]} -gt 0 ]; then text_options=(--text "${texts[@]}"); fi
 python3 "$root/scripts/quickstart_data.py" "$work/data" --megabytes "$text_megabytes" \
     --eval-kilobytes "$eval_kilobytes" "${text_options[@]}"
+
+say "Tokenizer"
+"$(python_with_tokenizers)" "$root/tools/train_tokenizer.py" "$work/tokenizer" --vocabulary "$vocabulary" \
+    "$work/data/train.jsonl"
 
 say "Teacher: trained from scratch with 'distilld run', on all cores"
 spec teacher "$teacher_model" "$teacher_steps" no true "$learning_rate" 0 >"$work/teacher.json"
@@ -290,6 +310,7 @@ figures = {
     "teacher_hidden_fraction": distilled["progress"]["teacher_hidden_fraction"],
     "student_folder": distilled["output"],
 }
+figures["as_expected"] = figures["teacher_loss"] < figures["distilled_loss"] < figures["student_alone_loss"]
 rows = [
     ("held-out loss, teacher", "%.4f nats a token" % figures["teacher_loss"]),
     ("held-out loss, student trained alone", "%.4f" % figures["student_alone_loss"]),
@@ -297,12 +318,18 @@ rows = [
     ("tokens/s, parallel: false", "%.0f" % figures["tokens_per_second_sequential"]),
     ("tokens/s, parallel: true", "%.0f" % figures["tokens_per_second_parallel"]),
     ("teacher time hidden", "%.1f %%" % (100 * figures["teacher_hidden_fraction"])),
+    ("as expected", "yes" if figures["as_expected"] else "no: see below"),
     ("student", figures["student_folder"]),
     ("job", f"{service}/v1/jobs/{distilled['id']}"),
     ("metrics", f"{service}/metrics"),
 ]
 for name, value in rows:
     print(f"   {name:38} {value}")
+if not figures["as_expected"]:
+    print(
+        "\n   On this text the losses are not in the order in which they are meant to be: teacher < distilled < alone. Of"
+        "\n   little text, or of text of many kinds, so short a training learns too little; more text (--text) helps."
+    )
 if report:
     with open(report + ".tmp", "w", encoding="utf-8") as file:
         json.dump(figures, file, indent=2)

@@ -4,8 +4,9 @@
     quickstart_data.py OUT_DIR --megabytes N --eval-kilobytes N [--text FILE…]
 
 Writes OUT_DIR/train.jsonl and OUT_DIR/eval.jsonl. Without --text it takes what Debian's text packages have installed:
-fortunes, the Perl manual and the licence texts. No document of eval.jsonl is in train.jsonl, nor any long paragraph of
-one: several of these texts quote each other.
+fortunes, the Perl manual and the licence texts. What is held out are short passages of many documents, so that no odd
+one among them decides a comparison. No long paragraph of eval.jsonl is in train.jsonl: several of these texts quote
+each other.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import re
 import sys
 
 DOCUMENT_CHARACTERS = 3000
+PASSAGE_CHARACTERS = 700
 LONG_PARAGRAPH = 60
 
 FORTUNES = "/usr/share/games/fortunes"
@@ -82,14 +84,29 @@ def long_paragraphs(document):
     return {part for part in document.split("\n\n") if len(part) >= LONG_PARAGRAPH}
 
 
+def cut_passage(document):
+    """(passage, rest): the last paragraphs that come to a passage, and what stands before them."""
+    paragraphs = document.split("\n\n")
+    first = len(paragraphs)
+    while first > 1 and sum(map(len, paragraphs[first:])) < PASSAGE_CHARACTERS:
+        first -= 1
+    return "\n\n".join(paragraphs[first:]), "\n\n".join(paragraphs[:first])
+
+
 def split(documents, train_bytes, eval_bytes):
-    """(train, eval): eval gets the first ones up to its size, train what shares no long paragraph with them."""
+    """(train, eval): eval gets a passage of each of the first documents up to its size, train all that shares no long
+    paragraph with one of these, the rest of the documents that they come from included."""
     documents = sorted(set(documents), key=order)
     held_out, size = [], 0
-    while documents and size < eval_bytes and len(held_out) * 2 < len(documents):
-        held_out.append(documents.pop(0))
-        size += len(held_out[-1].encode())
-    seen = set().union(*(long_paragraphs(document) for document in held_out))
+    for number, document in enumerate(documents):
+        if size >= eval_bytes or number * 2 >= len(documents):
+            break
+        passage, rest = cut_passage(document)
+        if passage and rest:
+            held_out.append(passage)
+            documents[number] = rest
+            size += len(passage.encode())
+    seen = set().union(*(long_paragraphs(passage) for passage in held_out))
     train, size = [], 0
     for document in documents:
         if size >= train_bytes:
@@ -129,7 +146,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     write(arguments.out / "train.jsonl", train)
     write(arguments.out / "eval.jsonl", held_out)
-    print(f"{len(train)} documents, {sizes[0]} bytes to train on; {len(held_out)} documents, {sizes[1]} bytes held out")
+    print(f"{len(train)} documents, {sizes[0]} bytes to train on; {len(held_out)} passages, {sizes[1]} bytes held out")
 
 
 if __name__ == "__main__":

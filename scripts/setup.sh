@@ -180,10 +180,28 @@ print(json.load(sys.stdin)["install"][0]["metadata"]["version"])' 2>/dev/null ||
     fi
 }
 
+# Of the given Python packages those that are not in .deps/venv, a line each.
+missing_python() {
+    "$deps/venv/bin/python" -c 'import importlib.metadata as m, sys
+for name in sys.argv[1:]:
+    try:
+        m.version(name)
+    except m.PackageNotFoundError:
+        print(name)' "$@"
+}
+
+# What tools/ and the quickstart need.
+install_tool_python() {
+    make_venv "$deps/venv"
+    if [ -z "$(missing_python tokenizers)" ]; then return; fi
+    say "tools: installing the Python package tokenizers into .deps/venv (10 MB with what it needs)"
+    "$deps/venv/bin/pip" install "${quiet[@]}" tokenizers
+}
+
 # The Python packages of the tests, by the names that pip knows.
 test_packages=(
     pytest pytest-xdist pyyaml ruff
-    transformers tokenizers safetensors numpy peft                # exported folders are held against these
+    transformers safetensors numpy peft                           # exported folders are held against these
     tensorboard mlflow                                            # read what the sinks wrote
     kubernetes-validate kubeflow-trainer-api compose-spec         # schemas of the manifests
     cloudcoil-models-prometheus-operator
@@ -195,12 +213,7 @@ install_test_python() {
     [ "${DISTILLD_SKIP_TEST_VENV:-}" = 1 ] && return
     make_venv "$deps/venv"
     local missing
-    missing=$("$deps/venv/bin/python" -c 'import importlib.metadata as m, sys
-for name in sys.argv[1:]:
-    try:
-        m.version(name)
-    except m.PackageNotFoundError:
-        print(name)' "${test_packages[@]}")
+    missing=$(missing_python "${test_packages[@]}")
     if [ -z "$missing" ]; then
         say "test packages: all ${#test_packages[@]} in .deps/venv"
         return
@@ -268,6 +281,7 @@ unpack_prometheus() {
 mkdir -p "$deps"
 if [ "${DISTILLD_SKIP_APT:-}" = 1 ]; then say "apt: skipped"; else install_packages; fi
 install_torch
+install_tool_python
 install_test_python
 install_model_servers
 install_prometheus
