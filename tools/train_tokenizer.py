@@ -4,7 +4,8 @@
     tools/train_tokenizer.py OUT_DIR --vocabulary 2048 FILE…
 
 Each FILE is JSONL of {"text"}, or plain text where its name does not end in .jsonl. The vocabulary counts the 256 bytes
-and <|endoftext|>, which ends a document and has the last id. Needs the Python package tokenizers.
+and <|endoftext|>, which ends a document and has the last id; of text that repeats itself it may come out smaller than
+asked for. Needs the Python package tokenizers.
 """
 
 import argparse
@@ -17,6 +18,9 @@ WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 END = "<|endoftext|>"
+
+
+SMALLEST = 257  # the bytes and the end of a document
 
 
 def texts(paths):
@@ -38,6 +42,8 @@ def main():
     parser.add_argument("files", type=pathlib.Path, nargs="+", metavar="FILE")
     parser.add_argument("--vocabulary", type=int, default=2048, help="tokens in all")
     arguments = parser.parse_args()
+    if arguments.vocabulary < SMALLEST:
+        parser.error(f"--vocabulary {arguments.vocabulary}: the bytes and the end of a document are {SMALLEST} tokens")
     try:
         from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     except ImportError:
@@ -60,6 +66,8 @@ def main():
         tokenizer.train_from_iterator(texts(arguments.files), trainer)
     except OSError as error:
         sys.exit(f"train_tokenizer: {error.filename}: {error.strerror}")
+    except UnicodeDecodeError as error:
+        sys.exit(f"train_tokenizer: a file is no UTF-8: {error}")
     tokenizer.add_special_tokens([END])
     arguments.out.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(arguments.out / "tokenizer.json"))

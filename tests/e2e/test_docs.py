@@ -138,7 +138,7 @@ def checker(distilld_session, teacher_folder, text_data, tmp_path_factory):
     """A service that stands in a folder with the data and models that the documentation names."""
     folder = tmp_path_factory.mktemp("specs")
     (folder / "models").mkdir()
-    for name in ("models/student", "models/teacher", "teacher"):
+    for name in ("models/student", "models/teacher", "teacher", "tokenizer"):
         (folder / name).symlink_to(teacher_folder)
     (folder / "data").mkdir()
     for name in ("train.jsonl", "eval.jsonl"):
