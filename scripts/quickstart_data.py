@@ -46,14 +46,25 @@ def read(path):
     return path.read_bytes().decode("utf-8", errors="replace").replace("\r\n", "\n")
 
 
+def paragraphs_of(text):
+    """Its paragraphs; of those longer than a document (changes, code, text without empty lines) the pieces, cut
+    at ends of lines, or of words where a line is too long."""
+    for paragraph in re.split(r"\n\s*\n", text):
+        paragraph = paragraph.strip("\n").rstrip()
+        while len(paragraph) > DOCUMENT_CHARACTERS:
+            ends = (paragraph.rfind(mark, 1, PASSAGE_CHARACTERS) for mark in "\n ")
+            end = next((end for end in ends if end > 0), PASSAGE_CHARACTERS)
+            yield paragraph[:end]
+            paragraph = paragraph[end:].strip("\n").rstrip()
+        if paragraph.strip():
+            yield paragraph
+
+
 def paragraphs_to_documents(text):
     """Runs of paragraphs of about DOCUMENT_CHARACTERS."""
     document = []
     size = 0
-    for paragraph in re.split(r"\n\s*\n", text):
-        paragraph = paragraph.strip("\n").rstrip()
-        if not paragraph.strip():
-            continue
+    for paragraph in paragraphs_of(text):
         document.append(paragraph)
         size += len(paragraph)
         if size >= DOCUMENT_CHARACTERS:
@@ -94,8 +105,8 @@ def cut_passage(document):
 
 
 def split(documents, train_bytes, eval_bytes):
-    """(train, eval): eval gets a passage of each of the first documents up to its size, train all that shares no long
-    paragraph with one of these, the rest of the documents that they come from included."""
+    """(train, eval): eval gets a passage of each of the first documents up to its size, train the rest of these and all
+    others, without the long paragraphs that stand in eval."""
     documents = sorted(set(documents), key=order)
     held_out, size = [], 0
     for number, document in enumerate(documents):
@@ -111,7 +122,8 @@ def split(documents, train_bytes, eval_bytes):
     for document in documents:
         if size >= train_bytes:
             break
-        if seen.isdisjoint(long_paragraphs(document)):
+        document = "\n\n".join(part for part in document.split("\n\n") if part not in seen)
+        if document:
             train.append(document)
             size += len(document.encode())
     return train, held_out

@@ -12,7 +12,7 @@ from support import jobs
 from support.moments import alive
 from support.processes import PATIENCE, Process, wait_until
 from support.rest import Rest
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "quickstart.sh"
 SECONDS = 3 * PATIENCE
@@ -24,7 +24,9 @@ FIGURES = {
     "tokens_per_second_parallel",
     "teacher_hidden_fraction",
     "student_folder",
+    "as_expected",
 }
+VOCABULARY = 512  # of the quick size
 MARK = "DISTILLD_TEST_MARK"
 
 
@@ -89,7 +91,14 @@ def test_it_reports_what_happened_and_runs_again(quickstart):
         assert report[field] == result(quickstart, job)["eval_loss"]
         assert f"{report[field]:.4f}" in first.out
     # All have learned something, the larger model more, and the teacher was of use to the student.
-    assert 1 < report["teacher_loss"] < report["distilled_loss"] < report["student_alone_loss"] < math.log(257) - 0.5
+    assert (
+        1
+        < report["teacher_loss"]
+        < report["distilled_loss"]
+        < report["student_alone_loss"]
+        < math.log(VOCABULARY) - 0.5
+    )
+    assert report["as_expected"] is True and "yes, as expected" in first.out
     for field, job in (("tokens_per_second_sequential", "sequential"), ("tokens_per_second_parallel", "distilled")):
         progress = result(quickstart, job)["progress"]
         assert report[field] == pytest.approx(progress["tokens"] / progress["seconds_elapsed"])
@@ -99,7 +108,11 @@ def test_it_reports_what_happened_and_runs_again(quickstart):
     student = pathlib.Path(report["student_folder"])
     assert student == quickstart.work / "distilled"
     assert jobs.sha256(student / "model.safetensors") == result(quickstart, "distilled")["weights_sha256"]
-    assert AutoModelForCausalLM.from_pretrained(student).config.hidden_size == 32
+    config = AutoModelForCausalLM.from_pretrained(student).config
+    assert (config.model_type, config.hidden_size, config.vocab_size) == ("qwen3", 48, VOCABULARY)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (student / name).read_bytes() == (quickstart.work / "tokenizer" / name).read_bytes()
+    assert AutoTokenizer.from_pretrained(student).eos_token_id == VOCABULARY - 1
 
     # With --keep the service is there for the curious, and the teacher; the next run ends them.
     assert quickstart.left() == ["distilld", "distilld-worker"]
@@ -126,7 +139,9 @@ def test_it_leaves_nothing_behind_when_it_is_interrupted(quickstart):
     wait_until(lambda: not quickstart.left(), "every process of the quickstart to end")
 
 
-@pytest.mark.parametrize("flags", [["--colour"], ["--bin", "/nowhere"], ["--text"], ["--report"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "flags", [["--colour"], ["--bin", "/nowhere"], ["--text"], ["--report"], ["--seed", "one"]], ids=" ".join
+)
 def test_wrong_usage_is_refused(flags, tmp_path):
     done = subprocess.run([SCRIPT, "--work", tmp_path / "work", *flags], capture_output=True, timeout=60, check=False)
     assert done.returncode in (1, 2) and done.stderr
