@@ -41,7 +41,7 @@ std::string seen_of(const Dataset& rows) {
     return seen;
 }
 
-/// Lines of ids, the first of `count` with no labels, so that those before the first labels have to be copied.
+/// Lines of ids; with labels in the last quarter, so that the ids before them have to be copied.
 std::string lines_of_ids(int count, int length, bool labels) {
     std::string lines;
     for (int number = 0; number < count; ++number) {
@@ -52,7 +52,7 @@ std::string lines_of_ids(int count, int length, bool labels) {
             ids += (i == 0 ? "" : ",") + id;
             targets += (i == 0 ? "" : ",") + (i % 3 == 0 ? "-100" : id);
         }
-        const bool labelled = labels && number > count / 2;
+        const bool labelled = labels && number > count * 3 / 4;
         lines += R"({"input_ids":[)" + ids + "]" + (labelled ? R"(,"labels":[)" + targets + "]" : "") + "}\n";
     }
     return lines;
@@ -161,8 +161,8 @@ INSTANTIATE_TEST_SUITE_P(Datasets, TokenCacheOf,
                          ::testing::Values(Case{"TextJoined", true, kText}, Case{"TextByDocument", false, kText},
                                            Case{"IdsJoined", true, lines_of_ids(9, 30, false)},
                                            // More than a buffer, and labels that begin in the middle.
-                                           Case{"LateLabelsJoined", true, lines_of_ids(4000, 90, true)},
-                                           Case{"LateLabelsByDocument", false, lines_of_ids(30000, 12, true)},
+                                           Case{"LateLabelsJoined", true, lines_of_ids(6000, 90, true)},
+                                           Case{"LateLabelsByDocument", false, lines_of_ids(32000, 12, true)},
                                            Case{"TeachersJoined", true, kOfTwo, {"a", "b"}},
                                            Case{"TeachersByDocument", false, kOfTwo, {"a", "b"}}),
                          [](const auto& row) { return row.param.name; });
