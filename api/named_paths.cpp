@@ -1,12 +1,11 @@
 #include "api/named_paths.hpp"
 
-#include <glob.h>
-
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "api/text_checks.hpp"
+#include "base/file_patterns.hpp"
 
 namespace distilld::api {
 namespace {
@@ -15,13 +14,11 @@ namespace fs = std::filesystem;
 
 /// Whether a pattern such as data/*.jsonl has a match.
 bool matches(const std::string& pattern) {
-    if (pattern.find_first_of("*?[") == std::string::npos) {
+    if (!looks_like_pattern(pattern)) {
         return false;
     }
-    glob_t found{};
-    const int failed = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
-    ::globfree(&found);
-    return failed == 0;
+    const auto files = files_matching(pattern);
+    return files && !files->empty();
 }
 
 /// What is wrong with a path; empty when nothing is.

@@ -118,6 +118,11 @@ std::vector<SpecField> dataset_fields() {
          .decides_weights = yes,
          .help = "documents joined end to end and cut into rows (true); whole ones side by side in a row, each read by "
                  "itself (`documents`); or one a row, rows of like lengths together (false): see docs/packing.md"},
+        {.pointer = "/dataset/cache",
+         .kind = make_boolean(&DatasetSpec::cache),
+         .decides_weights = no,
+         .help =
+             "tokens of large files are kept in `.cache` of `output` and mapped at the next start: see docs/data.md"},
         {.pointer = "/dataset/completion_only_loss",
          .kind = make_boolean(&DatasetSpec::completion_only_loss),
          .decides_weights = yes,

@@ -105,6 +105,19 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 1024));
     tokenize_command->add_option("--repeat", tokenize.repeat, "pairs of measurements")->check(CLI::Range(1, 1000));
 
+    DataOptions data;
+    data.threads = std::max(1U, std::thread::hardware_concurrency());
+    CLI::App* data_command =
+        app.add_subcommand("data", "a dataset at its first start and at the next: time and memory");
+    data_command->add_option("FILES", data.files, "JSONL files")->required();
+    data_command->add_option("--tokenizer", data.tokenizer, "folder with a tokenizer.json; none: bytes")
+        ->type_name("DIR");
+    data_command->add_option("--sequence-length", data.sequence_length, "positions of a row")
+        ->check(CLI::Range(1, 1 << 20));
+    data_command->add_flag("--documents", data.documents, "packing: documents; else joined");
+    data_command->add_option("--threads", data.threads, "that parse and tokenize")->check(CLI::Range(1, 1024));
+    data_command->add_option("--folder", data.folder, "on whose disk tokens are kept meanwhile")->type_name("DIR");
+
     LossOptions loss;
     CLI::App* loss_command = app.add_subcommand("loss", "the distillation loss and its gradients, on random inputs");
     loss_command->add_option("--rows", loss.rows, "positions with a target")->check(CLI::Range(1, 1 << 20));
@@ -137,6 +150,8 @@ int main(int argc, char** argv) {
             report = run_train(train);
         } else if (app.got_subcommand(tokenize_command)) {
             report = run_tokenize(tokenize);
+        } else if (app.got_subcommand(data_command)) {
+            report = run_data(data);
         } else if (app.got_subcommand(loss_command)) {
             report = run_loss(loss);
         } else if (pipeline.scenario.fault != EndpointFault::none) {

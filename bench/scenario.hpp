@@ -121,6 +121,17 @@ struct TokenizeOptions {
 /// Tokenizes the documents on one thread and on several, in turn; the medians' rates.
 boost::json::object run_tokenize(const TokenizeOptions& options);
 
+struct DataOptions {
+    std::vector<std::string> files;        ///< JSONL
+    std::string tokenizer;                 ///< folder with a tokenizer.json; empty: bytes
+    std::uint32_t sequence_length = 1024;  ///< T
+    bool documents = false;                ///< kept apart, packed side by side
+    std::uint32_t threads = 1;             ///< that parse and tokenize
+    std::string folder;                    ///< where tokens are kept meanwhile; empty: with temporary files
+};
+/// Loads a dataset three times, each in a process of its own: into memory, into files, and from these.
+boost::json::object run_data(const DataOptions& options);
+
 struct LossOptions {
     std::uint32_t rows = 4096;  ///< positions with a target
     std::uint32_t hidden = 1024;

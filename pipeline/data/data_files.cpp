@@ -1,11 +1,10 @@
 #include "pipeline/data/data_files.hpp"
 
-#include <glob.h>
-
-#include <algorithm>
 #include <system_error>
 #include <unordered_set>
 #include <utility>
+
+#include "base/file_patterns.hpp"
 
 namespace distilld {
 
@@ -13,48 +12,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_pattern(const std::string& entry) {
-    std::error_code unknown;
-    return entry.find_first_of("*?[") != std::string::npos && !fs::exists(entry, unknown);
-}
-
-class Matches {
-  public:
-    explicit Matches(const std::string& pattern)
-        : code_(::glob(pattern.c_str(), GLOB_ERR | GLOB_MARK | GLOB_NOSORT, nullptr, &found_)) {}
-    ~Matches() { ::globfree(&found_); }
-    Matches(const Matches&) = delete;
-    Matches& operator=(const Matches&) = delete;
-
-    Result<std::vector<fs::path>> files(const std::string& pattern) const {
-        if (code_ != 0 && code_ != GLOB_NOMATCH) {
-            return io_error(pattern + ": " +
-                            (code_ == GLOB_NOSPACE ? "memory ran out" : "a folder on its way cannot be read"));
-        }
-        std::vector<std::string> names;
-        for (std::size_t i = 0; code_ == 0 && i < found_.gl_pathc; ++i) {
-            std::string name = found_.gl_pathv[i];
-            if (!name.ends_with('/')) {  // GLOB_MARK: a folder
-                names.push_back(std::move(name));
-            }
-        }
-        if (names.empty()) {
-            return invalid_input(pattern + ": no file matches this pattern");
-        }
-        std::ranges::sort(names);
-        return std::vector<fs::path>(names.begin(), names.end());
-    }
-
-  private:
-    ::glob_t found_{};
-    int code_;
-};
-
 Result<std::vector<fs::path>> files_of(const std::string& entry) {
-    if (is_pattern(entry)) {
-        return Matches(entry).files(entry);
+    std::error_code unknown;
+    if (!looks_like_pattern(entry) || fs::exists(entry, unknown)) {
+        return std::vector<fs::path>{entry};
     }
-    return std::vector<fs::path>{entry};
+    const Result<std::vector<std::string>> names = files_matching(entry);
+    if (!names) {
+        return names.error();
+    }
+    if (names->empty()) {
+        return invalid_input(entry + ": no file matches this pattern");
+    }
+    return std::vector<fs::path>(names->begin(), names->end());
 }
 
 /// By which two names of one file are known.

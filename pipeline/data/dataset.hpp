@@ -14,7 +14,7 @@
 
 namespace distilld {
 
-/// A tokenized dataset in memory, cut into rows of at most `sequence_length` input positions. Immutable, any thread.
+/// A tokenized dataset, cut into rows of at most `sequence_length` input positions. Immutable, any thread.
 class Dataset {
   public:
     virtual ~Dataset() = default;
@@ -50,6 +50,8 @@ struct ReadingProgress {
     std::size_t threads = 1;        ///< that parse and tokenize
 };
 
+class TokenCache;
+
 struct DatasetOptions {
     std::uint32_t sequence_length = 0;  ///< T, at least 1
     bool packing = true;  ///< join documents end to end (end_of_text between them), cut into rows of T+1 with stride T
@@ -62,6 +64,7 @@ struct DatasetOptions {
     std::uint32_t threads = 1;               ///< at most, that parse and tokenize; what is read is the same with any
     /// Every some 100 KB, on the calling thread. False ends the reading with an error of the kind `cancelled`.
     std::function<bool(const ReadingProgress&)> on_progress{};
+    TokenCache* cache = nullptr;  ///< keeps the tokens from one start to the next; null: they are held in memory
 };
 
 /// Reads JSONL files, one after the other as if they were one (UTF-8, with or without byte order mark, LF or CRLF;
@@ -78,7 +81,8 @@ struct DatasetOptions {
 /// [r·T, r·T + T] as T inputs and T shifted labels.
 /// Without packing each document is a row, cut to T+1 tokens, and documents shorter than two tokens are skipped. Rows
 /// without any target are left out. A dataset without rows is an error. Errors name file and line.
-/// Holds about 4 bytes a token (8 when some document has labels).
+/// Holds about 4 bytes a token (8 when some document has labels), or with a cache maps a file of as many. What the
+/// dataset is does not depend on that.
 Result<std::unique_ptr<Dataset>> load_jsonl_dataset(std::span<const std::filesystem::path> files,
                                                     const Tokenizer* tokenizer, const DatasetOptions& options);
 

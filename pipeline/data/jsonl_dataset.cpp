@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "pipeline/data/dataset.hpp"
@@ -6,6 +9,8 @@
 #include "pipeline/data/mixed_dataset.hpp"
 #include "pipeline/data/read_documents.hpp"
 #include "pipeline/data/row_builder.hpp"
+#include "pipeline/data/row_dataset.hpp"
+#include "pipeline/data/token_cache.hpp"
 
 namespace distilld {
 
@@ -13,22 +18,8 @@ namespace {
 
 using Files = std::span<const std::filesystem::path>;
 
-// One each for the teachers that the documents name, or one for all.
-Result<std::vector<RowBuilder>> build_rows(Files files, const Tokenizer* tokenizer, const DatasetOptions& options) {
-    if (options.sequence_length == 0) {
-        return invalid_input("sequence_length is 0: at least 1 is needed");
-    }
-    std::vector<RowBuilder> builders(std::max<std::size_t>(1, options.teachers.size()), RowBuilder(tokenizer, options));
-    const auto add = [&builders](const Document& document, std::uint64_t number, double read_share) {
-        return builders[document.teacher].add(document, number, read_share);
-    };
-    if (Result<void> read = read_documents(files, tokenizer, options, add); !read) {
-        return read.error();
-    }
-    for (RowBuilder& builder : builders) {
-        builder.cut();
-    }
-    return builders;
+std::string shown(Files files) {
+    return files.size() == 1 ? files.front().string() : std::to_string(files.size()) + " files";
 }
 
 Error nothing_in(Files files, const std::string& of_whom) {
@@ -38,53 +29,96 @@ Error nothing_in(Files files, const std::string& of_whom) {
                          ": no document has two tokens, the second of them a target");
 }
 
+/// Of several parts: their rows as they begin in the files.
+std::vector<PartRow> order_of(const std::vector<BuiltRows>& parts) {
+    std::vector<PlacedRow> placed;
+    for (std::uint32_t part = 0; part < parts.size(); ++part) {
+        std::uint64_t row = 0;
+        for (const std::uint64_t document : parts[part].documents) {
+            placed.push_back({document, {part, row++}});
+        }
+    }
+    return in_order(std::move(placed));
+}
+
+/// One part each for the teachers that the documents name, or one for all.
+Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const DatasetOptions& options,
+                              TokenDraft* draft) {
+    std::vector<RowBuilder> builders;
+    for (std::size_t part = 0; part < std::max<std::size_t>(1, options.teachers.size()); ++part) {
+        builders.emplace_back(tokenizer, options, draft, std::to_string(part));
+    }
+    const auto add = [&builders](const Document& document, std::uint64_t number, double read_share) {
+        return builders[document.teacher].add(document, number, read_share);
+    };
+    if (Result<void> read = read_documents(files, tokenizer, options, add); !read) {
+        return read.error();
+    }
+    DatasetRows rows;
+    for (std::size_t part = 0; part < builders.size(); ++part) {
+        Result<BuiltRows> built = builders[part].finish();
+        if (!built) {
+            return built.error();
+        }
+        if (built->rows.rows.size() == 0) {
+            return nothing_in(files, options.teachers.empty() ? "" : " of the teacher " + options.teachers[part]);
+        }
+        rows.parts.push_back(std::move(*built));
+    }
+    if (!options.teachers.empty()) {
+        rows.order = order_of(rows.parts);
+    }
+    return rows;
+}
+
+/// From the cache where they are kept, else from the files.
+Result<DatasetRows> load_rows(Files files, const Tokenizer* tokenizer, const DatasetOptions& options) {
+    if (options.sequence_length == 0) {
+        return invalid_input("sequence_length is 0: at least 1 is needed");
+    }
+    TokenCache* const cache = options.cache;
+    const auto place = cache == nullptr ? std::nullopt : cache->place_of(files, options);
+    if (!place) {
+        return read_rows(files, tokenizer, options, nullptr);
+    }
+    if (std::optional<DatasetRows> kept = cache->open(*place, shown(files))) {
+        return std::move(*kept);
+    }
+    const std::unique_ptr<TokenDraft> draft = cache->make_draft(*place);
+    Result<DatasetRows> rows = read_rows(files, tokenizer, options, draft.get());
+    if (!rows) {
+        return rows;
+    }
+    if (cache->place_of(files, options) == place) {
+        cache->keep(*draft, *rows, shown(files));
+    } else if (draft->takes_files()) {
+        cache->warn_of_change(shown(files));
+    }
+    return rows;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Dataset>> load_jsonl_dataset(Files files, const Tokenizer* tokenizer,
                                                     const DatasetOptions& options) {
-    auto builders = build_rows(files, tokenizer, options);
-    if (!builders) {
-        return builders.error();
+    Result<DatasetRows> rows = load_rows(files, tokenizer, options);
+    if (!rows) {
+        return rows.error();
     }
-    auto dataset = builders->front().finish();
-    if (dataset == nullptr) {
-        return nothing_in(files, "");
-    }
-    return dataset;
+    return make_row_dataset(std::move(rows->parts.front().rows));
 }
 
 Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(Files files, const Tokenizer* tokenizer,
                                                                const DatasetOptions& options) {
-    auto builders = build_rows(files, tokenizer, options);
-    if (!builders) {
-        return builders.error();
+    Result<DatasetRows> rows = load_rows(files, tokenizer, options);
+    if (!rows) {
+        return rows.error();
     }
-    struct Placed {
-        std::uint64_t document = 0;
-        PartRow row;
-    };
-    std::vector<Placed> placed;
     std::vector<DatasetPart> parts;
-    for (std::uint32_t part = 0; part < builders->size(); ++part) {
-        RowBuilder& builder = (*builders)[part];
-        std::uint64_t row = 0;
-        for (const std::uint64_t document : builder.documents_of_rows()) {
-            placed.push_back({document, {part, row++}});
-        }
-        std::shared_ptr<const Dataset> rows = builder.finish();
-        if (rows == nullptr) {
-            return nothing_in(files, " of the teacher " + options.teachers[part]);
-        }
-        parts.push_back({options.teachers[part], std::move(rows)});
+    for (std::size_t part = 0; part < options.teachers.size(); ++part) {
+        parts.push_back({options.teachers[part], make_row_dataset(std::move(rows->parts[part].rows))});
     }
-    // Rows that begin in one document are of one part.
-    std::ranges::sort(placed, {}, [](const Placed& one) { return std::pair(one.document, one.row.row); });
-    std::vector<PartRow> order;
-    order.reserve(placed.size());
-    for (const Placed& one : placed) {
-        order.push_back(one.row);
-    }
-    return std::make_shared<const MixedDataset>(std::move(parts), std::move(order));
+    return std::make_shared<const MixedDataset>(std::move(parts), std::move(rows->order));
 }
 
 }  // namespace distilld

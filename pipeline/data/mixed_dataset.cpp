@@ -33,6 +33,16 @@ std::string hash_of(const std::vector<DatasetPart>& parts, const std::vector<Par
 
 }  // namespace
 
+std::vector<PartRow> in_order(std::vector<PlacedRow> rows) {
+    std::ranges::sort(rows, {}, [](const PlacedRow& one) { return std::pair(one.document, one.row.row); });
+    std::vector<PartRow> order;
+    order.reserve(rows.size());
+    for (const PlacedRow& one : rows) {
+        order.push_back(one.row);
+    }
+    return order;
+}
+
 MixedDataset::MixedDataset(std::vector<DatasetPart> parts, std::vector<PartRow> rows)
     : parts_(std::move(parts)), rows_(std::move(rows)), hash_(hash_of(parts_, rows_)) {}
 

@@ -24,6 +24,15 @@ struct PartRow {
     std::uint64_t row = 0;
 };
 
+/// A row, and the document of the whole dataset that it begins in.
+struct PlacedRow {
+    std::uint64_t document = 0;
+    PartRow row;
+};
+
+/// Rows in the order in which they begin; those that begin in one document are of one part.
+[[nodiscard]] std::vector<PartRow> in_order(std::vector<PlacedRow> rows);
+
 /// A dataset whose documents have one of several teachers each. A row has documents of one teacher; the rows stand in
 /// the order in which they begin in the file. The hash is over the teachers' names, their parts and that order.
 class MixedDataset final : public Dataset {

@@ -121,11 +121,7 @@ std::shared_ptr<const MixedDataset> pack_documents(const MixedDataset& documents
         of_part.resize(std::max<std::size_t>(of_part.size(), place.row + 1));
         of_part[place.row] = row;
     }
-    struct Placed {
-        std::uint64_t first = 0;
-        PartRow row;
-    };
-    std::vector<Placed> placed;
+    std::vector<PlacedRow> placed;
     std::vector<DatasetPart> parts;
     for (std::uint32_t part = 0; part < documents.parts().size(); ++part) {
         const DatasetPart& of_teacher = documents.parts()[part];
@@ -135,13 +131,7 @@ std::shared_ptr<const MixedDataset> pack_documents(const MixedDataset& documents
         }
         parts.push_back({of_teacher.teacher, std::move(packed)});
     }
-    std::ranges::sort(placed, {}, &Placed::first);
-    std::vector<PartRow> order;
-    order.reserve(placed.size());
-    for (const Placed& one : placed) {
-        order.push_back(one.row);
-    }
-    return std::make_shared<const MixedDataset>(std::move(parts), std::move(order));
+    return std::make_shared<const MixedDataset>(std::move(parts), in_order(std::move(placed)));
 }
 
 }  // namespace distilld

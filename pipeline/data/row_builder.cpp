@@ -1,12 +1,25 @@
 #include "pipeline/data/row_builder.hpp"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace distilld {
 
-RowBuilder::RowBuilder(const Tokenizer* tokenizer, const DatasetOptions& options) : options_(options) {
+namespace {
+
+bool has_target(std::span<const std::int32_t> labels) {
+    return std::ranges::any_of(labels, [](std::int32_t label) { return label != kIgnoredLabel; });
+}
+
+}  // namespace
+
+RowBuilder::RowBuilder(const Tokenizer* tokenizer, const DatasetOptions& options, TokenDraft* draft,
+                       const std::string& name)
+    : options_(options),
+      draft_(draft),
+      ids_(draft, name + ".ids"),
+      labels_(draft, name + ".labels"),
+      rows_(draft, name + ".rows") {
     if (options.packing && tokenizer != nullptr) {
         separator_ = tokenizer->end_of_text();
     }
@@ -25,104 +38,147 @@ Result<void> RowBuilder::add(const Document& document, std::uint64_t number, dou
     if (!options_.packing) {
         count = std::min(count, std::size_t{options_.sequence_length} + 1);
     }
+    const std::span ids(document.ids.data(), count);
+    const std::span labels = document.has_labels ? std::span(document.labels.data(), count) : ids;
 
-    reserve(tokens_.ids.size() + count + 1, read_share);
-    // Ids that came ready-made keep the ends that their maker gave them.
-    const bool beside_text = document.from_text || previous_from_text_;
-    previous_from_text_ = document.from_text;
-    if (separator_ && beside_text && !tokens_.ids.empty() && tokens_.ids.back() != *separator_) {
-        if (options_.vocabulary_size != 0 && static_cast<std::uint32_t>(*separator_) >= options_.vocabulary_size) {
-            return invalid_input("the tokenizer's end of text, id " + std::to_string(*separator_) +
-                                 ", that goes before this document is outside the vocabulary of " +
-                                 std::to_string(options_.vocabulary_size));
-        }
-        append(std::span(&*separator_, 1), std::span(&*separator_, 1), false);
+    reserve(token_count() + count + 1, read_share);
+    if (Result<void> separated = separate(document); !separated) {
+        return separated;
     }
-    if (!options_.packing) {
-        add_row(tokens_.ids.size(), count - 1);
+    if (!options_.packing && has_target(labels.subspan(1))) {
+        if (Result<void> added = add_row(token_count(), count - 1); !added) {
+            return added;
+        }
     }
     if (!options_.teachers.empty()) {
-        begins_.push_back({tokens_.ids.size(), number});
+        begins_.push_back({token_count(), number});
     }
-    const std::span ids(document.ids.data(), count);
-    append(ids, document.has_labels ? std::span(document.labels.data(), count) : ids, document.has_labels);
+    return append(ids, labels, document.has_labels);
+}
+
+Result<BuiltRows> RowBuilder::finish() {
+    BuiltRows built;
+    Result<GrownBytes> ids = ids_.finish();
+    if (!ids) {
+        return ids.error();
+    }
+    built.rows.ids = KeptArray<std::int32_t>(std::move(ids->bytes));
+    built.ids_sum = ids->sum;
+    if (has_labels_) {
+        Result<GrownBytes> labels = labels_.finish();
+        if (!labels) {
+            return labels.error();
+        }
+        built.rows.labels = KeptArray<std::int32_t>(std::move(labels->bytes));
+        built.labels_sum = labels->sum;
+    }
+    if (options_.packing) {
+        if (Result<void> done = cut(built.rows.labels); !done) {
+            return done.error();
+        }
+    }
+    Result<GrownBytes> rows = rows_.finish();
+    if (!rows) {
+        return rows.error();
+    }
+    built.rows.rows = KeptArray<DatasetRow>(std::move(rows->bytes));
+    built.rows_sum = rows->sum;
+    built.rows.sequence_length = options_.sequence_length;
+    built.rows.trims = !options_.packing;
+    built.rows.has_text = has_text_;
+    built.rows.names_teachers = names_teachers_;
+    built.rows.token_count = positions_;
+    if (!options_.teachers.empty()) {
+        built.documents = documents_of(built.rows.rows.all());
+    }
+    built.rows.hash = hash_of(built.rows);
+    return built;
+}
+
+/// Rows of joined documents; those without any target are left out.
+Result<void> RowBuilder::cut(const KeptArray<std::int32_t>& labels) {
+    const std::uint64_t count = token_count();
+    const std::uint64_t stride = options_.sequence_length;
+    for (std::uint64_t begin = 0; begin + 1 < count; begin += stride) {
+        const std::uint64_t length = std::min(stride, count - 1 - begin);
+        if (labels.is_there() && !has_target(labels.all().subspan(begin + 1, length))) {
+            continue;
+        }
+        if (Result<void> added = add_row(begin, length); !added) {
+            return added;
+        }
+    }
     return {};
 }
 
-std::vector<std::uint64_t> RowBuilder::documents_of_rows() const {
+std::vector<std::uint64_t> RowBuilder::documents_of(std::span<const DatasetRow> rows) const {
     std::vector<std::uint64_t> numbers;
-    numbers.reserve(rows_.size());
-    for (const DatasetRow& row : rows_) {
+    numbers.reserve(rows.size());
+    for (const DatasetRow& row : rows) {
         const auto next = std::ranges::upper_bound(begins_, row.begin, {}, &Begin::token);
         numbers.push_back(std::prev(next)->document);
     }
     return numbers;
 }
 
-void RowBuilder::cut() {
-    const std::uint64_t count = tokens_.ids.size();
-    if (options_.packing && count > 1) {
-        const std::uint64_t stride = options_.sequence_length;
-        rows_.reserve((count - 1 + stride - 1) / stride);
-        for (std::uint64_t begin = 0; begin + 1 < count; begin += stride) {
-            add_row(begin, std::min(stride, count - 1 - begin));
-        }
-    }
-    if (!tokens_.labels.empty()) {
-        std::erase_if(rows_, [this](const DatasetRow& row) {
-            const auto targets = tokens_.targets().subspan(row.begin + 1, row.length);
-            return std::all_of(targets.begin(), targets.end(),
-                               [](std::int32_t label) { return label == kIgnoredLabel; });
-        });
-    }
-}
-
-std::unique_ptr<Dataset> RowBuilder::finish() {
-    if (rows_.empty()) {
-        return nullptr;
-    }
-    MemoryRows rows;
-    rows.tokens = std::move(tokens_);
-    rows.rows = std::move(rows_);
-    rows.sequence_length = options_.sequence_length;
-    rows.trims = !options_.packing;
-    rows.has_text = has_text_;
-    rows.names_teachers = names_teachers_;
-    return make_memory_dataset(std::move(rows));
-}
-
 // Grows to what the file is likely to need rather than by doubling, which would hold up to three times the tokens
 // while it copies.
-void RowBuilder::reserve(std::size_t needed, double read_share) {
-    if (needed <= tokens_.ids.capacity()) {
+void RowBuilder::reserve(std::uint64_t needed, double read_share) {
+    const bool in_memory = draft_ == nullptr || draft_->is_given_up();
+    if (!in_memory || needed * sizeof(std::int32_t) <= ids_.capacity()) {
         return;
     }
-    std::size_t room = needed + needed / 2;
+    std::uint64_t room = needed + needed / 2;
     if (read_share > 0) {
         const double whole = static_cast<double>(needed) / read_share * 1.02;
-        room = std::clamp(static_cast<std::size_t>(std::min(whole, 1e18)), needed + needed / 16, 64 * needed + 4096);
+        room = std::clamp(static_cast<std::uint64_t>(std::min(whole, 1e18)), needed + needed / 16, 64 * needed + 4096);
     }
-    tokens_.ids.reserve(room);
+    ids_.reserve(room * sizeof(std::int32_t));
     if (has_labels_) {
-        tokens_.labels.reserve(room);
+        labels_.reserve(room * sizeof(std::int32_t));
     }
 }
 
-void RowBuilder::append(std::span<const std::int32_t> ids, std::span<const std::int32_t> labels, bool own_labels) {
+/// The end of text before this document, where one belongs there.
+Result<void> RowBuilder::separate(const Document& document) {
+    // Ids that came ready-made keep the ends that their maker gave them.
+    const bool beside_text = document.from_text || previous_from_text_;
+    previous_from_text_ = document.from_text;
+    if (!separator_ || !beside_text || ids_.size() == 0 || last_id_ == *separator_) {
+        return {};
+    }
+    if (options_.vocabulary_size != 0 && static_cast<std::uint32_t>(*separator_) >= options_.vocabulary_size) {
+        return invalid_input("the tokenizer's end of text, id " + std::to_string(*separator_) +
+                             ", that goes before this document is outside the vocabulary of " +
+                             std::to_string(options_.vocabulary_size));
+    }
+    return append(std::span(&*separator_, 1), std::span(&*separator_, 1), false);
+}
+
+Result<void> RowBuilder::append(std::span<const std::int32_t> ids, std::span<const std::int32_t> labels,
+                                bool own_labels) {
     if (own_labels && !has_labels_) {
         // The first document with labels: until now the ids were the labels.
-        tokens_.labels.reserve(tokens_.ids.capacity());
-        tokens_.labels = tokens_.ids;
+        labels_.reserve(ids_.is_in_memory() ? ids_.capacity() : 0);
+        if (Result<void> copied = labels_.append_all_of(ids_); !copied) {
+            return copied;
+        }
         has_labels_ = true;
     }
-    tokens_.ids.insert(tokens_.ids.end(), ids.begin(), ids.end());
-    if (has_labels_) {
-        tokens_.labels.insert(tokens_.labels.end(), labels.begin(), labels.end());
+    last_id_ = ids.back();
+    if (draft_ != nullptr) {
+        draft_->count(ids.size_bytes());
     }
+    if (Result<void> appended = ids_.append(std::as_bytes(ids)); !appended || !has_labels_) {
+        return appended;
+    }
+    return labels_.append(std::as_bytes(labels));
 }
 
-void RowBuilder::add_row(std::uint64_t begin, std::uint64_t length) {
-    rows_.push_back(DatasetRow{begin, static_cast<std::uint32_t>(length)});
+Result<void> RowBuilder::add_row(std::uint64_t begin, std::uint64_t length) {
+    positions_ += length;
+    const DatasetRow row{begin, static_cast<std::uint32_t>(length), 0};
+    return rows_.append(std::as_bytes(std::span(&row, 1)));
 }
 
 }  // namespace distilld

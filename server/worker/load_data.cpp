@@ -1,6 +1,7 @@
 #include "server/worker/load_data.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -70,6 +71,7 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
 }  // namespace
 
 Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info,
+                                  const std::function<void(const std::string&)>& on_warning,
                                   const std::function<bool()>& cancelled) {
     const JobSpec& spec = run.spec;
     const auto model = models::folder_with(spec.student.model, "tokenizer.json");
@@ -77,7 +79,15 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     if (!choice) {
         return choice.error();
     }
-    const DataReading reading{spec, *choice, run.student->vocabulary_size(), on_info, cancelled};
+    if (spec.dataset.cache) {
+        const Result<std::string> reader = reader_identity(*choice);
+        if (!reader) {
+            return reader.error();
+        }
+        run.tokens =
+            std::make_unique<TokenCache>(std::filesystem::path(spec.output) / ".cache", *reader, on_info, on_warning);
+    }
+    const DataReading reading{spec, *choice, run.student->vocabulary_size(), on_info, cancelled, run.tokens.get()};
     if (Result<void> loaded = load_training_rows(run, reading); !loaded) {
         return loaded.error();
     }

@@ -109,6 +109,10 @@ class Preparation {
                 co_return removed;
             }
         }
+        auto sweeping = on(executors_.disk, [this] { return sweep_tokens(); });
+        if (Result<void> swept = co_await std::move(sweeping); !swept) {
+            co_return swept;
+        }
         co_return control_.cancelled() ? Result<void>(stopped_on_request()) : Result<void>();
     }
 
@@ -171,7 +175,8 @@ class Preparation {
 
     Result<void> load_data() {
         Result<ExportTokenizer> tokenizer = distilld::load_data(
-            run_, [this](const std::string& text) { info(text); }, [this] { return control_.cancelled(); });
+            run_, [this](const std::string& text) { info(text); }, [this](const std::string& text) { warn(text); },
+            [this] { return control_.cancelled(); });
         if (!tokenizer) {
             return tokenizer.error();
         }
@@ -255,6 +260,14 @@ class Preparation {
         models::CheckpointStore store = checkpoint_store(run_.spec);
         warn("the checkpoints of an earlier run in " + store.folder().string() + " are removed: overwrite is true");
         return store.clear();
+    }
+
+    /// Of earlier data, which nothing reads any more: the output folder is ours now.
+    Result<void> sweep_tokens() {
+        if (run_.tokens) {
+            run_.tokens->sweep();
+        }
+        return {};
     }
 
     Result<void> choose_batch_size() {

@@ -12,6 +12,7 @@
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/data/dataset.hpp"
+#include "pipeline/data/token_cache.hpp"
 #include "pipeline/graph/student.hpp"
 #include "pipeline/graph/training_graph.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
@@ -29,6 +30,7 @@ struct PreparedRun {
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
     std::shared_ptr<const Dataset> eval;          ///< null: none
+    std::unique_ptr<TokenCache> tokens;           ///< null: dataset.cache is false
     bool exports_byte_tokenizer = false;          ///< the text was read byte by byte, by the built-in tokenizer
     TextSamples samples;                          ///< at each evaluation; empty: none
     std::string tokenizer;                        ///< what read the data, in one line

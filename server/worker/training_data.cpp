@@ -1,9 +1,12 @@
 #include "server/worker/training_data.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "base/sha256.hpp"
+#include "distilld_version.hpp"
 #include "pipeline/data/data_files.hpp"
 #include "pipeline/data/packed_dataset.hpp"
 #include "pipeline/data/reading_report.hpp"
@@ -23,6 +26,7 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     options.completion_only_loss = spec.completion_only_loss;
     options.tokenizer_folder = reading.choice.folder.string();
     options.threads = threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
+    options.cache = reading.cache;
     options.on_progress = [report = ReadingReport(pointer, reading.on_info),
                            cancelled = reading.cancelled](const ReadingProgress& progress) mutable {
         report(progress);
@@ -78,6 +82,26 @@ Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, con
     std::shared_ptr<const Dataset> loaded(std::move(*rows));
     const DatasetSpec& spec = reading.spec.dataset;
     return spec.packing == Packing::documents ? pack_documents(std::move(loaded), spec.sequence_length) : loaded;
+}
+
+Result<std::string> reader_identity(const TokenizerChoice& choice) {
+    std::string identity = std::string("distilld ") + kVersion;
+    if (choice.tokenizer == nullptr) {
+        return identity + ", ids only";
+    }
+    identity += ", " + choice.tokenizer->kind();
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+        std::error_code failed;
+        if (choice.folder.empty() || !std::filesystem::exists(choice.folder / name, failed)) {
+            continue;
+        }
+        const Result<std::string> hash = sha256_file(choice.folder / name);
+        if (!hash) {
+            return hash.error();
+        }
+        identity += std::string(", ") + name + " " + *hash;
+    }
+    return identity;
 }
 
 Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice) {

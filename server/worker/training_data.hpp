@@ -21,6 +21,7 @@ struct DataReading {
     std::uint32_t vocabulary_size = 0;
     std::function<void(const std::string&)> on_info;  ///< is told how far it has come, when it takes long
     std::function<bool()> cancelled;                  ///< asked now and then; true ends it, kind `cancelled`
+    TokenCache* cache = nullptr;                      ///< keeps the tokens; null: they are held in memory
 };
 
 /// Reads the files that `entries` name (see find_data_files()); `field` (train, eval) names them in errors. On as many
@@ -33,6 +34,9 @@ struct DataReading {
 
 /// Of the dataset that several teachers are asked about.
 [[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading);
+
+/// What a TokenCache is told of who reads: this program and the files of the tokenizer.
+[[nodiscard]] Result<std::string> reader_identity(const TokenizerChoice& choice);
 
 /// Of the tokenizer that read a dataset's text: of its tokenizer.json, or "bytes". Empty when there was no text.
 [[nodiscard]] Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice);

@@ -34,6 +34,19 @@ def oracle(latencies, concurrency, student):
     return trained
 
 
+@pytest.mark.parametrize("flags", [[], ["--documents"]])
+def test_data_measures_one_dataset_at_three_starts(programs, tmp_path, flags):
+    file = jobs.write_text_data(tmp_path / "text.jsonl", 20_000)
+    report = bench(programs, "data", file, "--sequence-length", 64, "--folder", tmp_path, *flags)
+    assert report["same_dataset"]
+    assert report["bytes"] == file.stat().st_size
+    assert report["tokens"] > 100_000
+    assert [entry.name for entry in tmp_path.iterdir()] == ["text.jsonl"], "what was kept is left there"
+    ids = report["tokens"] * 4 / 2**20
+    assert report["in_memory"]["held_anonymous_mebibytes"] > ids
+    assert "absent.jsonl: No such file" in bench(programs, "data", tmp_path / "absent.jsonl", code=2)
+
+
 def latency_file(folder, count, seed=5):
     source = random.Random(seed)
     latencies = [round(source.lognormvariate(5, 0.6)) for _ in range(count)]

@@ -9,8 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/json_text.hpp"
+#include "pipeline/data/tokenizer/json_file.hpp"
 
 namespace distilld {
 
@@ -19,16 +18,12 @@ namespace {
 namespace json = boost::json;
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxFileBytes = 256U << 20;
-constexpr std::size_t kMaxDepth = 32;
-
 Result<json::object> read_object(const fs::path& file) {
-    const Result<std::string> text = read_text_file(file, kMaxFileBytes);
-    if (!text) {
-        return text.error();
+    Result<json::value> value = read_json_file(file);
+    if (!value) {
+        return value.error();
     }
-    auto value = parse_json_text(*text, kMaxDepth);
-    if (!value || !value->is_object()) {
+    if (!value->is_object()) {
         return invalid_input(file.string() + ": is not a JSON object");
     }
     return std::move(value->get_object());

@@ -2,35 +2,14 @@
 #include <system_error>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/json_text.hpp"
+#include "pipeline/data/tokenizer/json_file.hpp"
 #include "pipeline/data/tokenizer/special_token_files.hpp"
 #include "pipeline/data/tokenizer/tokenizer.hpp"
 #include "pipeline/data/tokenizer/tokenizer_json.hpp"
 
 namespace distilld {
 
-namespace {
-
-namespace json = boost::json;
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxTokenizerFile = 256U << 20;
-constexpr std::size_t kMaxDepth = 32;
-
-Result<json::value> read_json(const fs::path& file) {
-    auto text = read_text_file(file, kMaxTokenizerFile);
-    if (!text) {
-        return text.error();
-    }
-    auto content = parse_json_text(*text, kMaxDepth);
-    if (!content) {
-        return invalid_input(file.string() + ": is not valid JSON: " + content.error().reason);
-    }
-    return std::move(*content);
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {
     const fs::path file = folder / "tokenizer.json";
@@ -42,7 +21,7 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {
     if (!there) {
         return std::unique_ptr<Tokenizer>();
     }
-    const Result<json::value> content = read_json(file);
+    const Result<boost::json::value> content = read_json_file(file);
     if (!content) {
         return content.error();
     }

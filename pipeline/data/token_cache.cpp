@@ -1,0 +1,284 @@
+#include "pipeline/data/token_cache.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/sha256.hpp"
+#include "pipeline/data/growing_bytes.hpp"
+#include "pipeline/data/token_index.hpp"
+
+namespace distilld {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A row of `order` as it lies in the file.
+struct OrderedRow {
+    std::uint64_t part = 0;
+    std::uint64_t row = 0;
+};
+
+constexpr const char* kOrderFile = "order";
+constexpr std::size_t kNameDigits = 32;  ///< of the SHA-256: as good as all of them, and shown in logs
+
+void add_text(Sha256& hash, std::string_view text) {
+    hash.add(std::uint64_t{text.size()});
+    hash.add(std::span<const char>(text.data(), text.size()));
+}
+
+std::uint64_t nanoseconds(const timespec& time) {
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+/// False: it is not there, or no regular file. The time of its last change by anybody (ctime) sees what keeps size and
+/// modification time.
+bool add_file(Sha256& hash, const fs::path& file) {
+    struct stat status{};
+    if (::stat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+        return false;
+    }
+    add_text(hash, file.string());
+    hash.add(static_cast<std::uint64_t>(status.st_size));
+    hash.add(static_cast<std::uint64_t>(status.st_ino));
+    hash.add(nanoseconds(status.st_mtim));
+    hash.add(nanoseconds(status.st_ctim));
+    return true;
+}
+
+std::string part_file(std::size_t part, const char* what) {
+    return std::to_string(part) + "." + what;
+}
+
+template <class T>
+Result<KeptArray<T>> map_array(const fs::path& place, const std::string& name, std::uint64_t count, std::uint32_t sum) {
+    constexpr std::uint64_t kMaxCount = 1ULL << 56;
+    if (count > kMaxCount) {
+        return io_error((place / kTokenIndex).string() + ": names " + std::to_string(count) + " values");
+    }
+    Result<std::unique_ptr<const KeptBytes>> bytes = KeptBytes::map(place / name, count * sizeof(T), sum, place);
+    return bytes ? Result<KeptArray<T>>(KeptArray<T>(std::move(*bytes))) : bytes.error();
+}
+
+Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::size_t number) {
+    const PartIndex& part = index.parts[number];
+    auto ids = map_array<std::int32_t>(place, part_file(number, "ids"), part.tokens, part.ids_sum);
+    if (!ids) {
+        return ids.error();
+    }
+    auto rows = map_array<DatasetRow>(place, part_file(number, "rows"), part.rows, part.rows_sum);
+    if (!rows) {
+        return rows.error();
+    }
+    // All rows are looked at: a row that reaches too far would read outside the file.
+    for (const DatasetRow& row : rows->part(0, part.rows)) {
+        if (row.length > index.sequence_length || row.begin >= part.tokens || row.length >= part.tokens - row.begin) {
+            return io_error((place / part_file(number, "rows")).string() + ": a row reaches beyond the tokens");
+        }
+    }
+    BuiltRows built;
+    built.rows.ids = std::move(*ids);
+    built.rows.rows = std::move(*rows);
+    if (part.has_labels) {
+        auto labels = map_array<std::int32_t>(place, part_file(number, "labels"), part.tokens, part.labels_sum);
+        if (!labels) {
+            return labels.error();
+        }
+        built.rows.labels = std::move(*labels);
+    }
+    built.rows.sequence_length = index.sequence_length;
+    built.rows.trims = index.trims;
+    built.rows.has_text = part.has_text;
+    built.rows.names_teachers = part.names_teachers;
+    built.rows.token_count = part.token_count;
+    built.rows.hash = part.hash;
+    return built;
+}
+
+Result<std::vector<PartRow>> read_order(const fs::path& place, const TokenIndex& index) {
+    const auto mapped = map_array<OrderedRow>(place, kOrderFile, index.order_rows, index.order_sum);
+    if (!mapped) {
+        return mapped.error();
+    }
+    std::vector<PartRow> order;
+    order.reserve(index.order_rows);
+    for (const OrderedRow& row : mapped->part(0, index.order_rows)) {
+        if (row.part >= index.parts.size() || row.row >= index.parts[row.part].rows) {
+            return io_error((place / kOrderFile).string() + ": names a row that is not there");
+        }
+        order.push_back({static_cast<std::uint32_t>(row.part), row.row});
+    }
+    return order;
+}
+
+/// By its name: tokens, or a draft of some.
+bool is_ours(std::string_view name) {
+    name.remove_prefix(name.starts_with('.') ? 1 : 0);
+    const std::size_t digits = std::min(name.find_first_not_of("0123456789abcdef"), name.size());
+    return digits == kNameDigits && name.substr(digits).starts_with(".tokens");
+}
+
+std::uint64_t tokens_of(const DatasetRows& rows) {
+    std::uint64_t tokens = 0;
+    for (const BuiltRows& part : rows.parts) {
+        tokens += part.rows.ids.size();
+    }
+    return tokens;
+}
+
+bool lies_in_files(const TokenRows& rows) {
+    return rows.ids.is_mapped() && rows.rows.is_mapped() && (!rows.labels.is_there() || rows.labels.is_mapped());
+}
+
+TokenIndex index_of(const DatasetRows& rows) {
+    TokenIndex index;
+    index.sequence_length = rows.parts.front().rows.sequence_length;
+    index.trims = rows.parts.front().rows.trims;
+    for (const BuiltRows& built : rows.parts) {
+        const TokenRows& part = built.rows;
+        index.parts.push_back({part.ids.size(), built.ids_sum, part.labels.is_there(), built.labels_sum,
+                               part.rows.size(), built.rows_sum, part.token_count, part.has_text, part.names_teachers,
+                               part.hash});
+    }
+    return index;
+}
+
+/// Its checksum, of what lies in the file then; nothing: the draft was given up.
+std::optional<std::uint32_t> write_order(TokenDraft& draft, const std::vector<PartRow>& order) {
+    GrowingBytes bytes(&draft, kOrderFile);
+    for (const PartRow& place : order) {
+        const OrderedRow row{place.part, place.row};
+        if (!bytes.append(std::as_bytes(std::span(&row, 1)))) {
+            return std::nullopt;
+        }
+    }
+    const Result<GrownBytes> grown = bytes.finish();
+    return grown && grown->bytes->is_mapped() ? std::optional(grown->sum) : std::nullopt;
+}
+
+}  // namespace
+
+TokenCache::TokenCache(fs::path folder, std::string reader, Tell on_info, Tell on_warning, std::uint64_t min_bytes)
+    : folder_(std::move(folder)),
+      reader_(std::move(reader)),
+      on_info_(std::move(on_info)),
+      on_warning_(std::move(on_warning)),
+      min_bytes_(min_bytes) {}
+
+std::optional<fs::path> TokenCache::place_of(std::span<const fs::path> files, const DatasetOptions& options) const {
+    // To be raised when the same files come to other tokens or rows, or lie otherwise in the folder.
+    constexpr std::string_view kTag = "distilld tokens 1\n";
+    Sha256 hash;
+    add_text(hash, kTag);
+    add_text(hash, reader_);
+    hash.add(options.sequence_length);
+    hash.add(options.packing ? 1 : 0);
+    hash.add(options.vocabulary_size);
+    hash.add(options.completion_only_loss ? 1 : 0);
+    hash.add(std::uint64_t{options.teachers.size()});
+    for (const std::string& teacher : options.teachers) {
+        add_text(hash, teacher);
+    }
+    for (const fs::path& file : files) {
+        if (!add_file(hash, file)) {
+            return std::nullopt;
+        }
+    }
+    return folder_ / (hash.hex().substr(0, kNameDigits) + ".tokens");
+}
+
+std::optional<DatasetRows> TokenCache::open(const fs::path& place, const std::string& what) {
+    std::error_code unknown;
+    if (!fs::exists(place / kTokenIndex, unknown)) {
+        return std::nullopt;
+    }
+    Result<DatasetRows> rows = read(place);
+    if (!rows) {
+        on_warning_("the tokens that were kept of " + what +
+                    " cannot be used, it is read anew: " + rows.error().message);
+        return std::nullopt;
+    }
+    used_.push_back(place);
+    on_info_(std::to_string(tokens_of(*rows)) + " tokens of " + what + " are mapped from " + place.string());
+    return std::move(*rows);
+}
+
+std::unique_ptr<TokenDraft> TokenCache::make_draft(const fs::path& place) const {
+    return std::make_unique<TokenDraft>(place, min_bytes_, on_warning_);
+}
+
+void TokenCache::keep(TokenDraft& draft, DatasetRows& rows, const std::string& what) {
+    if (!std::ranges::all_of(rows.parts, [](const BuiltRows& part) { return lies_in_files(part.rows); })) {
+        return;
+    }
+    TokenIndex index = index_of(rows);
+    if (!rows.order.empty()) {
+        const std::optional<std::uint32_t> sum = write_order(draft, rows.order);
+        if (!sum) {
+            return;
+        }
+        index.order_rows = rows.order.size();
+        index.order_sum = *sum;
+    }
+    if (draft.commit(index_text(index))) {
+        used_.push_back(draft.target());
+        on_info_(std::to_string(tokens_of(rows)) + " tokens of " + what + " are kept in " + draft.target().string());
+    }
+}
+
+void TokenCache::warn_of_change(const std::string& what) const {
+    on_warning_(what + " changed while it was read: its tokens are not kept for the next start");
+}
+
+void TokenCache::sweep() const {
+    std::error_code failed;
+    std::vector<fs::path> old;
+    for (fs::directory_iterator entry(folder_, failed), end; !failed && entry != end; entry.increment(failed)) {
+        const bool used = std::ranges::find(used_, entry->path()) != used_.end();
+        if (!used && is_ours(entry->path().filename().string())) {
+            old.push_back(entry->path());
+        }
+    }
+    for (const fs::path& entry : old) {
+        fs::remove_all(entry, failed);
+    }
+    if (!old.empty()) {
+        fs::remove(folder_, failed);  // where nothing is left in it
+    }
+}
+
+Result<DatasetRows> TokenCache::read(const fs::path& place) {
+    try {
+        const Result<TokenIndex> index = read_index(place / kTokenIndex);
+        if (!index) {
+            return index.error();
+        }
+        DatasetRows rows;
+        for (std::size_t part = 0; part < index->parts.size(); ++part) {
+            Result<BuiltRows> mapped = map_part(place, *index, part);
+            if (!mapped) {
+                return mapped.error();
+            }
+            rows.parts.push_back(std::move(*mapped));
+        }
+        if (rows.parts.empty()) {
+            return io_error((place / kTokenIndex).string() + ": names no part");
+        }
+        if (index->order_rows != 0) {
+            Result<std::vector<PartRow>> order = read_order(place, *index);
+            if (!order) {
+                return order.error();
+            }
+            rows.order = std::move(*order);
+        }
+        return rows;
+    } catch (const ErrorException& damaged) {
+        return damaged.error();
+    }
+}
+
+}  // namespace distilld

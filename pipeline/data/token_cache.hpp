@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "pipeline/data/dataset.hpp"
+#include "pipeline/data/mixed_dataset.hpp"
+#include "pipeline/data/row_builder.hpp"
+#include "pipeline/data/token_draft.hpp"
+
+namespace distilld {
+
+/// The rows of a dataset, part by part, and of several parts their order.
+struct DatasetRows {
+    std::vector<BuiltRows> parts;
+    std::vector<PartRow> order;  ///< of one part: empty
+};
+
+/// Tokens of datasets in a folder, each dataset in a folder of its own there that is named by what decides the tokens:
+/// the files (name, size, times, inode), what reads them, and how they are cut. Such a folder has for each part the
+/// files N.ids, N.labels (where they are not the ids) and N.rows, each little-endian values and checksums behind them
+/// (KeptBytes), of several parts the file `order`, and index.json, which says what is in them and is checked as a
+/// whole. One thread.
+class TokenCache {
+  public:
+    using Tell = std::function<void(const std::string&)>;
+
+    /// Fewer bytes of ids are not worth a file: they are read in a moment.
+    static constexpr std::uint64_t kMinBytes = 4U << 20;
+
+    /// `reader` stands for all that tokens depend on beside the files and DatasetOptions: tokenizer, program.
+    TokenCache(std::filesystem::path folder, std::string reader, Tell on_info, Tell on_warning,
+               std::uint64_t min_bytes = kMinBytes);
+
+    /// Where the tokens of a dataset belong. Nothing: a file is not there, or is a pipe, which is read but once.
+    [[nodiscard]] std::optional<std::filesystem::path> place_of(std::span<const std::filesystem::path> files,
+                                                                const DatasetOptions& options) const;
+
+    /// What is kept there, mapped. Nothing: it is not there, or (with a warning) it is damaged.
+    [[nodiscard]] std::optional<DatasetRows> open(const std::filesystem::path& place, const std::string& what);
+
+    [[nodiscard]] std::unique_ptr<TokenDraft> make_draft(const std::filesystem::path& place) const;
+
+    /// Keeps what was read into the files of `draft`, unless the draft has given up or too little was read. `what`
+    /// names the files, for the log.
+    void keep(TokenDraft& draft, DatasetRows& rows, const std::string& what);
+
+    /// The files are not those any more that were to be read.
+    void warn_of_change(const std::string& what) const;
+
+    /// Removes tokens that this has neither opened nor kept, such as those of files that have changed since. Nobody
+    /// else may be reading into the folder. What has another name than tokens have stays: the folder may be somebody's.
+    void sweep() const;
+
+  private:
+    [[nodiscard]] static Result<DatasetRows> read(const std::filesystem::path& place);
+
+    std::filesystem::path folder_;
+    std::string reader_;
+    Tell on_info_;
+    Tell on_warning_;
+    std::uint64_t min_bytes_;
+    std::vector<std::filesystem::path> used_;
+};
+
+}  // namespace distilld

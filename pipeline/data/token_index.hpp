@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/describes.hpp"
+#include "base/error.hpp"
+
+namespace distilld {
+
+/// What the files of one part of a dataset hold.
+struct PartIndex {
+    std::uint64_t tokens = 0;
+    std::uint32_t ids_sum = 0;  ///< of the checksums behind the ids
+    bool has_labels = false;
+    std::uint32_t labels_sum = 0;
+    std::uint64_t rows = 0;
+    std::uint32_t rows_sum = 0;
+    std::uint64_t token_count = 0;  ///< input positions of the rows
+    bool has_text = false;
+    bool names_teachers = false;
+    std::string hash;
+};
+
+/// What a folder of tokens holds: its index.json.
+struct TokenIndex {
+    std::uint32_t sequence_length = 0;
+    bool trims = false;
+    std::vector<PartIndex> parts;
+    std::uint64_t order_rows = 0;  ///< 0: there is no order
+    std::uint32_t order_sum = 0;
+};
+
+template <class Visitor, Describes<PartIndex> T>
+void describe(Visitor& v, T& part) {
+    v("tokens", part.tokens);
+    v("ids_sum", part.ids_sum);
+    v("has_labels", part.has_labels);
+    v("labels_sum", part.labels_sum);
+    v("rows", part.rows);
+    v("rows_sum", part.rows_sum);
+    v("token_count", part.token_count);
+    v("has_text", part.has_text);
+    v("names_teachers", part.names_teachers);
+    v("hash", part.hash);
+}
+
+template <class Visitor, Describes<TokenIndex> T>
+void describe(Visitor& v, T& index) {
+    v("sequence_length", index.sequence_length);
+    v("trims", index.trims);
+    v("parts", index.parts);
+    v("order_rows", index.order_rows);
+    v("order_sum", index.order_sum);
+}
+
+/// A line of JSON, and a line with its CRC-32C.
+[[nodiscard]] std::string index_text(const TokenIndex& index);
+
+/// Reads what index_text() wrote. The error names the file.
+[[nodiscard]] Result<TokenIndex> read_index(const std::filesystem::path& file);
+
+}  // namespace distilld
