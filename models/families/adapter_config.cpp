@@ -125,7 +125,7 @@ std::string to_adapter_config_json(const AdapterConfig& config) {
         {"lora_dropout", config.dropout},
         {"target_modules", json::value_from(config.target_modules)},
         {"bias", "none"},
-        {"fan_in_fan_out", false},
+        {"fan_in_fan_out", config.fan_in_fan_out},
         {"init_lora_weights", true},
         {"inference_mode", true},
         {"modules_to_save", nullptr},

@@ -18,6 +18,7 @@ struct AdapterConfig {
     double alpha = 8.0;
     double dropout = 0.0;
     std::vector<std::string> target_modules;  ///< empty: "all-linear"
+    bool fan_in_fan_out = false;              ///< written; what is read follows from the base
 };
 
 /// Whether `folder` has an adapter_config.json.

@@ -8,6 +8,25 @@
 
 namespace distilld::models {
 
+enum class NormKind {
+    rms,
+    layer,  ///< with a bias
+};
+
+enum class PositionKind {
+    rotary,
+    learned,  ///< a table of max_position_embeddings rows, added to the embeddings
+};
+
+enum class Activation { silu, gelu, gelu_tanh, relu };
+
+/// Rates of what is dropped in training, each in [0, 1).
+struct DropoutRates {
+    double embedding = 0.0;  ///< of the sum of embeddings and positions
+    double attention = 0.0;  ///< of the weights of attention
+    double residual = 0.0;   ///< of what a block adds to the stream
+};
+
 /// What a decoder is made of, whichever family it is of. Names and meaning are those of transformers' LlamaConfig where
 /// that has the field; so are the defaults, from which a family departs in its own file.
 struct DecoderConfig {
@@ -28,6 +47,17 @@ struct DecoderConfig {
     std::optional<std::int64_t> sliding_window;  ///< a position sees the last so many, itself included
     bool attention_output_bias = false;
     bool mlp_bias = false;
+    NormKind norm = NormKind::rms;
+    PositionKind positions = PositionKind::rotary;
+    Activation activation = Activation::silu;
+    bool gated_mlp = true;                ///< down(act(gate) · up); without: down(act(up))
+    bool fused_query_key_value = false;   ///< one projection makes all three
+    bool transposed_linears = false;      ///< files hold weights as [inputs, outputs] (transformers' Conv1D)
+    bool scaled_scores = true;            ///< scores of attention are divided by √head_dim
+    bool scores_scaled_by_layer = false;  ///< and by the layer's number, from 1
+    bool scores_in_fp32 = false;          ///< whatever the compute dtype
+    bool scaled_residual_init = false;    ///< what a block adds through starts smaller by √(2 · num_hidden_layers)
+    DropoutRates dropout;
     double initializer_range = 0.02;
     std::optional<std::int64_t> bos_token_id = 1;
     std::vector<std::int64_t> eos_token_ids = {2};  ///< JSON: one id, a list, or null

@@ -14,12 +14,14 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;  // of one dimension
-constexpr std::int64_t kMaxLayers = 4096;
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 30;
 constexpr double kMaxParameters = 1e13;
 
-/// Sizes that make no network together.
+json::value id_value(const std::optional<std::int64_t>& id) {
+    return id ? json::value(*id) : json::value(nullptr);
+}
+
+}  // namespace
+
 void check_shape(JsonMembers& config, const DecoderConfig& decoder) {
     if (config.failed()) {
         return;
@@ -29,15 +31,17 @@ void check_shape(JsonMembers& config, const DecoderConfig& decoder) {
                                                ", which does not divide num_attention_heads " +
                                                std::to_string(decoder.num_attention_heads));
     }
-    if (decoder.head_dim % 2 != 0) {
+    if (decoder.positions == PositionKind::rotary && decoder.head_dim % 2 != 0) {
         config.fail("head_dim", "is " + std::to_string(decoder.head_dim) + "; rotary positions need an even one");
     }
-    // All factors are below 2^24 and 2^12, so that double arithmetic cannot overflow.
+    // All factors are below 2^30, so that double arithmetic cannot overflow.
     const double heads_size = static_cast<double>(decoder.num_attention_heads) * static_cast<double>(decoder.head_dim);
     const auto hidden = static_cast<double>(decoder.hidden_size);
     const double layer = 4.0 * hidden * heads_size + 3.0 * hidden * static_cast<double>(decoder.intermediate_size);
+    const double positions =
+        decoder.positions == PositionKind::learned ? hidden * static_cast<double>(decoder.max_position_embeddings) : 0;
     if (static_cast<double>(decoder.num_hidden_layers) * layer +
-            2.0 * hidden * static_cast<double>(decoder.vocab_size) >
+            2.0 * hidden * static_cast<double>(decoder.vocab_size) + positions >
         kMaxParameters) {
         config.fail(config.place(),
                     "vocab_size, hidden_size, intermediate_size, head_dim and num_hidden_layers together make more "
@@ -45,18 +49,21 @@ void check_shape(JsonMembers& config, const DecoderConfig& decoder) {
     }
 }
 
-json::value id_value(const std::optional<std::int64_t>& id) {
-    return id ? json::value(*id) : json::value(nullptr);
-}
-
-}  // namespace
-
-void read_decoder_fields(JsonMembers& config, DecoderConfig& decoder, const AbsentSizes& absent) {
-    constexpr std::int64_t kMin = 1;
+void read_common_fields(JsonMembers& config, DecoderConfig& decoder) {
     if (config.find("quantization_config") != nullptr) {
         config.fail("quantization_config", "is present; quantized weights are not supported");
     }
-    config.integer("vocab_size", decoder.vocab_size, kMin, kMaxSize);
+    config.integer("vocab_size", decoder.vocab_size, std::int64_t{1}, kMaxSize);
+    config.real_from("initializer_range", decoder.initializer_range, 0.0, true);
+    config.boolean("tie_word_embeddings", decoder.tie_word_embeddings);
+    read_id(config, "bos_token_id", decoder.bos_token_id);
+    read_id(config, "pad_token_id", decoder.pad_token_id);
+    read_ids(config, "eos_token_id", decoder.eos_token_ids);
+}
+
+void read_decoder_fields(JsonMembers& config, DecoderConfig& decoder, const AbsentSizes& absent) {
+    constexpr std::int64_t kMin = 1;
+    read_common_fields(config, decoder);
     config.integer("hidden_size", decoder.hidden_size, kMin, kMaxSize);
     config.integer("intermediate_size", decoder.intermediate_size, kMin, kMaxSize);
     config.integer("num_hidden_layers", decoder.num_hidden_layers, kMin, kMaxLayers);
@@ -78,16 +85,20 @@ void read_decoder_fields(JsonMembers& config, DecoderConfig& decoder, const Abse
         }
         decoder.head_dim = decoder.hidden_size / decoder.num_attention_heads;
     }
-    config.real_from("initializer_range", decoder.initializer_range, 0.0, true);
-    config.boolean("tie_word_embeddings", decoder.tie_word_embeddings);
-    read_id(config, "bos_token_id", decoder.bos_token_id);
-    read_id(config, "pad_token_id", decoder.pad_token_id);
-    read_ids(config, "eos_token_id", decoder.eos_token_ids);
     check_shape(config, decoder);
 }
 
-void write_decoder_fields(const DecoderConfig& decoder, json::object& config) {
+void write_common_fields(const DecoderConfig& decoder, json::object& config) {
     config["vocab_size"] = decoder.vocab_size;
+    config["initializer_range"] = decoder.initializer_range;
+    config["tie_word_embeddings"] = decoder.tie_word_embeddings;
+    config["bos_token_id"] = id_value(decoder.bos_token_id);
+    config["eos_token_id"] = eos_value(decoder);
+    config["pad_token_id"] = id_value(decoder.pad_token_id);
+}
+
+void write_decoder_fields(const DecoderConfig& decoder, json::object& config) {
+    write_common_fields(decoder, config);
     config["hidden_size"] = decoder.hidden_size;
     config["intermediate_size"] = decoder.intermediate_size;
     config["num_hidden_layers"] = decoder.num_hidden_layers;
@@ -95,11 +106,6 @@ void write_decoder_fields(const DecoderConfig& decoder, json::object& config) {
     config["num_key_value_heads"] = decoder.num_key_value_heads;
     config["head_dim"] = decoder.head_dim;
     config["max_position_embeddings"] = decoder.max_position_embeddings;
-    config["initializer_range"] = decoder.initializer_range;
-    config["tie_word_embeddings"] = decoder.tie_word_embeddings;
-    config["bos_token_id"] = id_value(decoder.bos_token_id);
-    config["eos_token_id"] = eos_value(decoder);
-    config["pad_token_id"] = id_value(decoder.pad_token_id);
 }
 
 json::value eos_value(const DecoderConfig& decoder) {

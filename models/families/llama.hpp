@@ -28,7 +28,7 @@ inline constexpr DecoderNames kLlamaNames{
     .down = "mlp.down_proj",
     .final_norm = "model.norm",
     .head = "lm_head",
-    .ignored_suffix = "rotary_emb.inv_freq",
+    .ignored_suffixes = {"rotary_emb.inv_freq"},
 };
 
 }  // namespace distilld::models

@@ -6,6 +6,7 @@
 #include "base/files.hpp"
 #include "models/families/config_fields.hpp"
 #include "models/families/field_review.hpp"
+#include "models/families/gpt2.hpp"
 #include "models/families/llama.hpp"
 #include "models/families/mistral.hpp"
 #include "models/families/qwen2.hpp"
@@ -20,6 +21,7 @@ namespace json = boost::json;
 /// A family is a row here and the file that the row names.
 constexpr ModelFamily kFamilies[] = {
     {"llama", parse_llama, write_llama, kLlamaNames, kLlamaFields},
+    {"gpt2", parse_gpt2, write_gpt2, kGpt2Names, kGpt2Fields},
     {"mistral", parse_mistral, write_mistral, kLlamaNames, kMistralFields},
     {"qwen2", parse_qwen2, write_qwen2, kLlamaNames, kQwen2Fields},
     {"qwen3", parse_qwen3, write_qwen3, kQwen3Names, kQwen3Fields},

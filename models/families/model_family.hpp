@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <filesystem>
@@ -19,19 +20,22 @@ struct DecoderNames {
     const char* embedding;
     const char* layers;  ///< followed by ".<index>." and one of the next nine
     const char* input_norm;
-    const char* query;
-    const char* key;
+    const char* query;  ///< of a family that fuses the three: their one projection
+    const char* key;    ///< nullptr: fused
     const char* value;
     const char* output;
     const char* post_attention_norm;
-    const char* gate;
+    const char* gate;  ///< nullptr: the family has none
     const char* up;
     const char* down;
     const char* final_norm;
     const char* head;
-    const char* ignored_suffix;  ///< of tensors that old versions saved although they follow from the configuration
+    /// Of tensors that old versions saved although they follow from the configuration. Empty: none.
+    std::array<std::string_view, 2> ignored_suffixes;
     const char* query_norm = nullptr;  ///< in a layer, where the family has them
     const char* key_norm = nullptr;
+    const char* positions = nullptr;   ///< a table of learned ones
+    const char* optional_prefix = "";  ///< of all names but the head's; files may be without it
 };
 
 /// One row of the table of families: a description, never a network of its own.

@@ -6,13 +6,13 @@
 #include <string_view>
 #include <utility>
 
+#include "models/families/decoder_fields.hpp"
+
 namespace distilld::models {
 
 namespace json = boost::json;
 
 namespace {
-
-constexpr std::int64_t kMaxPositions = std::int64_t{1} << 30;
 
 /// How a rope_type is read.
 struct RopeType {

@@ -1,43 +1,93 @@
 #include "models/network/attention.hpp"
 
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
 namespace distilld::models {
 
-Attention::Attention(ParameterGroup& group, const DecoderConfig& config, const DecoderNames& names,
-                     const std::string& prefix)
-    : heads_(config.num_attention_heads),
-      key_heads_(config.num_key_value_heads),
-      head_dim_(config.head_dim),
-      query_(group, prefix + names.query, heads_ * head_dim_, config.hidden_size, config.query_key_value_bias),
-      key_(group, prefix + names.key, key_heads_ * head_dim_, config.hidden_size, config.query_key_value_bias),
-      value_(group, prefix + names.value, key_heads_ * head_dim_, config.hidden_size, config.query_key_value_bias),
-      output_(group, prefix + names.output, config.hidden_size, heads_ * head_dim_, config.attention_output_bias),
-      window_(config.sliding_window) {
+namespace {
+
+std::vector<Linear> declare_inputs(const LayerPlace& place) {
+    const DecoderConfig& config = place.config;
+    const std::int64_t queries = config.num_attention_heads * config.head_dim;
+    const std::int64_t keys = config.num_key_value_heads * config.head_dim;
+    const LinearForm form{.bias = config.query_key_value_bias, .transposed = config.transposed_linears};
+    std::vector<Linear> inputs;
+    const auto declare = [&](const char* name, std::int64_t outputs) {
+        inputs.emplace_back(place.group, place.name(name), outputs, config.hidden_size, form);
+    };
+    if (config.fused_query_key_value) {
+        declare(place.names.query, queries + 2 * keys);
+    } else {
+        declare(place.names.query, queries);
+        declare(place.names.key, keys);
+        declare(place.names.value, keys);
+    }
+    return inputs;
+}
+
+std::optional<double> scale_of_scores(const LayerPlace& place) {
+    const DecoderConfig& config = place.config;
+    if (config.scaled_scores && !config.scores_scaled_by_layer) {
+        return std::nullopt;
+    }
+    const double whole = config.scaled_scores ? 1.0 / std::sqrt(static_cast<double>(config.head_dim)) : 1.0;
+    return config.scores_scaled_by_layer ? whole / static_cast<double>(place.number + 1) : whole;
+}
+
+}  // namespace
+
+Attention::Attention(const LayerPlace& place)
+    : heads_(place.config.num_attention_heads),
+      key_heads_(place.config.num_key_value_heads),
+      head_dim_(place.config.head_dim),
+      inputs_(declare_inputs(place)),
+      output_(place.group, place.name(place.names.output), place.config.hidden_size, heads_ * head_dim_,
+              place.into_stream(place.config.attention_output_bias)),
+      window_(place.config.sliding_window),
+      scale_(scale_of_scores(place)),
+      scores_in_fp32_(place.config.scores_in_fp32),
+      dropout_(place.clock, place.config.dropout.attention, place.name("attention weights")) {
+    const DecoderConfig& config = place.config;
     if (config.query_key_norm) {
-        query_norm_.emplace(group, prefix + names.query_norm, head_dim_, config.norm_epsilon);
-        key_norm_.emplace(group, prefix + names.key_norm, head_dim_, config.norm_epsilon);
+        query_norm_.emplace(place.group, place.name(place.names.query_norm), head_dim_, config.norm_epsilon);
+        key_norm_.emplace(place.group, place.name(place.names.key_norm), head_dim_, config.norm_epsilon);
     }
 }
 
 std::vector<Linear*> Attention::linears() {
-    return {&query_, &key_, &value_, &output_};
+    std::vector<Linear*> all;
+    for (Linear& input : inputs_) {
+        all.push_back(&input);
+    }
+    all.push_back(&output_);
+    return all;
 }
 
 torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositions::Angles& angles,
                                  const DocumentGroups& documents) const {
     const auto rows = input.size(0);
     const auto columns = input.size(1);
-    const auto split = [&](const Linear& projection, std::int64_t count, const std::optional<RmsNorm>& norm) {
-        const auto heads = projection.forward(input).view({rows, columns, count, head_dim_});
+    std::vector<torch::Tensor> parts;
+    if (inputs_.size() == 1) {
+        const std::int64_t keys = key_heads_ * head_dim_;
+        parts = inputs_.front().forward(input).split_with_sizes({heads_ * head_dim_, keys, keys}, -1);
+    }
+    const auto split = [&](std::size_t part, std::int64_t count, const std::optional<RmsNorm>& norm) {
+        const auto projected = parts.empty() ? inputs_[part].forward(input) : parts[part];
+        const auto heads = projected.view({rows, columns, count, head_dim_});
         return (norm ? norm->forward(heads) : heads).transpose(1, 2);
     };
-    const auto query = RotaryPositions::rotate(split(query_, heads_, query_norm_), angles);
-    const auto key = RotaryPositions::rotate(split(key_, key_heads_, key_norm_), angles);
-    const auto value = split(value_, key_heads_, std::nullopt);
+    const auto turned = [&](const torch::Tensor& heads) {
+        return angles.cos.defined() ? RotaryPositions::rotate(heads, angles) : heads;
+    };
+    const auto query = turned(split(0, heads_, query_norm_));
+    const auto key = turned(split(1, key_heads_, key_norm_));
+    const auto value = split(2, key_heads_, std::nullopt);
     if (documents.empty()) {
-        return output_.forward(mix(query, key, value));
+        return output_.forward(mix(query, key, value, 0));
     }
     std::vector<std::int64_t> sizes;
     for (const DocumentGroup& group : documents) {
@@ -54,25 +104,52 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
         const auto batch = [&group](const torch::Tensor& heads) {
             return heads.squeeze(0).unflatten(1, {group.count, group.length}).transpose(0, 1);
         };
-        mixed.push_back(mix(batch(queries[i]), batch(keys[i]), batch(values[i])).view({1, sizes[i], -1}));
+        mixed.push_back(mix(batch(queries[i]), batch(keys[i]), batch(values[i]), i).view({1, sizes[i], -1}));
     }
     return output_.forward(torch::cat(mixed, 1));
 }
 
-torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value) const {
+torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value,
+                             std::uint64_t part) const {
     const auto rows = query.size(0);
     const auto columns = query.size(2);
-    // A row within the window needs no mask, and goes through the faster kernels.
-    std::optional<torch::Tensor> mask;
-    if (window_ && columns > *window_) {
-        const auto positions = torch::arange(columns, query.device());
-        const auto back = positions.unsqueeze(1) - positions.unsqueeze(0);
-        mask = torch::logical_and(back >= 0, back < *window_);
+    const bool widens = scores_in_fp32_ && at::isReducedFloatingType(query.scalar_type());
+    torch::Tensor mixed;
+    if (widens || dropout_.active()) {
+        mixed = mix_in_steps(query, key, value, part);
+    } else {
+        // A row within the window needs no mask, and goes through the faster kernels.
+        std::optional<torch::Tensor> mask;
+        if (window_ && columns > *window_) {
+            mask = seen(columns, query.device());
+        }
+        mixed = at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0, /*is_causal=*/!mask,
+                                                 scale_, /*enable_gqa=*/heads_ != key_heads_);
     }
-    const auto mixed = at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
-                                                        /*is_causal=*/!mask, /*scale=*/std::nullopt,
-                                                        /*enable_gqa=*/heads_ != key_heads_);
     return mixed.transpose(1, 2).reshape({rows, columns, heads_ * head_dim_});
+}
+
+torch::Tensor Attention::mix_in_steps(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value,
+                                      std::uint64_t part) const {
+    const auto type = query.scalar_type();
+    const auto wide = type == torch::kDouble ? torch::kDouble : torch::kFloat;
+    const auto scored_in = scores_in_fp32_ ? wide : type;
+    const auto for_each_query = [this](const torch::Tensor& heads) {
+        return heads_ == key_heads_ ? heads : heads.repeat_interleave(heads_ / key_heads_, 1);
+    };
+    const auto keys = for_each_query(key).to(scored_in).transpose(-1, -2);
+    const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)));
+    const auto scores = torch::matmul(query.to(scored_in), keys) * scale;
+    const auto hidden = torch::logical_not(seen(query.size(2), query.device()));
+    const auto weights =
+        torch::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1, wide).to(type);
+    return torch::matmul(dropout_.forward(weights, part), for_each_query(value));
+}
+
+torch::Tensor Attention::seen(std::int64_t columns, const torch::Device& device) const {
+    const auto positions = torch::arange(columns, device);
+    const auto back = positions.unsqueeze(1) - positions.unsqueeze(0);
+    return window_ ? torch::logical_and(back >= 0, back < *window_) : back >= 0;
 }
 
 }  // namespace distilld::models

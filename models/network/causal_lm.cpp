@@ -1,8 +1,10 @@
 #include "models/network/causal_lm.hpp"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/json_text.hpp"
@@ -28,7 +30,8 @@ bool is_readable(torch::ScalarType type) {
 /// Tensors that a folder may hold although the network has no parameter for them.
 bool is_ignorable(const std::string& name, const ModelConfig& config) {
     const DecoderNames& names = config.family->names;
-    return name.ends_with(names.ignored_suffix) ||
+    const auto is_suffix = [&](std::string_view suffix) { return !suffix.empty() && name.ends_with(suffix); };
+    return std::ranges::any_of(names.ignored_suffixes, is_suffix) ||
            (config.decoder.tie_word_embeddings && name == std::string(names.head) + ".weight");
 }
 
@@ -41,7 +44,7 @@ Result<void> check_tensors(const WeightFolder& weights, const CausalLm& network)
         if (file == nullptr) {
             return invalid_input(weights.folder().string() + ": tensor " + parameter.name + " is missing");
         }
-        const auto* entry = file->find(parameter.name);
+        const auto* entry = file->find(weights.name_in_file(parameter.name));
         if (at::IntArrayRef(entry->shape) != parameter.held().sizes()) {
             return invalid_input(file->path().string() + ": tensor " + parameter.name + " has shape " +
                                  text_of(entry->shape) + ", the configuration asks for " +
@@ -81,7 +84,8 @@ void allocate_converted(const WeightFolder& weights, CausalLm& network) {
     for (std::size_t index = 0; index < network.groups().size(); ++index) {
         const torch::Device device = network.group_device(index);
         for (Parameter& parameter : network.groups()[index].parameters) {
-            if (!device.is_cpu() || weights.file_of(parameter.name)->find(parameter.name)->dtype != type) {
+            const auto* entry = weights.file_of(parameter.name)->find(weights.name_in_file(parameter.name));
+            if (!device.is_cpu() || entry->dtype != type) {
                 const auto options = torch::TensorOptions().dtype(type).device(device);
                 parameter.compute = torch::empty(parameter.master.sizes(), options);
             }
@@ -95,14 +99,15 @@ Result<void> map_tensors(const WeightFolder& weights, CausalLm& network) {
     for (ParameterGroup& group : network.groups()) {
         for (Parameter& parameter : group.parameters) {
             const SafetensorsFile& file = *weights.file_of(parameter.name);
-            const torch::ScalarType saved = file.find(parameter.name)->dtype;
+            const std::string& name = weights.name_in_file(parameter.name);
+            const torch::ScalarType saved = file.find(name)->dtype;
             if (saved != type) {
                 return invalid_input(
                     "/teacher/placement: weights can be shared only as they are: " + file.path().string() + " holds " +
                     parameter.name + " in " + dtype_name(saved) + ", and the arithmetic is " + dtype_name(type) +
                     "; set /teacher/dtype, or save the model in " + dtype_name(type));
             }
-            const Result<torch::Tensor> value = file.mapped_tensor(parameter.name);
+            const Result<torch::Tensor> value = file.mapped_tensor(name);
             if (!value) {
                 return value.error();
             }
@@ -120,12 +125,13 @@ Result<void> read_tensors(const WeightFolder& weights, std::vector<ParameterGrou
     const torch::NoGradGuard no_grad;
     for (ParameterGroup& group : groups) {
         for (Parameter& parameter : group.parameters) {
-            const Result<torch::Tensor> value = weights.file_of(parameter.name)->tensor(parameter.name);
+            const SafetensorsFile& file = *weights.file_of(parameter.name);
+            const Result<torch::Tensor> value = file.tensor(weights.name_in_file(parameter.name));
             if (!value) {
                 return value.error();
             }
             if (!all_finite(*value)) {
-                return not_finite(*weights.file_of(parameter.name), parameter);
+                return not_finite(file, parameter);
             }
             parameter.saved = value->scalar_type();
             if (use == WeightUse::training) {
@@ -153,6 +159,10 @@ std::string quantized_config(const std::string& config_json, const TernaryModule
 }
 
 }  // namespace
+
+NamePrefix names_in_files(const ModelFamily& family) {
+    return {family.names.optional_prefix, std::string(family.names.head) + ".weight"};
+}
 
 CausalLm::CausalLm() = default;
 CausalLm::~CausalLm() = default;
@@ -218,7 +228,7 @@ Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::
 Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,
                                                  ComputeDtype dtype, const std::vector<torch::Device>& devices,
                                                  WeightUse use) {
-    const Result<WeightFolder> weights = WeightFolder::open(folder);
+    const Result<WeightFolder> weights = WeightFolder::open(folder, names_in_files(*config.family));
     if (!weights) {
         return weights.error();
     }

@@ -17,6 +17,7 @@
 #include "models/families/model_family.hpp"
 #include "models/network/compute_dtype.hpp"
 #include "models/network/document_groups.hpp"
+#include "models/network/dropout.hpp"
 #include "models/network/linear.hpp"
 #include "models/network/parameter.hpp"
 #include "models/weights/export.hpp"
@@ -87,6 +88,10 @@ class CausalLm {
     [[nodiscard]] AdapterSet* adapters() const noexcept { return adapters_.get(); }
     void set_adapters(std::unique_ptr<AdapterSet> adapters);
 
+    /// The seed of what is dropped, and the micro-batch that is trained on.
+    [[nodiscard]] DropoutClock& dropout_clock() noexcept { return dropout_clock_; }
+    [[nodiscard]] const DropoutClock& dropout_clock() const noexcept { return dropout_clock_; }
+
     /// For exports and checkpoints; make_ternary() says it.
     void set_ternary_modules(TernaryModules modules) { ternary_ = std::move(modules); }
 
@@ -105,10 +110,15 @@ class CausalLm {
 
   private:
     std::unique_ptr<AdapterSet> adapters_;
+    DropoutClock dropout_clock_;
     TernaryModules ternary_;
 };
 
-/// A network of this shape with random weights: normal(0, initializer_range), biases 0, norms 1, of `seed` alone.
+/// What files of the family may leave out of names.
+[[nodiscard]] NamePrefix names_in_files(const ModelFamily& family);
+
+/// A network of this shape with random weights: normal(0, initializer_range), narrower where the family has it so
+/// (GPT-2's c_proj), biases 0, norms 1, of `seed` alone.
 std::unique_ptr<CausalLm> make_causal_lm(ModelConfig config, ComputeDtype dtype, const torch::Device& device,
                                          std::uint64_t seed);
 
@@ -122,7 +132,8 @@ enum class WeightUse {
 
 /// A network of this shape with the weights of `folder`: model.safetensors, or the shards that
 /// model.safetensors.index.json names. Every parameter must be there with its shape, in F32, F16 or BF16; tensors that
-/// do not belong are an error naming them (but those the family ignores, and a head beside a tied one). All of that is
+/// do not belong are an error naming them (but those the family ignores, and a head beside a tied one). Files may leave
+/// out the family's optional prefix of names. All of that is
 /// checked before memory for the parameters is allocated. A value that is not finite is an error too. Errors name the
 /// file and the tensor.
 Result<std::unique_ptr<CausalLm>> load_causal_lm(ModelConfig config, const std::filesystem::path& folder,

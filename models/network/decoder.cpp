@@ -10,7 +10,9 @@
 
 #include "models/network/attention.hpp"
 #include "models/network/checkpointed.hpp"
+#include "models/network/dropout.hpp"
 #include "models/network/embedding.hpp"
+#include "models/network/layer_place.hpp"
 #include "models/network/mlp.hpp"
 #include "models/network/norm.hpp"
 #include "models/network/rotary.hpp"
@@ -21,17 +23,17 @@ namespace {
 /// h + attention(norm(h)), then h + mlp(norm(h)).
 class DecoderLayer {
   public:
-    DecoderLayer(ParameterGroup& group, const DecoderConfig& config, const DecoderNames& names,
-                 const std::string& prefix)
-        : input_norm_(group, prefix + names.input_norm, config.hidden_size, config.norm_epsilon),
-          attention_(group, config, names, prefix),
-          middle_norm_(group, prefix + names.post_attention_norm, config.hidden_size, config.norm_epsilon),
-          mlp_(group, config, names, prefix) {}
+    explicit DecoderLayer(const LayerPlace& place)
+        : input_norm_(place.group, place.name(place.names.input_norm), place.config),
+          attention_(place),
+          middle_norm_(place.group, place.name(place.names.post_attention_norm), place.config),
+          mlp_(place),
+          dropout_(place.clock, place.config.dropout.residual, place.name("residual")) {}
 
     [[nodiscard]] torch::Tensor forward(torch::Tensor hidden, const RotaryPositions::Angles& angles,
                                         const DocumentGroups& documents) const {
-        hidden = hidden + attention_.forward(input_norm_.forward(hidden), angles, documents);
-        return hidden + mlp_.forward(middle_norm_.forward(hidden));
+        hidden = hidden + dropout_.forward(attention_.forward(input_norm_.forward(hidden), angles, documents), 0);
+        return hidden + dropout_.forward(mlp_.forward(middle_norm_.forward(hidden)), 1);
     }
 
     [[nodiscard]] std::vector<Linear*> linears() {
@@ -42,10 +44,11 @@ class DecoderLayer {
 
   private:
     // In the order of their parameters: initial values are drawn in it.
-    RmsNorm input_norm_;
+    Norm input_norm_;
     Attention attention_;
-    RmsNorm middle_norm_;
+    Norm middle_norm_;
     Mlp mlp_;
+    Dropout dropout_;
 };
 
 /// A device for each group: the one in whose share of all numbers the group's middle falls.
@@ -71,15 +74,21 @@ class Decoder final : public CausalLm {
         : config_(std::move(config)),
           dtype_(dtype),
           groups_(static_cast<std::size_t>(config_.decoder.num_hidden_layers) + 2),
-          embedding_(declare_table(groups_.front(), config_.family->names.embedding)),
+          embedding_(declare_table(groups_.front(), config_.family->names.embedding, config_.decoder.vocab_size)),
+          positions_(has_learned_positions() ? &declare_table(groups_.front(), config_.family->names.positions,
+                                                              config_.decoder.max_position_embeddings)
+                                             : nullptr),
+          embedding_dropout_(dropout_clock(), config_.decoder.dropout.embedding, "embedding"),
           layers_(declare_layers()),
-          final_norm_(groups_.back(), config_.family->names.final_norm, config_.decoder.hidden_size,
-                      config_.decoder.norm_epsilon),
-          head_(config_.decoder.tie_word_embeddings ? embedding_
-                                                    : declare_table(groups_.back(), config_.family->names.head)),
+          final_norm_(groups_.back(), config_.family->names.final_norm, config_.decoder),
+          head_(config_.decoder.tie_word_embeddings
+                    ? embedding_
+                    : declare_table(groups_.back(), config_.family->names.head, config_.decoder.vocab_size)),
           devices_(spread(groups_, devices)) {
-        for (const torch::Device& device : devices) {
-            rotary_.emplace(device.str(), RotaryPositions(config_.decoder, to_scalar_type(dtype), device));
+        if (!has_learned_positions()) {
+            for (const torch::Device& device : devices) {
+                rotary_.emplace(device.str(), RotaryPositions(config_.decoder, to_scalar_type(dtype), device));
+            }
         }
         groups_.front().name = "embedding";
         groups_.back().name = "head";
@@ -98,15 +107,13 @@ class Decoder final : public CausalLm {
             }
         };
         announce(0);
-        // Looking up first and converting after gives the same bits as the other order, and converts fewer numbers.
-        auto hidden = look_up(embedding_, input_ids).to(to_scalar_type(dtype_));
+        auto hidden = embedded(input_ids, documents);
         RotaryPositions::Angles angles;
         for (std::size_t index = 0; index < layers_.size(); ++index) {
             announce(index + 1);
             if (index == 0 || devices_[index + 1] != devices_[index]) {
                 hidden = hidden.to(devices_[index + 1]);
-                RotaryPositions& rotary = rotary_.at(devices_[index + 1].str());
-                angles = documents.empty() ? rotary.angles(input_ids.size(1)) : rotary.angles(documents);
+                angles = angles_on(devices_[index + 1], input_ids.size(1), documents);
             }
             const auto run = [layer = &layers_[index], angles, documents](const torch::Tensor& input) {
                 return layer->forward(input, angles, documents);
@@ -141,10 +148,35 @@ class Decoder final : public CausalLm {
     [[nodiscard]] torch::Device group_device(std::size_t group) const override { return devices_.at(group); }
 
   private:
-    /// A matrix with one row a token.
-    [[nodiscard]] Parameter& declare_table(ParameterGroup& group, const char* name) const {
-        return declare_parameter(group, std::string(name) + ".weight",
-                                 {config_.decoder.vocab_size, config_.decoder.hidden_size}, InitialValues::normal);
+    /// A matrix with one row a token, or a position.
+    [[nodiscard]] Parameter& declare_table(ParameterGroup& group, const char* name, std::int64_t rows) const {
+        return declare_parameter(group, std::string(name) + ".weight", {rows, config_.decoder.hidden_size},
+                                 InitialValues::normal);
+    }
+
+    [[nodiscard]] bool has_learned_positions() const { return config_.decoder.positions == PositionKind::learned; }
+
+    /// [B, T, H]
+    [[nodiscard]] torch::Tensor embedded(const torch::Tensor& input_ids, const DocumentGroups& documents) const {
+        const auto type = to_scalar_type(dtype_);
+        // Looking up first and converting after gives the same bits as the other order, and converts fewer numbers.
+        auto hidden = look_up(embedding_, input_ids).to(type);
+        if (positions_ != nullptr) {
+            const auto numbers = documents.empty() ? torch::arange(input_ids.size(1), torch::kInt64)
+                                                   : torch::tensor(numbers_in(documents), torch::kInt64);
+            hidden = hidden + look_up(*positions_, numbers.to(input_ids.device())).to(type);
+        }
+        return embedding_dropout_.forward(hidden);
+    }
+
+    /// Undefined where positions are not rotary.
+    [[nodiscard]] RotaryPositions::Angles angles_on(const torch::Device& device, std::int64_t columns,
+                                                    const DocumentGroups& documents) {
+        if (has_learned_positions()) {
+            return {};
+        }
+        RotaryPositions& rotary = rotary_.at(device.str());
+        return documents.empty() ? rotary.angles(columns) : rotary.angles(documents);
     }
 
     [[nodiscard]] std::vector<DecoderLayer> declare_layers() {
@@ -153,8 +185,8 @@ class Decoder final : public CausalLm {
             ParameterGroup& group = groups_[layers.size() + 1];
             group.name = "layers." + std::to_string(layer);
             const DecoderNames& names = config_.family->names;
-            layers.emplace_back(group, config_.decoder, names,
-                                std::string(names.layers) + "." + std::to_string(layer) + ".");
+            layers.emplace_back(LayerPlace{group, config_.decoder, names, dropout_clock(), layer,
+                                           std::string(names.layers) + "." + std::to_string(layer) + "."});
         }
         return layers;
     }
@@ -163,8 +195,10 @@ class Decoder final : public CausalLm {
     ComputeDtype dtype_;
     std::vector<ParameterGroup> groups_;  // keeps its size: what follows refers into it
     Parameter& embedding_;
+    Parameter* positions_;  ///< learned ones; nullptr: none
+    Dropout embedding_dropout_;
     std::vector<DecoderLayer> layers_;
-    RmsNorm final_norm_;
+    Norm final_norm_;
     Parameter& head_;
     std::vector<torch::Device> devices_;  ///< of each group
     std::map<std::string, RotaryPositions> rotary_;

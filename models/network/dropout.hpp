@@ -12,27 +12,38 @@ namespace distilld::models {
 
 /// Which micro-batch a network computes; nothing: it is not trained on, and nothing is dropped.
 struct DropoutClock {
+    std::uint64_t seed = 0;
     std::optional<std::uint64_t> micro_batch;
 };
 
-/// Sets the clock for a forward and its backward pass. `clock` may be null.
+/// Sets the clock for a forward and its backward pass.
 class DropoutScope {
   public:
-    DropoutScope(DropoutClock* clock, std::uint64_t micro_batch) : clock_(clock) {
-        if (clock_ != nullptr) {
-            clock_->micro_batch = micro_batch;
-        }
-    }
-    ~DropoutScope() {
-        if (clock_ != nullptr) {
-            clock_->micro_batch.reset();
-        }
-    }
+    DropoutScope(DropoutClock& clock, std::uint64_t micro_batch) : clock_(clock) { clock_.micro_batch = micro_batch; }
+    ~DropoutScope() { clock_.micro_batch.reset(); }
     DropoutScope(const DropoutScope&) = delete;
     DropoutScope& operator=(const DropoutScope&) = delete;
 
   private:
-    DropoutClock* clock_;
+    DropoutClock& clock_;
+};
+
+/// Dropout at one place of a network.
+class Dropout {
+  public:
+    /// `rate` in [0, 1); `clock` outlives this. Two places of a network have different names.
+    Dropout(const DropoutClock& clock, double rate, std::string_view place);
+
+    /// Whether it does anything just now.
+    [[nodiscard]] bool active() const noexcept { return rate_ > 0 && clock_->micro_batch.has_value(); }
+
+    /// `input` with a mask of dropout_mask(). `part` tells tensors apart that come by in one pass.
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input, std::uint64_t part = 0) const;
+
+  private:
+    const DropoutClock* clock_;
+    double rate_;
+    std::uint64_t place_;
 };
 
 /// A number for each (seed, micro-batch, place in the network).

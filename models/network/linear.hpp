@@ -13,12 +13,20 @@ namespace distilld::models {
 
 class LoraAdapter;
 
+/// What a linear module is, beside its sizes.
+struct LinearForm {
+    bool bias = false;
+    bool transposed = false;     ///< the weight is [inputs, outputs], as transformers' Conv1D has it
+    double initial_scale = 1.0;  ///< of the deviation of its weight's first values
+};
+
 /// y = x·Wᵀ + b, in the dtype of x, and what an adapter adds to it; or, as BitNet b1.58 has it (ternary.hpp), with W of
 /// three values and x of 8 bits.
 class Linear {
   public:
-    /// Declares `name`.weight [outputs, inputs] and, with `bias`, `name`.bias [outputs] in `group`.
-    Linear(ParameterGroup& group, const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias);
+    /// Declares `name`.weight [outputs, inputs] and, with a bias, `name`.bias [outputs] in `group`.
+    Linear(ParameterGroup& group, const std::string& name, std::int64_t outputs, std::int64_t inputs,
+           const LinearForm& form);
     ~Linear();
     Linear(Linear&& other) noexcept;
     Linear& operator=(Linear&& other) noexcept;
@@ -31,18 +39,20 @@ class Linear {
     /// From now on forward adds what the adapter makes of the input.
     void adapt(std::unique_ptr<const LoraAdapter> adapter);
 
-    /// From now on forward rounds weight and input. Of a module that learns.
+    /// From now on forward rounds weight and input. Of a module that learns and is not transposed.
     void make_ternary() noexcept { ternary_ = true; }
 
     /// Without ".weight".
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     [[nodiscard]] std::int64_t outputs() const noexcept { return outputs_; }
     [[nodiscard]] std::int64_t inputs() const noexcept { return inputs_; }
+    [[nodiscard]] bool transposed() const noexcept { return transposed_; }
 
   private:
     std::string name_;
     std::int64_t outputs_;
     std::int64_t inputs_;
+    bool transposed_;
     const Parameter* weight_;
     const Parameter* bias_;                       ///< nullptr: none
     std::unique_ptr<const LoraAdapter> adapter_;  ///< may be null

@@ -67,25 +67,17 @@ Result<void> check_adapters(const SafetensorsFile& file, const std::vector<Param
 
 }  // namespace
 
-LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, std::uint64_t seed,
-                         const DropoutClock& clock)
+LoraAdapter::LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const DropoutClock& clock)
     : a_(&declare_parameter(group, kPrefix + module.name() + ".lora_A.weight",
                             {static_cast<std::int64_t>(spec.r), module.inputs()}, InitialValues::normal)),
       b_(&declare_parameter(group, kPrefix + module.name() + ".lora_B.weight",
                             {module.outputs(), static_cast<std::int64_t>(spec.r)}, InitialValues::zeros)),
       scaling_(spec.alpha / static_cast<double>(spec.r)),
-      dropout_(spec.dropout),
-      seed_(seed),
-      place_(number_of_name(module.name())),
-      clock_(&clock) {}
+      dropout_(clock, spec.dropout, module.name()) {}
 
 Tensor LoraAdapter::add_to(const Tensor& output, const Tensor& input) const {
     const auto type = input.scalar_type();
-    Tensor kept = input;
-    if (dropout_ > 0 && clock_->micro_batch) {
-        kept = input * dropout_mask(input, dropout_, dropout_key(seed_, *clock_->micro_batch, place_));
-    }
-    const Tensor narrow = at::linear(kept, weight_of(*a_, type));
+    const Tensor narrow = at::linear(dropout_.forward(input), weight_of(*a_, type));
     return at::add(output, at::linear(narrow, weight_of(*b_, type)), scaling_);
 }
 
@@ -100,6 +92,7 @@ Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint
     set->spec = spec;
     set->spec.target_modules = std::move(*targets);
     set->seed = seed;
+    network.dropout_clock().seed = seed;
     set->files.scaling = spec.alpha / static_cast<double>(spec.r);
     set->files.merge = spec.merge;
     for (ParameterGroup& group : network.groups()) {
@@ -113,8 +106,8 @@ Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint
             continue;
         }
         auto adapter =
-            std::make_unique<const LoraAdapter>(network.groups()[group], *linear, set->spec, seed, set->clock);
-        set->files.modules.push_back({linear->name(), adapter->a().name, adapter->b().name});
+            std::make_unique<const LoraAdapter>(network.groups()[group], *linear, set->spec, network.dropout_clock());
+        set->files.modules.push_back({linear->name(), adapter->a().name, adapter->b().name, linear->transposed()});
         linear->adapt(std::move(adapter));
     }
     network.set_adapters(std::move(set));

@@ -25,8 +25,7 @@ class CausalLm;
 class LoraAdapter {
   public:
     /// Declares both in `group`, under PEFT's names ("base_model.model.…q_proj.lora_A.weight"). `clock` outlives this.
-    LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, std::uint64_t seed,
-                const DropoutClock& clock);
+    LoraAdapter(ParameterGroup& group, const Linear& module, const LoraSpec& spec, const DropoutClock& clock);
 
     /// `output` [.., outputs], what the module makes of `input` [.., inputs] -> their sum.
     [[nodiscard]] torch::Tensor add_to(const torch::Tensor& output, const torch::Tensor& input) const;
@@ -38,17 +37,13 @@ class LoraAdapter {
     Parameter* a_;
     Parameter* b_;
     double scaling_;
-    double dropout_;
-    std::uint64_t seed_;
-    std::uint64_t place_;  ///< in the network, by name
-    const DropoutClock* clock_;
+    Dropout dropout_;
 };
 
 /// What all adapters of a network have in common.
 struct AdapterSet {
     LoraSpec spec;  ///< target_modules: what they come to, sorted
     std::uint64_t seed = 0;
-    DropoutClock clock;
     AdapterExport files;  ///< without the parameters
 };
 

@@ -2,20 +2,20 @@
 
 #include <torch/torch.h>
 
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "models/families/decoder_config.hpp"
-#include "models/families/model_family.hpp"
+#include "models/network/layer_place.hpp"
 #include "models/network/linear.hpp"
 
 namespace distilld::models {
 
-/// Gated feed-forward network (SwiGLU, arXiv 2002.05202): down(silu(gate(x)) · up(x)).
+/// Feed-forward network: gated, down(act(gate(x)) · up(x)) (SwiGLU with silu, arXiv 2002.05202), or down(act(up(x))).
 class Mlp {
   public:
-    /// Declares gate, up and down projection in `group`, their names after `prefix`.
-    Mlp(ParameterGroup& group, const DecoderConfig& config, const DecoderNames& names, const std::string& prefix);
+    /// Declares gate (where there is one), up and down projection.
+    explicit Mlp(const LayerPlace& place);
 
     /// `input` [.., H] -> [.., H].
     [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
@@ -24,7 +24,8 @@ class Mlp {
     [[nodiscard]] std::vector<Linear*> linears();
 
   private:
-    Linear gate_;
+    Activation activation_;
+    std::optional<Linear> gate_;
     Linear up_;
     Linear down_;
 };

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 
+#include "models/families/decoder_config.hpp"
 #include "models/network/parameter.hpp"
 
 namespace distilld::models {
@@ -22,6 +24,33 @@ class RmsNorm {
   private:
     const Parameter* weight_;
     double epsilon_;
+};
+
+/// Layer norm (arXiv 1607.06450): w · (x − mean(x)) / √(var(x) + ε) + b.
+class LayerNorm {
+  public:
+    /// Declares `name`.weight and `name`.bias [size] in `group`.
+    LayerNorm(ParameterGroup& group, const std::string& name, std::int64_t size, double epsilon);
+
+    /// `input` [.., size] -> the same shape and dtype.
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+
+  private:
+    const Parameter* weight_;
+    const Parameter* bias_;
+    double epsilon_;
+};
+
+/// The norm of the residual stream, of whichever kind the family has.
+class Norm {
+  public:
+    Norm(ParameterGroup& group, const std::string& name, const DecoderConfig& config);
+
+    /// `input` [.., hidden_size] -> the same shape and dtype.
+    [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) const;
+
+  private:
+    std::variant<RmsNorm, LayerNorm> norm_;
 };
 
 }  // namespace distilld::models

@@ -39,7 +39,7 @@ void initialize_parameters(std::span<ParameterGroup> groups, std::uint64_t seed,
                     break;
                 case InitialValues::normal: {
                     auto values = torch::empty(parameter.master.sizes(), torch::kFloat);
-                    values.normal_(0.0, deviation, generator);
+                    values.normal_(0.0, parameter.initial_scale * deviation, generator);
                     parameter.master.copy_(values);
                     break;
                 }

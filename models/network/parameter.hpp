@@ -25,6 +25,7 @@ struct Parameter {
     bool trainable = true;
     bool decays = false;  ///< weight decay applies: matrices, not norms and biases (as transformers' Trainer)
     InitialValues initial = InitialValues::normal;
+    double initial_scale = 1.0;               ///< of the deviation of normal ones
     torch::ScalarType saved = torch::kFloat;  ///< dtype in an exported model: the one it was read with
 
     /// Whichever tensor there is; for sizes.
@@ -46,8 +47,8 @@ Parameter& declare_parameter(ParameterGroup& group, std::string name, std::vecto
 /// Gives every declared parameter memory; the values are arbitrary.
 void allocate_parameters(std::span<ParameterGroup> groups, torch::ScalarType type, const torch::Device& device);
 
-/// normal(0, `deviation`), 0 or 1, as each parameter says. Drawn as fp32 on the CPU from a generator of its own, so
-/// that the values depend on the seed and the shapes only, not on device, dtype or global state.
+/// normal(0, initial_scale · `deviation`), 0 or 1, as each parameter says. Drawn as fp32 on the CPU from a generator of
+/// its own, so that the values depend on the seed and the shapes only, not on device, dtype or global state.
 void initialize_parameters(std::span<ParameterGroup> groups, std::uint64_t seed, double deviation);
 
 /// For inference only: `value`, in the compute dtype, is all that the parameter holds from now on.

@@ -125,19 +125,12 @@ RotaryPositions::Angles RotaryPositions::angles(std::int64_t columns) {
 
 RotaryPositions::Angles RotaryPositions::angles(const DocumentGroups& documents) {
     std::int64_t longest = 0;
-    std::vector<std::int64_t> positions;
-    positions.reserve(static_cast<std::size_t>(positions_of(documents)));
     for (const DocumentGroup& group : documents) {
         longest = std::max(longest, group.length);
-        for (std::int64_t document = 0; document < group.count; ++document) {
-            for (std::int64_t position = 0; position < group.length; ++position) {
-                positions.push_back(position);
-            }
-        }
     }
     const Angles table = angles(longest);
     const torch::NoGradGuard no_grad;
-    const auto index = torch::tensor(positions, torch::kInt64).to(device_);
+    const auto index = torch::tensor(numbers_in(documents), torch::kInt64).to(device_);
     return {table.cos.index_select(0, index), table.sin.index_select(0, index)};
 }
 

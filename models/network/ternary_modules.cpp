@@ -23,6 +23,10 @@ Result<void> make_ternary(CausalLm& network, const std::vector<std::string>& wan
             made.others.push_back(linear->name());
             continue;
         }
+        if (linear->transposed()) {
+            return invalid_input("/student/quantization: is \"ternary\", but " + linear->name() +
+                                 " has its weight as [inputs, outputs] (Conv1D), which the BitNet format has not");
+        }
         if (linear->outputs() % kRowsAByte != 0) {
             return invalid_input(std::string(pointer) + ": " + linear->name() + " has " +
                                  std::to_string(linear->outputs()) +

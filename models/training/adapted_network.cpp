@@ -1,5 +1,6 @@
 #include "models/training/adapted_network.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -40,7 +41,8 @@ Result<LoraSpec> agreed_spec(const LoraSpec& spec, const AdapterConfig& folder, 
 }
 
 /// What the export says of them.
-Result<void> describe_adapters(AdapterSet& adapters, const fs::path& base) {
+Result<void> describe_adapters(CausalLm& network, const fs::path& base) {
+    AdapterSet& adapters = *network.adapters();
     const Result<WeightFolder> weights = WeightFolder::open(base);
     if (!weights) {
         return weights.error();
@@ -51,9 +53,11 @@ Result<void> describe_adapters(AdapterSet& adapters, const fs::path& base) {
     }
     const LoraSpec& spec = adapters.spec;
     adapters.files.base_folder = base;
+    adapters.files.base_names = names_in_files(*network.config().family);
     adapters.files.base_sha256 = std::move(*hash);
+    const bool transposed = std::ranges::any_of(adapters.files.modules, &AdapterExport::Module::transposed);
     adapters.files.config_json =
-        to_adapter_config_json({base.string(), spec.r, spec.alpha, spec.dropout, spec.target_modules});
+        to_adapter_config_json({base.string(), spec.r, spec.alpha, spec.dropout, spec.target_modules, transposed});
     return {};
 }
 
@@ -103,7 +107,7 @@ Result<std::unique_ptr<CausalLm>> make_adapted_network(const StudentSpec& spec, 
         made = goes_on ? read_adapters(**network, folder) : Result<void>();
     }
     if (made) {
-        made = describe_adapters(*(*network)->adapters(), base);
+        made = describe_adapters(**network, base);
     }
     return made ? std::move(network) : made.error();
 }

@@ -106,6 +106,9 @@ Result<std::unique_ptr<CausalLm>> make_student_network(const StudentSpec& spec, 
     Result<std::unique_ptr<CausalLm>> network = spec.init == StudentInit::random
                                                     ? random_network(spec, training, device, families, max_bytes)
                                                     : pretrained_network(spec, training, device, families, max_bytes);
+    if (network) {
+        (*network)->dropout_clock().seed = training.seed;
+    }
     if (network && spec.quantization == Quantization::ternary) {
         if (const Result<void> made = make_ternary(**network, spec.quantize_modules); !made) {
             return made.error();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "models/network/lora.hpp"
+#include "models/network/dropout.hpp"
 
 namespace distilld::models {
 namespace {
@@ -31,7 +31,7 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
 
 DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                      const CausalLm::BeforeGroup& before) {
-    const DropoutScope dropout(network.adapters() == nullptr ? nullptr : &network.adapters()->clock, batch.number);
+    const DropoutScope dropout(network.dropout_clock(), batch.number);
     const Tensor hidden = network.forward(batch.input_ids, before, batch.documents);
     if (before) {
         for (std::size_t group = 0; group < network.groups().size(); ++group) {

@@ -4,7 +4,6 @@
 
 #include "base/files.hpp"
 #include "models/weights/export.hpp"
-#include "models/weights/weight_folder.hpp"
 
 namespace distilld::models {
 namespace {
@@ -16,7 +15,7 @@ using torch::Tensor;
 Result<NamedTensors> merged_tensors(const ModelExport& model) {
     const torch::NoGradGuard no_grad;
     const AdapterExport& adapter = *model.adapter;
-    const Result<WeightFolder> base = WeightFolder::open(adapter.base_folder);
+    const Result<WeightFolder> base = WeightFolder::open(adapter.base_folder, adapter.base_names);
     if (!base) {
         return base.error();
     }
@@ -38,14 +37,15 @@ Result<NamedTensors> merged_tensors(const ModelExport& model) {
     }
     NamedTensors tensors;
     for (const std::string& name : adapter.base_tensors) {
-        Result<Tensor> value = base->file_of(name)->tensor(name);
+        Result<Tensor> value = base->file_of(name)->tensor(base->name_in_file(name));
         if (!value) {
             return value.error();
         }
         if (const auto found = by_weight.find(name); found != by_weight.end()) {
             const Tensor change =
                 torch::mm(values.at(found->second->b).to(torch::kFloat), values.at(found->second->a).to(torch::kFloat));
-            *value = (value->to(torch::kFloat) + adapter.scaling * change).to(value->scalar_type());
+            const Tensor oriented = found->second->transposed ? change.t() : change;
+            *value = (value->to(torch::kFloat) + adapter.scaling * oriented).to(value->scalar_type());
         }
         tensors.push_back({name, *value});
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "models/weights/weight_folder.hpp"
 
 namespace distilld::models {
 
@@ -19,9 +20,11 @@ struct AdapterExport {
         std::string name;  ///< "model.layers.0.self_attn.q_proj"; its weight is that with ".weight"
         std::string a;     ///< names of its two parameters
         std::string b;
+        bool transposed = false;  ///< the module's weight is [inputs, outputs]
     };
     std::string config_json;  ///< adapter_config.json
     std::filesystem::path base_folder;
+    NamePrefix base_names;                  ///< as its files may shorten them
     std::string base_sha256;                ///< WeightFolder::hash() when the base was read
     std::vector<std::string> base_tensors;  ///< those of the base that belong to the network
     std::vector<Module> modules;

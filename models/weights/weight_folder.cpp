@@ -1,5 +1,6 @@
 #include "models/weights/weight_folder.hpp"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <span>
 #include <string_view>
@@ -25,7 +26,7 @@ bool is_plain_file_name(const std::string& name) {
 
 }  // namespace
 
-Result<WeightFolder> WeightFolder::open(const fs::path& folder) {
+Result<WeightFolder> WeightFolder::open(const fs::path& folder, const NamePrefix& names) {
     std::error_code ignored;
     const fs::path single = folder / "model.safetensors";
     const fs::path index = folder / "model.safetensors.index.json";
@@ -41,7 +42,30 @@ Result<WeightFolder> WeightFolder::open(const fs::path& folder) {
     if (!opened) {
         return opened.error();
     }
+    weights.put_in_front(names);
     return weights;
+}
+
+void WeightFolder::put_in_front(const NamePrefix& names) {
+    if (names.prefix.empty() ||
+        std::ranges::any_of(file_of_, [&](const auto& place) { return place.first.starts_with(names.prefix); })) {
+        return;
+    }
+    std::map<std::string, std::size_t> renamed;
+    for (const auto& [name, file] : file_of_) {
+        if (name == names.except) {
+            renamed.emplace(name, file);
+        } else {
+            renamed.emplace(names.prefix + name, file);
+            shortened_.emplace(names.prefix + name, name);
+        }
+    }
+    file_of_ = std::move(renamed);
+}
+
+const std::string& WeightFolder::name_in_file(const std::string& name) const {
+    const auto found = shortened_.find(name);
+    return found == shortened_.end() ? name : found->second;
 }
 
 Result<void> WeightFolder::open_single(const fs::path& path) {

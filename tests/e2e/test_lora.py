@@ -14,6 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 CASES = {
     "all_linear": ("gqa", "all-linear"),
     "some": ("qwen3_biases_tied", ["q_proj", "v_proj", "down_proj"]),
+    "conv1d": ("gpt2", ["c_attn", "mlp.c_proj"]),
+    "conv1d_all_linear": ("gpt2_untied", "all-linear"),
     "window": ("mistral_window", ["self_attn.o_proj", "layers.1.mlp.up_proj"]),
 }
 
@@ -121,6 +123,47 @@ def test_a_job_writes_a_peft_folder_and_the_merged_model(distilld, base, bound, 
     merged, whole = (load_file(folder / "model.safetensors") for folder in (output / "merged", base))
     assert {name: t.dtype for name, t in merged.items()} == {name: t.dtype for name, t in whole.items()}
     assert torch.equal(merged["model.norm.weight"], whole["model.norm.weight"])
+
+
+def test_adapters_beside_gpt2_are_merged_into_its_transposed_weights(distilld, text_data, tmp_path):
+    base, output = tmp_path / "base", tmp_path / "student"
+    torch.manual_seed(1)
+    config = AutoConfig.for_model("gpt2", vocab_size=257, n_embd=32, n_layer=2, n_head=4, n_positions=64)
+    AutoModelForCausalLM.from_config(config).save_pretrained(base)
+    run(distilld, lora_spec(text_data, base, output, 6, merge=True, target_modules=["c_attn", "mlp.c_fc"]), tmp_path)
+    written = json.loads((output / "adapter_config.json").read_text())
+    assert written["fan_in_fan_out"] is True and written["target_modules"] == ["c_attn", "mlp.c_fc"]
+    ids = torch.randint(0, 257, (3, 24), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), output).eval()(ids).logits
+    assert (adapted - their_logits(base, ids)).abs().max() > 1e-2
+    assert (our_logits(output, ids) - adapted).abs().max() < 1e-5
+    assert (their_logits(output / "merged", ids) - adapted).abs().max() < 1e-5
+
+
+def test_updates_of_adapters_are_those_of_peft(distilld, base, tmp_path):
+    """AdamW with decay and clipping for a few steps, over the same rows in the same order."""
+    model = peft_model(base, ["q_proj", "down_proj"], rank=4, alpha=8)
+    model.save_pretrained(tmp_path / "begin")
+    rows = torch.randint(0, 256, (8, jobs.SEQUENCE_LENGTH + 1), generator=torch.Generator().manual_seed(7))
+    data = jobs.write_jsonl(tmp_path / "rows.jsonl", ({"input_ids": row} for row in rows.tolist()))
+    spec = lora_spec(data, tmp_path / "begin", tmp_path / "after", 4)
+    spec["dataset"].update(packing=False, shuffle="off")
+    spec["training"].update(batch_size=2, micro_batches=1, weight_decay=0.1, max_grad_norm=0.5)
+    run(distilld, spec, tmp_path)
+
+    adapters = {name: p for name, p in model.named_parameters() if "lora_" in name}
+    optimizer = torch.optim.AdamW(adapters.values(), lr=1e-2, weight_decay=0.1)
+    for ids in rows.split(2):
+        optimizer.zero_grad()
+        model(ids, labels=ids).loss.backward()
+        torch.nn.utils.clip_grad_norm_(adapters.values(), 0.5)
+        optimizer.step()
+    before, after = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("begin", "after"))
+    for name, parameter in adapters.items():
+        name = name.replace(".default", "")
+        moved = parameter.detach() - before[name]
+        assert (after[name] - parameter.detach()).norm() < 1e-3 * moved.norm(), name
 
 
 def test_a_job_that_goes_on_has_the_bits_of_one_that_was_not_interrupted(distilld, base, text_data, tmp_path):

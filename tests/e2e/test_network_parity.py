@@ -12,7 +12,7 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -27,6 +27,7 @@ LLAMA3_ROPE = {
 }
 BF16_BOUND = 0.2  # measured: up to 0.16, by their own bf16 too; each rounding costs up to 0.4%, and there are dozens
 YARN_ROPE = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+WITHOUT_DROPOUT = dict(embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
 # The family of a shape is its model_type, Llama's where it names none.
 SHAPES = {
     "untied": dict(num_attention_heads=4, num_key_value_heads=4),
@@ -63,7 +64,24 @@ SHAPES = {
     "mistral_wide_window": dict(
         model_type="mistral", num_attention_heads=4, num_key_value_heads=2, head_dim=32, sliding_window=70
     ),
+    "gpt2": dict(model_type="gpt2", n_head=4),
+    "gpt2_untied": dict(
+        model_type="gpt2", n_head=2, n_inner=100, activation_function="gelu", tie_word_embeddings=False
+    ),
+    "gpt2_scaled_by_layer": dict(
+        model_type="gpt2",
+        n_head=4,
+        scale_attn_by_inverse_layer_idx=True,
+        reorder_and_upcast_attn=True,
+        activation_function="gelu_pytorch_tanh",
+    ),
+    "gpt2_odd_heads_unscaled": dict(
+        model_type="gpt2", n_head=4, n_embd=60, scale_attn_weights=False, activation_function="relu"
+    ),
 }
+# What every shape has unless it says otherwise, in the words of its family.
+SIZES = dict(hidden_size=64, intermediate_size=112, num_hidden_layers=3, max_position_embeddings=256, rms_norm_eps=1e-5)
+GPT2_SIZES = dict(n_embd=64, n_layer=3, n_positions=256, layer_norm_epsilon=1e-5, **WITHOUT_DROPOUT)
 
 
 def run_program(*arguments, stdin=""):
@@ -107,16 +125,9 @@ def relative_errors(ours, theirs):
 
 
 def make_config(shape):
-    fields = dict(
-        vocab_size=203,
-        hidden_size=64,
-        intermediate_size=112,
-        num_hidden_layers=3,
-        max_position_embeddings=256,
-        initializer_range=0.2,
-        rms_norm_eps=1e-5,
-    )
-    return AutoConfig.for_model(**{"model_type": "llama", **fields, **SHAPES[shape]})
+    fields = {"model_type": "llama", "vocab_size": 203, "initializer_range": 0.2, **SHAPES[shape]}
+    sizes = GPT2_SIZES if fields["model_type"] == "gpt2" else SIZES
+    return AutoConfig.for_model(**{**sizes, **fields})
 
 
 def make_model(shape, seed=0):
@@ -125,7 +136,7 @@ def make_model(shape, seed=0):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Norms of 1 and biases of 0 would hide a network that ignores them.
-            if "norm" in name:
+            if "norm" in name or (".ln_" in name and name.endswith("weight")):
                 parameter.uniform_(0.5, 1.5)
             elif name.endswith("bias"):
                 parameter.normal_(0, 0.3)
@@ -194,6 +205,35 @@ def test_bf16_gradients_are_as_close_to_fp32_as_theirs(shape, ids, tmp_path):
     print(f"{shape}: largest {max(ours.values()):.3f} (theirs {max(theirs.values()):.3f}), mean {mean}")
     assert not {name: error for name, error in ours.items() if error > max(BF16_BOUND, 1.2 * theirs[name])}
     assert 0 < mean["ours"] < 1.1 * mean["theirs"]
+
+
+def test_gpt2_as_it_was_first_published(ids, tmp_path):
+    """Without "transformer." before the names, with the masks that old versions saved, and with n_ctx."""
+    model = make_model("gpt2")
+    model.save_pretrained(tmp_path / "whole")
+    tensors = {f"{name}": t.contiguous() for name, t in model.transformer.state_dict().items()}
+    for layer in range(model.config.n_layer):
+        tensors[f"h.{layer}.attn.bias"] = torch.ones(256, 256).tril().view(1, 1, 256, 256)
+        tensors[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    (tmp_path / "old").mkdir()
+    save_file(tensors, tmp_path / "old" / "model.safetensors", metadata={"format": "pt"})
+    config = {**json.loads((tmp_path / "whole" / "config.json").read_text()), "n_ctx": 256}
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    assert_close(our_logits(tmp_path / "old", ids, "--save", tmp_path / "ours"), their_logits(tmp_path / "old", ids))
+    assert digest(tmp_path / "ours") == digest(tmp_path / "whole")
+    assert json.loads((tmp_path / "ours" / "config.json").read_text())["n_ctx"] == 256
+
+
+def test_first_values_of_gpt2_are_spread_as_theirs(tmp_path):
+    """c_proj is narrower by the square root of twice the layers."""
+    make_config("gpt2").save_pretrained(tmp_path)
+    run_program("random", tmp_path / "config.json", 11, tmp_path / "ours")
+    theirs = AutoModelForCausalLM.from_config(make_config("gpt2")).state_dict()
+    for name, ours in load_file(tmp_path / "ours" / "model.safetensors").items():
+        if ours.dim() == 2:
+            assert ours.std().item() == pytest.approx(theirs[name].std().item(), rel=0.1), name
+        else:
+            assert torch.equal(ours, theirs[name]), name
 
 
 def test_shards_of_transformers(ids, tmp_path):

@@ -92,7 +92,8 @@ TEST(LlamaConfig, RefusesByName) {
     EXPECT_THAT(parse_error("3"), HasSubstr("not a JSON object"));
     EXPECT_THAT(
         parse_error(R"({"model_type": "gemma"})"),
-        HasSubstr("/model_type: is \"gemma\"; only \"llama\", \"mistral\", \"qwen2\", \"qwen3\" are supported"));
+        HasSubstr(
+            "/model_type: is \"gemma\"; only \"llama\", \"gpt2\", \"mistral\", \"qwen2\", \"qwen3\" are supported"));
     EXPECT_THAT(parse_error(R"({"hidden_act": "gelu"})"), HasSubstr("/student/config/hidden_act: "));
     EXPECT_THAT(parse_error(R"({"quantization_config": {}})"), HasSubstr("/student/config/quantization_config: "));
     EXPECT_THAT(parse_error(R"({"vocab_size": 0})"), HasSubstr("/vocab_size: is 0, a whole number from 1 to"));

@@ -50,7 +50,7 @@ constexpr DecoderNames kTowerNames{
     .down = "think.down",
     .final_norm = "tower.roof",
     .head = "tower.door",
-    .ignored_suffix = ".draft",
+    .ignored_suffixes = {".draft"},
 };
 
 constexpr ModelFamily kRows[] = {
