@@ -44,7 +44,9 @@ std::vector<SpecField> student_fields() {
         {.pointer = "/student/dtype",
          .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
          .decides_weights = yes,
-         .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it where the device is fast at it"},
+         .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it on CUDA and on CPUs with AMX or "
+                 "AVX512-BF16. A run "
+                 "that is resumed under auto keeps what it began with, on whichever machine"},
         // Another device computes the same sums in another order, as another number of threads does; a run must be
         // able to go on where there is no GPU, or another one. The warning stands for dtype auto too, which may come
         // out otherwise there.

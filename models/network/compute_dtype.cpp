@@ -7,12 +7,14 @@
 namespace distilld::models {
 namespace {
 
-bool has_amx_bf16(std::string_view cpuinfo) {
+/// Products of bf16 that the processor has instructions for: tiles (AMX), or AVX512-BF16's dot products.
+bool multiplies_bf16(std::string_view cpuinfo) {
     while (!cpuinfo.empty()) {
         const std::string_view line = cpuinfo.substr(0, cpuinfo.find('\n'));
         if (line.starts_with("flags")) {
             const std::string words = std::string(line) + ' ';
-            return words.find(" amx_bf16 ") != std::string::npos && words.find(" amx_tile ") != std::string::npos;
+            const auto has = [&words](const char* flag) { return words.find(flag) != std::string::npos; };
+            return (has(" amx_bf16 ") && has(" amx_tile ")) || has(" avx512_bf16 ");
         }
         cpuinfo.remove_prefix(line.size() == cpuinfo.size() ? line.size() : line.size() + 1);
     }
@@ -58,7 +60,7 @@ ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device, std::strin
         case Dtype::auto_select:
             break;
     }
-    return device.is_cuda() || (device.is_cpu() && has_amx_bf16(cpuinfo)) ? ComputeDtype::bf16 : ComputeDtype::fp32;
+    return device.is_cuda() || (device.is_cpu() && multiplies_bf16(cpuinfo)) ? ComputeDtype::bf16 : ComputeDtype::fp32;
 }
 
 ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device) {

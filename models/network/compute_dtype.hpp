@@ -16,8 +16,8 @@ enum class ComputeDtype { fp32, bf16, fp64 };
 /// Dtype of masters, gradients and optimizer state: fp64 with fp64, else fp32.
 [[nodiscard]] torch::ScalarType master_type(ComputeDtype dtype) noexcept;
 
-/// auto_select: bf16 on a CUDA device or a CPU with AMX bf16, else fp32. `cpuinfo` is the text of /proc/cpuinfo; what
-/// counts are the flags amx_tile and amx_bf16 of its first processor.
+/// auto_select: bf16 on a CUDA device or a CPU that multiplies it, else fp32. `cpuinfo` is the text of /proc/cpuinfo;
+/// what counts are the flags of its first processor: amx_tile and amx_bf16, or avx512_bf16.
 ComputeDtype resolve_dtype(Dtype wanted, const torch::Device& device, std::string_view cpuinfo);
 
 /// The same with this machine's /proc/cpuinfo.

@@ -46,7 +46,10 @@ class Preparation {
         : run_(run), executors_(std::move(executors)), control_(control), emit_(std::move(emit)) {}
 
     asio::awaitable<Result<void>> perform(bool resume) {
-        auto loading_student = on(executors_.compute, [this] { return load_student(); });
+        auto loading_student = on(executors_.compute, [this, resume] {
+            keep_dtype(resume);
+            return load_student();
+        });
         if (Result<void> loaded = co_await std::move(loading_student); !loaded) {
             co_return loaded;
         }
@@ -55,7 +58,7 @@ class Preparation {
             co_return loaded;
         }
         auto telling = on(executors_.compute, [this] {
-            run_.student->set_export_tokenizer(std::move(export_tokenizer_));
+            run_.student->set_export_tokenizer(export_tokenizer_);
             return Result<void>();
         });
         if (Result<void> told = co_await std::move(telling); !told) {
@@ -141,6 +144,35 @@ class Preparation {
                                training.epochs.value_or(1.0));
     }
 
+    /// Before the student is loaded: its arithmetic is what it was, not what this machine is fast at.
+    void keep_dtype(bool ordered) {
+        const std::optional<Dtype> kept = dtype_to_keep(checkpoint_store(run_.spec), run_.spec, ordered);
+        if (kept) {
+            run_.spec.student.dtype = *kept;
+            keeps_dtype_ = true;
+        }
+    }
+
+    /// The checkpoints with whose arithmetic the student was loaded are not gone on from.
+    Result<void> load_student_anew() {
+        run_.student.reset();
+        run_.spec.student.dtype = Dtype::auto_select;
+        if (Result<void> loaded = load_student(); !loaded) {
+            return loaded;
+        }
+        run_.student->set_export_tokenizer(export_tokenizer_);
+        return {};
+    }
+
+    /// Says so where a resumed run computes otherwise than a new one would here.
+    void tell_of_kept_dtype() const {
+        const Result<Dtype> here = models::dtype_in_force(Dtype::auto_select, run_.spec.student.device);
+        if (keeps_dtype_ && here && *here != run_.spec.student.dtype) {
+            info(std::string("student.dtype auto stays ") + to_string(run_.spec.student.dtype) +
+                 ", with which the run began; a new one would take " + to_string(*here) + " here");
+        }
+    }
+
     Result<void> load_student() {
         // Checkpoints are to name the device itself, so that a run which goes on elsewhere is told.
         Result<std::string> device = models::device_name(run_.spec.student.device);
@@ -210,6 +242,11 @@ class Preparation {
             warn(warning);
         }
         run_.replaces_checkpoints = start->replaces;
+        if (keeps_dtype_ && !start->resume_from) {
+            if (Result<void> loaded = load_student_anew(); !loaded) {
+                return loaded;
+            }
+        }
         if (start->resume_from) {
             if (Result<void> gone_on = go_on(*start->resume_from); !gone_on) {
                 return gone_on;
@@ -239,6 +276,7 @@ class Preparation {
             warn(warning);
         }
         info("resumed from " + checkpoint.string());
+        tell_of_kept_dtype();
         run_.resumed = std::move(*state);
         run_.resumed_from = checkpoint.string();
         return {};
@@ -356,6 +394,7 @@ class Preparation {
     RunControl& control_;
     EmitEvent emit_;
     ExportTokenizer export_tokenizer_;
+    bool keeps_dtype_ = false;  ///< that of a checkpoint, where the spec says auto
 };
 
 }  // namespace

@@ -121,6 +121,15 @@ void adopt_batch_size(const json::value& identity, TrainingSpec& training) {
     }
 }
 
+void adopt_dtype(const json::value& identity, StudentSpec& student) {
+    const auto* said = find(identity, "/spec/student/dtype");
+    for (const auto& choice : kDtypeNames) {
+        if (said != nullptr && *said == json::value(choice.text)) {
+            student.dtype = choice.value;
+        }
+    }
+}
+
 void adopt_targets(const json::value& identity, TeacherSpec& teacher) {
     const std::string then = targets_then(identity);
     for (const auto& choice : kTargetsChoiceNames) {
@@ -205,6 +214,12 @@ Result<void> check_first_weights(const std::string& identity, const JobSpec& spe
     return {};
 }
 
+std::string dataset_of(const std::string& identity) {
+    const auto then = read_identity(identity);
+    const auto* hash = then ? find(*then, "/dataset_sha256") : nullptr;
+    return hash != nullptr && hash->is_string() ? std::string(hash->get_string()) : std::string();
+}
+
 bool rows_were_by_length(const std::string& identity) {
     const auto then = read_identity(identity);
     const auto* order = then ? find(*then, "/row_order") : nullptr;
@@ -283,6 +298,9 @@ void adopt_decisions(const std::string& identity, JobSpec& spec) {
     const auto then = read_identity(identity);
     if (!then) {
         return;
+    }
+    if (spec.student.dtype == Dtype::auto_select) {
+        adopt_dtype(*then, spec.student);
     }
     if (spec.training.batch_size_auto) {
         adopt_batch_size(*then, spec.training);

@@ -57,11 +57,15 @@ struct Surroundings {
 [[nodiscard]] Result<std::string> check_teacher(const std::string& identity, const JobSpec& spec,
                                                 const Surroundings& surroundings);
 
+/// The hash of the dataset of the run with `identity`; empty: it does not say.
+[[nodiscard]] std::string dataset_of(const std::string& identity);
+
 /// Surroundings::rows_by_length of the run with `identity`. Earlier versions took rows as they came.
 [[nodiscard]] bool rows_were_by_length(const std::string& identity);
 
 /// What `spec` leaves open the run that is resumed has decided: batch_size, where the memory probe would choose it, and
-/// what the teacher sends, where that would be asked what it offers. (A checkpoint older than that field was made with
+/// the arithmetic, where that would be what this machine is fast at, and what the teacher sends, where that would be
+/// asked what it offers. (A checkpoint older than that field was made with
 /// top-k rows or full logits, as top_k says.)
 void adopt_decisions(const std::string& identity, JobSpec& spec);
 

@@ -26,6 +26,11 @@ struct StartingPoint {
 Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, JobSpec& spec,
                                           const std::string& dataset_hash, bool ordered);
 
+/// The arithmetic of the run that `spec`, which leaves it to the machine, would go on with, as far as can be told
+/// before the dataset is read: what it began with, so that a resume on another machine computes as before. Nothing:
+/// there is no checkpoint, it is another run's or not to be gone on from, or it does not say.
+std::optional<Dtype> dtype_to_keep(const models::CheckpointStore& store, const JobSpec& spec, bool ordered);
+
 /// A run that is shorter than what it goes on from is an error that names the field.
 Result<void> check_length(const JobSpec& spec, std::uint64_t total_steps, std::uint64_t resumed_step,
                           const std::string& resumed_from);

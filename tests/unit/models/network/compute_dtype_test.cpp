@@ -32,7 +32,9 @@ TEST(ResolveDtype, AutoIsBf16WhereTheProcessorMultipliesIt) {
     EXPECT_EQ(automatic(cpuinfo(" amx_bf16")), ComputeDtype::fp32) << "the system has switched tiles off";
     EXPECT_EQ(automatic(cpuinfo(" amx_tile amx_int8")), ComputeDtype::fp32);
     EXPECT_EQ(automatic(cpuinfo(" amx_tile amx_bf16x")), ComputeDtype::fp32) << "whole words";
-    EXPECT_EQ(automatic(cpuinfo(" avx512_bf16")), ComputeDtype::fp32);
+    EXPECT_EQ(automatic(cpuinfo(" avx512f avx512_bf16 avx512_vnni")), ComputeDtype::bf16);
+    EXPECT_EQ(automatic(cpuinfo(" avx512f avx512_bf16x avx512_vnni")), ComputeDtype::fp32) << "whole words";
+    EXPECT_EQ(automatic(cpuinfo(" avx512f avx512_fp16 avx_vnni")), ComputeDtype::fp32);
     EXPECT_EQ(automatic(cpuinfo("")), ComputeDtype::fp32) << "the first processor decides";
     EXPECT_EQ(automatic("flags : amx_bf16 amx_tile"), ComputeDtype::bf16) << "no line end";
     EXPECT_EQ(automatic("Features : amx_bf16 amx_tile\n"), ComputeDtype::fp32) << "not an x86 processor";

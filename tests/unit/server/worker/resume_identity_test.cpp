@@ -199,6 +199,18 @@ TEST(ResumeIdentity, AnotherArithmeticIsRefusedUnlessTheCheckpointDoesNotSay) {
     EXPECT_TRUE(check_run_identity(make_run_identity(old, "hash"), spec, "hash"));
 }
 
+TEST(ResumeIdentity, ASpecThatLeavesTheArithmeticOpenTakesTheCheckpoints) {
+    JobSpec spec = spec_of_a_run();
+    const std::string in_bf16 = make_run_identity(spec, "hash");
+    EXPECT_EQ(dataset_of(in_bf16), "hash");
+    spec.student.dtype = Dtype::auto_select;
+    adopt_decisions(in_bf16, spec);
+    EXPECT_EQ(spec.student.dtype, Dtype::bf16);
+    spec.student.dtype = Dtype::fp32;
+    adopt_decisions(in_bf16, spec);
+    EXPECT_EQ(spec.student.dtype, Dtype::fp32) << "it was said";
+}
+
 TEST(ResumeIdentity, AnotherLibtorchIsSaid) {
     const JobSpec spec = spec_of_a_run();
     const std::string identity = make_run_identity(spec, "hash", api::spec_table(), {"2.8.0"});

@@ -93,6 +93,26 @@ TEST_F(StartingPointTest, TheSameSpecGoesOnUnasked) {
     EXPECT_FALSE(start.replaces);
 }
 
+TEST_F(StartingPointTest, TheArithmeticOfTheRunIsKeptWhereTheSpecLeavesItToTheMachine) {
+    const JobSpec open = spec_of_a_run();
+    EXPECT_EQ(dtype_to_keep(store_, open, false), std::nullopt) << "no checkpoint";
+    for (const Dtype began_with : {Dtype::fp32, Dtype::bf16}) {
+        JobSpec run = spec_of_a_run();
+        run.student.dtype = began_with;
+        commit(4, run);
+        EXPECT_EQ(dtype_to_keep(store_, open, false), began_with);
+        EXPECT_EQ(dtype_to_keep(store_, run, false), std::nullopt) << "the spec says it";
+    }
+    JobSpec anew = open;
+    anew.resume = false;
+    EXPECT_EQ(dtype_to_keep(store_, anew, false), std::nullopt);
+    EXPECT_EQ(dtype_to_keep(store_, anew, true), Dtype::bf16) << "a job that was interrupted goes on";
+    JobSpec other = open;
+    other.training.learning_rate = 0.5;
+    other.overwrite = true;
+    EXPECT_EQ(dtype_to_keep(store_, other, false), std::nullopt) << "another run";
+}
+
 TEST_F(StartingPointTest, AnotherRunsCheckpointsAreNamedAndStay) {
     commit(4);
     JobSpec other = spec_of_a_run();
