@@ -59,6 +59,23 @@ torch::Tensor Attention::forward(const torch::Tensor& input, const RotaryPositio
     return output_.forward(torch::cat(mixed, 1));
 }
 
+namespace {
+
+/// Whether attention takes fewer heads of keys than of queries as they are. Off the CPU only flash attention does,
+/// which is for half precision and takes no mask; the others would hold a [T, T] matrix a head.
+bool takes_fewer_heads(const torch::Tensor& query, bool masked) {
+    return query.device().is_cpu() || (query.element_size() == 2 && !masked);
+}
+
+/// [B, heads, T, D] -> [B, heads · times, T, D], each head `times` times side by side.
+torch::Tensor repeated_heads(const torch::Tensor& heads, std::int64_t times) {
+    return heads.unsqueeze(2)
+        .expand({heads.size(0), heads.size(1), times, heads.size(2), heads.size(3)})
+        .reshape({heads.size(0), heads.size(1) * times, heads.size(2), heads.size(3)});
+}
+
+}  // namespace
+
 torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& key, const torch::Tensor& value) const {
     const auto rows = query.size(0);
     const auto columns = query.size(2);
@@ -69,9 +86,12 @@ torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& ke
         const auto back = positions.unsqueeze(1) - positions.unsqueeze(0);
         mask = torch::logical_and(back >= 0, back < *window_);
     }
-    const auto mixed = at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
-                                                        /*is_causal=*/!mask, /*scale=*/std::nullopt,
-                                                        /*enable_gqa=*/heads_ != key_heads_);
+    const bool fewer = heads_ != key_heads_;
+    const bool repeats = fewer && !takes_fewer_heads(query, mask.has_value());
+    const std::int64_t times = heads_ / key_heads_;
+    const auto mixed = at::scaled_dot_product_attention(
+        query, repeats ? repeated_heads(key, times) : key, repeats ? repeated_heads(value, times) : value, mask,
+        /*dropout_p=*/0.0, /*is_causal=*/!mask, /*scale=*/std::nullopt, /*enable_gqa=*/fewer && !repeats);
     return mixed.transpose(1, 2).reshape({rows, columns, heads_ * head_dim_});
 }
 

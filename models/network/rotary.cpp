@@ -125,20 +125,21 @@ RotaryPositions::Angles RotaryPositions::angles(std::int64_t columns) {
 
 RotaryPositions::Angles RotaryPositions::angles(const DocumentGroups& documents) {
     std::int64_t longest = 0;
-    std::vector<std::int64_t> positions;
-    positions.reserve(static_cast<std::size_t>(positions_of(documents)));
     for (const DocumentGroup& group : documents) {
         longest = std::max(longest, group.length);
-        for (std::int64_t document = 0; document < group.count; ++document) {
-            for (std::int64_t position = 0; position < group.length; ++position) {
-                positions.push_back(position);
-            }
-        }
     }
     const Angles table = angles(longest);
     const torch::NoGradGuard no_grad;
-    const auto index = torch::tensor(positions, torch::kInt64).to(device_);
-    return {table.cos.index_select(0, index), table.sin.index_select(0, index)};
+    // On the device: positions from the host would be waited for.
+    const auto repeated = [&](const torch::Tensor& rows) {
+        std::vector<torch::Tensor> parts;
+        parts.reserve(documents.size());
+        for (const DocumentGroup& group : documents) {
+            parts.push_back(rows.narrow(0, 0, group.length).repeat({group.count, 1}));
+        }
+        return torch::cat(parts);
+    };
+    return {repeated(table.cos), repeated(table.sin)};
 }
 
 torch::Tensor RotaryPositions::rotate(const torch::Tensor& input, const Angles& angles) {
