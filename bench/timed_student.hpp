@@ -35,11 +35,11 @@ class TimedStudent final : public Student {
         ++trained_;
         MicroBatchStats stats;
         stats.target_tokens = dynamic_cast<Staged&>(batch).batch.tokens->target_tokens;
-        stats.loss_sum = static_cast<double>(stats.target_tokens);
+        loss_sum_ += static_cast<double>(stats.target_tokens);
         return stats;
     }
     void discard_gradients() override {}
-    StepStats finish_step(double) override { return {1.0, true}; }
+    StepStats finish_step(double) override { return {1.0, true, std::exchange(loss_sum_, 0.0)}; }
     bool apply_one_pending_update() override { return false; }
     EvalStats evaluate(const TokenBatch&) override { return {}; }
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState&) override { return std::make_shared<Empty>(); }
@@ -64,6 +64,7 @@ class TimedStudent final : public Student {
     bool busy_;
     Nanos spent_{0};
     Nanos::rep trained_ = 0;
+    double loss_sum_ = 0;  // of the step under way
 };
 
 }  // namespace distilld::bench

@@ -1,6 +1,8 @@
 #include "models/losses/distill_loss.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 
 #include "models/losses/bucket_divergence.hpp"
 
@@ -305,8 +307,8 @@ std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept {
     return std::clamp<std::int64_t>(rows / 64 * 64, 128, 4096);
 }
 
-DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const DistillTargets& targets,
-                             const DistillLossOptions& options, DistillLossGradients* gradients) {
+DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head, const DistillTargets& targets,
+                                        const DistillLossOptions& options, DistillLossGradients* gradients) {
     const torch::NoGradGuard no_grad;
     const Tensor x = hidden.detach();
     const Tensor w = head.detach();
@@ -355,12 +357,20 @@ DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const Dis
     if (gradients != nullptr && !gradients->hidden.defined()) {
         gradients->hidden = torch::zeros_like(x);
     }
-    DistillLossSums result;
-    result.kd = totals.kd.item<double>();
-    result.ce = totals.ce.item<double>();
-    result.agreeing = counts_agreement ? static_cast<std::uint64_t>(totals.agreeing.item<double>()) : 0;
-    result.loss = (1.0 - kd_ratio) * result.ce + kd_ratio * result.kd;
-    return result;
+    const Tensor loss = totals.ce.mul(1.0 - kd_ratio).add_(totals.kd.mul(kd_ratio));
+    return {loss, totals.kd, totals.ce, totals.agreeing};
+}
+
+DistillLossSums sums_of(const DistillLossScalars& scalars) {
+    const torch::NoGradGuard no_grad;
+    const Tensor read = torch::stack({scalars.loss, scalars.kd, scalars.ce, scalars.agreeing}).to(torch::kCPU);
+    const std::span values(static_cast<const double*>(read.const_data_ptr()), 4);
+    return {values[0], values[1], values[2], static_cast<std::uint64_t>(values[3])};
+}
+
+DistillLossSums distill_loss(const Tensor& hidden, const Tensor& head, const DistillTargets& targets,
+                             const DistillLossOptions& options, DistillLossGradients* gradients) {
+    return sums_of(distill_loss_scalars(hidden, head, targets, options, gradients));
 }
 
 }  // namespace distilld::models

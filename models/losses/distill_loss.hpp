@@ -46,6 +46,14 @@ struct DistillLossSums {
     std::uint64_t agreeing = 0;
 };
 
+/// The same on the device of the rows, in fp64, so that nobody has to wait for it.
+struct DistillLossScalars {
+    torch::Tensor loss;  ///< [], as the others
+    torch::Tensor kd;
+    torch::Tensor ce;
+    torch::Tensor agreeing;
+};
+
 struct DistillLossGradients {
     torch::Tensor hidden;   ///< out: [n, H] in hidden's dtype
     torch::Tensor head;     ///< in and out: [V, H] f32 (f64 for f64 input), added to; undefined counts as zeros
@@ -80,6 +88,17 @@ struct DistillLossGradients {
 /// dtype.
 ///
 /// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
+///
+/// Does not wait for the device, and on any device gives the same bits each time where libtorch is told to
+/// (Context::setDeterministicAlgorithms): an element is added to once, or by an operation that keeps an order.
+DistillLossScalars distill_loss_scalars(const torch::Tensor& hidden, const torch::Tensor& head,
+                                        const DistillTargets& targets, const DistillLossOptions& options,
+                                        DistillLossGradients* gradients);
+
+/// One copy to the host, for which it waits.
+[[nodiscard]] DistillLossSums sums_of(const DistillLossScalars& scalars);
+
+/// distill_loss_scalars(), and its sums at once.
 DistillLossSums distill_loss(const torch::Tensor& hidden, const torch::Tensor& head, const DistillTargets& targets,
                              const DistillLossOptions& options, DistillLossGradients* gradients);
 

@@ -37,6 +37,19 @@ std::optional<double> scale_of_scores(const LayerPlace& place) {
     return config.scores_scaled_by_layer ? whole / static_cast<double>(place.number + 1) : whole;
 }
 
+/// Whether attention takes fewer heads of keys than of queries as they are. Off the CPU only flash attention does,
+/// which is for half precision and takes no mask; the others would hold a [T, T] matrix a head.
+bool takes_fewer_heads(const torch::Tensor& query, bool masked) {
+    return query.device().is_cpu() || (query.element_size() == 2 && !masked);
+}
+
+/// [B, heads, T, D] -> [B, heads · times, T, D], each head `times` times side by side.
+torch::Tensor repeated_heads(const torch::Tensor& heads, std::int64_t times) {
+    return heads.unsqueeze(2)
+        .expand({heads.size(0), heads.size(1), times, heads.size(2), heads.size(3)})
+        .reshape({heads.size(0), heads.size(1) * times, heads.size(2), heads.size(3)});
+}
+
 }  // namespace
 
 Attention::Attention(const LayerPlace& place)
@@ -123,8 +136,12 @@ torch::Tensor Attention::mix(const torch::Tensor& query, const torch::Tensor& ke
         if (window_ && columns > *window_) {
             mask = seen(columns, query.device());
         }
-        mixed = at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0, /*is_causal=*/!mask,
-                                                 scale_, /*enable_gqa=*/heads_ != key_heads_);
+        const bool fewer = heads_ != key_heads_;
+        const bool repeats = fewer && !takes_fewer_heads(query, mask.has_value());
+        const std::int64_t times = heads_ / key_heads_;
+        mixed = at::scaled_dot_product_attention(
+            query, repeats ? repeated_heads(key, times) : key, repeats ? repeated_heads(value, times) : value, mask,
+            /*dropout_p=*/0.0, /*is_causal=*/!mask, scale_, /*enable_gqa=*/fewer && !repeats);
     }
     return mixed.transpose(1, 2).reshape({rows, columns, heads_ * head_dim_});
 }
@@ -135,7 +152,7 @@ torch::Tensor Attention::mix_in_steps(const torch::Tensor& query, const torch::T
     const auto wide = type == torch::kDouble ? torch::kDouble : torch::kFloat;
     const auto scored_in = scores_in_fp32_ ? wide : type;
     const auto for_each_query = [this](const torch::Tensor& heads) {
-        return heads_ == key_heads_ ? heads : heads.repeat_interleave(heads_ / key_heads_, 1);
+        return heads_ == key_heads_ ? heads : repeated_heads(heads, heads_ / key_heads_);
     };
     const auto keys = for_each_query(key).to(scored_in).transpose(-1, -2);
     const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)));

@@ -74,6 +74,12 @@ Result<std::string> device_name(std::string_view text) {
     return device ? Result<std::string>(device->str()) : Result<std::string>(device.error());
 }
 
+void make_repeatable() {
+    at::globalContext().setDeterministicAlgorithms(/*b=*/true, /*warn_only=*/false);
+    // Else every tensor without values is filled with NaN first.
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
 torch::Device default_device() {
     return automatic(cuda_devices());
 }

@@ -21,6 +21,12 @@ Result<torch::Device> resolve_device(std::string_view text, const CudaDevices& c
 /// The same with cuda_devices().
 Result<torch::Device> resolve_device(std::string_view text);
 
+/// From now on libtorch computes on this process's GPUs what gives the same bits each time, where it has the choice:
+/// attention's backward pass, for one, which else adds up in any order. Changes nothing on a CPU but which algorithms
+/// scatter and index operations take; not called for a student there. What cannot be repeated is an error of
+/// libtorch's.
+void make_repeatable();
+
 /// What "auto" means here.
 [[nodiscard]] torch::Device default_device();
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/torch.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -22,18 +24,7 @@ using DocumentGroups = std::vector<DocumentGroup>;
     return positions;
 }
 
-/// The number of each position in its document, from 0.
-[[nodiscard]] inline std::vector<std::int64_t> numbers_in(const DocumentGroups& documents) {
-    std::vector<std::int64_t> numbers;
-    numbers.reserve(static_cast<std::size_t>(positions_of(documents)));
-    for (const DocumentGroup& group : documents) {
-        for (std::int64_t document = 0; document < group.count; ++document) {
-            for (std::int64_t number = 0; number < group.length; ++number) {
-                numbers.push_back(number);
-            }
-        }
-    }
-    return numbers;
-}
+/// [N] int64: the number of each position in its document, from 0. Made on the device, which so waits for no copy.
+[[nodiscard]] torch::Tensor numbers_in(const DocumentGroups& documents, const torch::Device& device);
 
 }  // namespace distilld::models

@@ -1,5 +1,7 @@
 #include "models/network/embedding.hpp"
 
+#include <optional>
+
 namespace distilld::models {
 namespace {
 
@@ -24,6 +26,10 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
     /// own.
     static void add_rows(const Tensor& table, const Tensor& ids, const Tensor& rows) {
         const torch::NoGradGuard no_grad;
+        if (!table.device().is_cpu()) {
+            add_rows_on_device(table, ids, rows);
+            return;
+        }
         const auto [unique, place] = at::_unique(ids, /*sorted=*/true, /*return_inverse=*/true);
         const Tensor sums = torch::zeros({unique.size(0), rows.size(1)}, rows.options()).index_add_(0, place, rows);
         Tensor& total = table.mutable_grad();
@@ -32,6 +38,17 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
         } else {
             total = torch::zeros_like(table).index_copy_(0, unique, sums);
         }
+    }
+
+    /// How many ids differ only the device knows, and nobody waits to hear it. Sorts the ids and adds their rows in the
+    /// order in which they come, so that the bits are the same each time.
+    static void add_rows_on_device(const Tensor& table, const Tensor& ids, const Tensor& rows) {
+        Tensor& total = table.mutable_grad();
+        if (!total.defined()) {
+            total = torch::zeros_like(table);
+        }
+        const c10::List<std::optional<Tensor>> places({std::optional<Tensor>(ids)});
+        at::index_put_(total, places, rows, /*accumulate=*/true);
     }
 };
 

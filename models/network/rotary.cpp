@@ -130,7 +130,7 @@ RotaryPositions::Angles RotaryPositions::angles(const DocumentGroups& documents)
     }
     const Angles table = angles(longest);
     const torch::NoGradGuard no_grad;
-    const auto index = torch::tensor(numbers_in(documents), torch::kInt64).to(device_);
+    const auto index = numbers_in(documents, device_);
     return {table.cos.index_select(0, index), table.sin.index_select(0, index)};
 }
 

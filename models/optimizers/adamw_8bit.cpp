@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "models/optimizers/block_quantizer.hpp"
@@ -119,21 +122,17 @@ class AdamW8bit final : public UpdateRule {
     void update_on_device(OptimizerSlot& slot, const Factors& factors) const {
         const QuantizedMoments moments = moments_of(slot);
         const Tensor gradient = slot.parameter.grad() * factors.clip;
-        const auto on_device = [&](const DynamicMap& map) {
-            return torch::tensor(at::ArrayRef<float>(map.values().data(), map.values().size())).to(gradient.device());
-        };
-        const Tensor values1 = on_device(signed_);
-        const Tensor values2 = on_device(unsigned_);
-        Tensor first = dequantized(moments.codes1, moments.absmax1, values1);
-        Tensor second = dequantized(moments.codes2, moments.absmax2, values2);
+        const DeviceMaps& maps = maps_on(gradient.device());
+        Tensor first = dequantized(moments.codes1, moments.absmax1, maps.values1);
+        Tensor second = dequantized(moments.codes2, moments.absmax2, maps.values2);
         first.lerp_(gradient, 1.0 - factors.beta1);
         second.mul_(factors.beta2).addcmul_(gradient, gradient, 1.0 - factors.beta2);
         if (factors.moves) {
             slot.parameter.mul_(factors.keep);
             slot.parameter.addcdiv_(first, second.sqrt().div_(factors.root2).add_(factors.epsilon), -factors.rate);
         }
-        quantize(first, signed_, values1, moments.codes1, moments.absmax1);
-        quantize(second, unsigned_, values2, moments.codes2, moments.absmax2);
+        quantize(first, maps.middles1, maps.values1, moments.codes1, moments.absmax1);
+        quantize(second, maps.middles2, maps.values2, moments.codes2, moments.absmax2);
     }
 
   private:
@@ -145,6 +144,26 @@ class AdamW8bit final : public UpdateRule {
         float& scale1;
         float& scale2;
     };
+
+    /// The tables of both maps.
+    struct DeviceMaps {
+        Tensor values1, middles1, values2, middles2;
+    };
+
+    /// Copied there once: the host waits for each copy.
+    const DeviceMaps& maps_on(const torch::Device& device) const {
+        const auto there = maps_.find(device.str());
+        if (there != maps_.end()) {
+            return there->second;
+        }
+        const auto copied = [&](std::span<const float> numbers) {
+            return torch::tensor(at::ArrayRef<float>(numbers.data(), numbers.size())).to(device);
+        };
+        return maps_
+            .emplace(device.str(), DeviceMaps{copied(signed_.values()), copied(signed_.middles()),
+                                              copied(unsigned_.values()), copied(unsigned_.middles())})
+            .first->second;
+    }
 
     void update_block(const Block& block, const Factors& factors) const {
         std::array<float, kQuantizedBlock> first;
@@ -186,13 +205,11 @@ class AdamW8bit final : public UpdateRule {
         return in_blocks(numbers).mul_(absmax.unsqueeze(1)).flatten().slice(0, 0, codes.numel()).view(codes.sizes());
     }
 
-    static void quantize(const Tensor& numbers, const DynamicMap& map, const Tensor& values, Tensor codes,
+    static void quantize(const Tensor& numbers, const Tensor& middles, const Tensor& values, Tensor codes,
                          Tensor absmax) {
         const Tensor blocks = in_blocks(numbers);
         absmax.copy_(blocks.abs().amax(1));
         const Tensor scaled = blocks / absmax.clamp_min(std::numeric_limits<float>::min()).unsqueeze(1);
-        const Tensor middles =
-            torch::tensor(at::ArrayRef<float>(map.middles().data(), map.middles().size())).to(numbers.device());
         Tensor found = at::bucketize(scaled, middles);
         const Tensor lost_sign =
             torch::logical_and(scaled < 0, values.index_select(0, found.flatten()).view_as(found) == 0);
@@ -204,6 +221,7 @@ class AdamW8bit final : public UpdateRule {
     std::unique_ptr<UpdateRule> whole_;
     DynamicMap signed_{true};
     DynamicMap unsigned_{false};
+    mutable std::map<std::string, DeviceMaps> maps_;  // by device; what lies there never changes
 };
 
 }  // namespace

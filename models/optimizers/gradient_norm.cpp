@@ -89,27 +89,28 @@ double norm_on_cpu(std::span<const Tensor> tensors, int max_threads) {
     return std::sqrt(total);
 }
 
-/// One number is copied to the host, not one a tensor: each copy would wait for the device.
-double norm_on_device(std::span<const Tensor> tensors) {
+Tensor norm_on_device(std::span<const Tensor> tensors) {
     std::vector<Tensor> norms;
     norms.reserve(tensors.size());
     for (const Tensor& tensor : tensors) {
         norms.push_back(at::linalg_vector_norm(tensor, 2, std::nullopt, false, torch::kDouble));
     }
-    return torch::stack(norms).square().sum().sqrt().item<double>();
+    return torch::stack(norms).square().sum().sqrt();
 }
 
 }  // namespace
 
-double l2_norm(std::span<const Tensor> tensors, int max_threads) {
-    if (tensors.empty()) {
-        return 0;
-    }
+Tensor l2_norm_scalar(std::span<const Tensor> tensors, int max_threads) {
     const torch::NoGradGuard no_grad;
-    if (!tensors.front().device().is_cpu()) {
+    if (!tensors.empty() && !tensors.front().device().is_cpu()) {
         return norm_on_device(tensors);
     }
-    return norm_on_cpu(tensors, max_threads > 0 ? max_threads : at::get_num_threads());
+    return torch::scalar_tensor(norm_on_cpu(tensors, max_threads > 0 ? max_threads : at::get_num_threads()),
+                                torch::kDouble);
+}
+
+double l2_norm(std::span<const Tensor> tensors, int max_threads) {
+    return l2_norm_scalar(tensors, max_threads).item<double>();
 }
 
 void run_in_parts(std::int64_t count, std::int64_t min_part, int max_threads,

@@ -13,6 +13,9 @@ namespace distilld::models {
 /// fp32 or fp64 tensors, all on one device. `max_threads` 0 = as many as libtorch computes with.
 [[nodiscard]] double l2_norm(std::span<const torch::Tensor> tensors, int max_threads = 0);
 
+/// The same as an fp64 scalar on their device, which is not waited for; 0 on the CPU without a tensor.
+[[nodiscard]] torch::Tensor l2_norm_scalar(std::span<const torch::Tensor> tensors, int max_threads = 0);
+
 /// Calls `run(begin, end)` for parts of [0, count) that do not overlap, at once on up to `max_threads` threads, of
 /// which the caller is one; returns when all are done. `run` does not throw. Fewer threads when a part would fall below
 /// `min_part`. libtorch's parallel_for is no help: it is serial in code that is not compiled for its OpenMP.

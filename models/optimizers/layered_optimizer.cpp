@@ -40,6 +40,10 @@ double LayeredOptimizer::gradient_norm() const {
     return l2_norm(gradients());
 }
 
+Tensor LayeredOptimizer::gradient_norm_scalar() const {
+    return l2_norm_scalar(gradients());
+}
+
 void LayeredOptimizer::finish_step(double learning_rate, double clip_coefficient) {
     apply_all();
     // Counting it would shrink the bias correction of the steps that follow.

@@ -31,6 +31,8 @@ class LayeredOptimizer {
 
     /// l2_norm() of all gradients. Only when no update is pending.
     [[nodiscard]] double gradient_norm() const;
+    /// l2_norm_scalar() of them.
+    [[nodiscard]] torch::Tensor gradient_norm_scalar() const;
 
     /// Closes a step: gradients × `clip_coefficient` (1 = none) go into an update with `learning_rate`, at once or left
     /// pending per group. Updates still pending of the step before are applied first. With learning rate 0 the

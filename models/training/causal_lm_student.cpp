@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "models/losses/distill_loss.hpp"
@@ -13,7 +12,9 @@
 #include "models/optimizers/layered_optimizer.hpp"
 #include "models/training/sample_tokens.hpp"
 #include "models/training/staging.hpp"
+#include "models/training/step_losses.hpp"
 #include "models/training/student_network.hpp"
+#include "models/training/student_on_device.hpp"
 #include "models/training/student_snapshot.hpp"
 #include "models/training/teacher_head_tensor.hpp"
 #include "models/training/train_step.hpp"
@@ -34,10 +35,15 @@ class CausalLmStudent final : public Student {
           optimizer_(network_->groups(), make_update_rule(optimizer_options(training_)),
                      training_.parallel && training_.overlap_optimizer ? UpdateMode::lazy : UpdateMode::serial) {
         network_->recompute_blocks(training_.gradient_checkpointing);
+        if (!network_->device().is_cpu()) {
+            ring_ = make_staging_ring(network_->device());
+        }
     }
 
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {
-        return stage_micro_batch(batch, staging_options(with_teacher_));
+        StagingOptions options = staging_options(with_teacher_);
+        options.ring = ring_.get();
+        return stage_micro_batch(batch, options);
     }
 
     MicroBatchStats train(StagedBatch& batch) override {
@@ -47,36 +53,39 @@ class CausalLmStudent final : public Student {
         if (staged.target_tokens == 0) {
             return stats;
         }
+        if (staged.copies) {
+            staged.copies->use();
+        }
         DistillLossOptions options;
         options.kd_ratio = training_.kd_ratio;
         options.temperature = training_.temperature;
         options.beta = training_.beta;
-        const DistillLossSums sums = accumulate_gradients(*network_, staged, options, [&](std::size_t group) {
+        const auto before = [&](std::size_t group) {
             if (optimizer_.pending()) {
                 const auto began = std::chrono::steady_clock::now();
                 optimizer_.apply(group);
                 stats.update_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
             }
-        });
-        stats.loss_sum = sums.loss;
-        loss_finite_ = loss_finite_ && std::isfinite(sums.loss);
-        stats.kd_sum = sums.kd;
-        stats.ce_sum = sums.ce;
+        };
+        try {
+            losses_.add(accumulate_gradients(*network_, staged, options, before));
+        } catch (const c10::OutOfMemoryError& error) {
+            throw OutOfDeviceMemory(no_memory(staged, error));
+        }
         return stats;
     }
 
     void discard_gradients() override {
         optimizer_.apply_all();
         optimizer_.drop_gradients();
-        loss_finite_ = true;
+        losses_ = {};
     }
 
     StepStats finish_step(double learning_rate) override {
         // Only a step without a single target token leaves something to do here.
         optimizer_.apply_all();
-        StepStats stats;
-        stats.grad_norm = optimizer_.gradient_norm();
-        stats.finite = std::exchange(loss_finite_, true) && std::isfinite(stats.grad_norm);
+        StepStats stats = losses_.read(optimizer_.gradient_norm_scalar());
+        losses_ = {};
         if (!stats.finite) {
             optimizer_.drop_gradients();
             return stats;
@@ -195,25 +204,34 @@ class CausalLmStudent final : public Student {
         return tensor.detach().to(torch::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
     }
 
+    [[nodiscard]] Error no_memory(const TensorBatch& batch, const c10::OutOfMemoryError& error) const {
+        const std::string said = error.what_without_backtrace();
+        return invalid_input("/training/batch_size: a micro-batch of " + std::to_string(batch.input_ids.numel()) +
+                             " positions does not fit into the memory of " + network_->device().str() +
+                             "; take fewer rows (and more micro_batches), shorter rows, or "
+                             "training.gradient_checkpointing: " +
+                             said.substr(0, said.find('\n')));
+    }
+
     std::unique_ptr<CausalLm> network_;
     TrainingSpec training_;
     bool with_teacher_;
     ExportTokenizer tokenizer_;
     Tensor teacher_head_;  // undefined: the teacher sends no hidden states
     LayeredOptimizer optimizer_;
-    bool loss_finite_ = true;  // of the micro-batches of the step under way
+    StepLosses losses_;                  // of the step under way
+    std::unique_ptr<StagingRing> ring_;  // of the staging thread; null on the CPU
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOptions& options) {
+Result<std::unique_ptr<Student>> make_student_on(const torch::Device& device, const CausalLmStudentOptions& options) {
     try {
-        const Result<torch::Device> device = resolve_device(options.student.device);
-        if (!device) {
-            return device.error();
+        if (!device.is_cpu()) {
+            make_repeatable();
         }
         Result<std::unique_ptr<CausalLm>> network =
-            make_student_network(options.student, options.training, *device, options.families, options.max_bytes);
+            make_student_network(options.student, options.training, device, options.families, options.max_bytes);
         if (!network) {
             return network.error();
         }
@@ -232,6 +250,11 @@ Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOpt
         // Allocation, for one: torch says what.
         return invalid_input("/student: " + std::string(error.what_without_backtrace()));
     }
+}
+
+Result<std::unique_ptr<Student>> make_causal_lm_student(const CausalLmStudentOptions& options) {
+    const Result<torch::Device> device = resolve_device(options.student.device);
+    return device ? make_student_on(*device, options) : device.error();
 }
 
 }  // namespace distilld::models

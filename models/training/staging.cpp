@@ -83,6 +83,9 @@ class Staging {
         : tokens_(*batch.tokens), batch_(batch), options_(options), staged_(std::make_unique<TensorBatch>()) {}
 
     std::unique_ptr<TensorBatch> run() {
+        if (options_.ring != nullptr) {
+            options_.ring->begin();
+        }
         if (options_.with_teacher) {
             if (!batch_.targets) {
                 refuse(ErrorKind::internal, tokens_.number, "there are no teacher targets");
@@ -93,6 +96,9 @@ class Staging {
         stage_tokens();
         if (options_.with_teacher) {
             stage_teacher(*batch_.targets);
+        }
+        if (options_.ring != nullptr) {
+            staged_->copies = options_.ring->end();
         }
         staged_->number = tokens_.number;
         staged_->target_tokens = positions_.size();
@@ -105,7 +111,15 @@ class Staging {
         return static_cast<std::size_t>(tokens_.rows) * tokens_.columns;
     }
 
+    /// What goes to the device.
+    [[nodiscard]] Tensor made(at::IntArrayRef sizes, torch::ScalarType type) const {
+        return options_.ring != nullptr ? options_.ring->host(sizes, type) : torch::empty(sizes, type);
+    }
+
     Tensor to_device(Tensor tensor) const {
+        if (options_.ring != nullptr) {
+            return options_.ring->to_device(tensor);
+        }
         return options_.device.is_cpu() ? std::move(tensor) : tensor.to(options_.device);
     }
 
@@ -120,7 +134,7 @@ class Staging {
             stage_documents();
             return;
         }
-        Tensor ids = torch::empty({tokens_.rows, tokens_.columns}, torch::kLong);
+        Tensor ids = made({tokens_.rows, tokens_.columns}, torch::kLong);
         labels_.reserve(count);
         positions_.reserve(count);
         stage_run(0, count, ids.mutable_data_ptr<std::int64_t>());
@@ -154,7 +168,7 @@ class Staging {
                 refuse(ErrorKind::internal, tokens_.number, "a document does not lie in its row");
             }
         }
-        Tensor ids = torch::empty({1, static_cast<std::int64_t>(all)}, torch::kLong);
+        Tensor ids = made({1, static_cast<std::int64_t>(all)}, torch::kLong);
         auto* const out = ids.mutable_data_ptr<std::int64_t>();
         std::vector<std::int64_t> rows;
         std::size_t begin = 0;
@@ -192,8 +206,8 @@ class Staging {
         return id;
     }
 
-    static Tensor vector_tensor(const std::vector<std::int64_t>& values) {
-        Tensor tensor = torch::empty({static_cast<std::int64_t>(values.size())}, torch::kLong);
+    [[nodiscard]] Tensor vector_tensor(const std::vector<std::int64_t>& values) const {
+        Tensor tensor = made({static_cast<std::int64_t>(values.size())}, torch::kLong);
         if (!values.empty()) {
             std::memcpy(tensor.mutable_data_ptr(), values.data(), values.size() * sizeof(std::int64_t));
         }
@@ -262,8 +276,7 @@ class Staging {
     Tensor stage_floats(const TeacherTargets& teacher, const char* name) const {
         require(teacher.values, is_float(teacher.values.type), position_count() * teacher.width, name);
         const std::size_t row_bytes = teacher.width * element_size(teacher.values.type);
-        Tensor values =
-            torch::empty({row_count(), static_cast<std::int64_t>(teacher.width)}, float_type(teacher.values.type));
+        Tensor values = made({row_count(), static_cast<std::int64_t>(teacher.width)}, float_type(teacher.values.type));
         auto* out = static_cast<std::byte*>(values.mutable_data_ptr());
         const std::byte* from = teacher.values.bytes.data();
         if (!staged_->rows.defined() && staged_->documents.empty()) {
@@ -287,10 +300,10 @@ class Staging {
             require(teacher.tail, is_float(teacher.tail.type), position_count(), "tail masses");
         }
         const auto width = static_cast<std::int64_t>(k);
-        Tensor ids = torch::empty({row_count(), width}, torch::kLong);
-        Tensor probabilities = torch::empty({row_count(), width}, torch::kFloat);
-        Tensor tail = torch::empty({row_count()}, torch::kFloat);
-        Tensor entropy = torch::empty({row_count()}, torch::kFloat);
+        Tensor ids = made({row_count(), width}, torch::kLong);
+        Tensor probabilities = made({row_count(), width}, torch::kFloat);
+        Tensor tail = made({row_count()}, torch::kFloat);
+        Tensor entropy = made({row_count()}, torch::kFloat);
         auto* id_out = ids.mutable_data_ptr<std::int64_t>();
         auto* p_out = probabilities.mutable_data_ptr<float>();
         auto* tail_out = tail.mutable_data_ptr<float>();

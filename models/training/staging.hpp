@@ -7,6 +7,7 @@
 
 #include "models/losses/distill_loss.hpp"
 #include "models/network/document_groups.hpp"
+#include "models/training/staging_ring.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/graph/student.hpp"
 
@@ -22,6 +23,8 @@ struct TensorBatch final : StagedBatch {
     DistillTargets targets;                ///< of these n positions
     std::uint64_t target_tokens = 0;       ///< n
     std::uint64_t step_target_tokens = 0;  ///< as MicroBatch says it, with rows that the teacher did not give
+    /// Where a StagingRing copies the tensors: StagedCopies::use() comes before their first use.
+    std::shared_ptr<const StagedCopies> copies{};
 };
 
 struct StagingOptions {
@@ -30,6 +33,9 @@ struct StagingOptions {
     double temperature = 1.0;
     torch::Device device = torch::kCPU;
     torch::Tensor teacher_head{};  ///< [V, H'] on the device; undefined: hidden states are refused
+    /// Of `device`, which is not the CPU: tensors are put together in its slots and copied behind the call. Null: in
+    /// memory of their own and, for another device than the CPU, copied before the call returns.
+    StagingRing* ring = nullptr;
 };
 
 /// Copies (the bytes may lie unaligned in a response body), checks every id and size, widens ids, tempers top-k rows.

@@ -10,12 +10,12 @@ namespace {
 using torch::Tensor;
 
 /// Loss over the rows that carry it; `flat` is [B·T, H].
-DistillLossSums loss_of_rows(const CausalLm& network, const Tensor& flat, const TensorBatch& batch,
-                             const DistillLossOptions& options, DistillLossGradients* gradients) {
+DistillLossScalars loss_of_rows(const CausalLm& network, const Tensor& flat, const TensorBatch& batch,
+                                const DistillLossOptions& options, DistillLossGradients* gradients) {
     const torch::NoGradGuard no_grad;
     const Tensor all = flat.detach();
-    return distill_loss(batch.rows.defined() ? all.index_select(0, batch.rows) : all, network.head_weight(),
-                        batch.targets, options, gradients);
+    return distill_loss_scalars(batch.rows.defined() ? all.index_select(0, batch.rows) : all, network.head_weight(),
+                                batch.targets, options, gradients);
 }
 
 /// Gradients of the loss rows back among all positions, zeros elsewhere.
@@ -29,8 +29,8 @@ Tensor spread_rows(const Tensor& gradient, const Tensor& flat, const Tensor& row
 
 }  // namespace
 
-DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
-                                     const CausalLm::BeforeGroup& before) {
+DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
+                                        const CausalLm::BeforeGroup& before) {
     const DropoutScope dropout(network.dropout_clock(), batch.number);
     const Tensor hidden = network.forward(batch.input_ids, before, batch.documents);
     if (before) {
@@ -46,7 +46,7 @@ DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch
     if (gradients.with_head) {
         gradients.head = head.grad();
     }
-    const DistillLossSums sums = loss_of_rows(network, flat, batch, options, &gradients);
+    DistillLossScalars sums = loss_of_rows(network, flat, batch, options, &gradients);
     if (gradients.with_head) {
         head.mutable_grad() = gradients.head;
     }
@@ -57,7 +57,8 @@ DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch
 double cross_entropy_sum(CausalLm& network, const TensorBatch& batch) {
     const torch::NoGradGuard no_grad;
     const Tensor hidden = network.forward(batch.input_ids, {}, batch.documents);
-    return loss_of_rows(network, hidden.reshape({-1, hidden.size(-1)}), batch, DistillLossOptions{}, nullptr).ce;
+    return sums_of(loss_of_rows(network, hidden.reshape({-1, hidden.size(-1)}), batch, DistillLossOptions{}, nullptr))
+        .ce;
 }
 
 }  // namespace distilld::models

@@ -11,9 +11,9 @@ namespace distilld::models {
 /// Forward, loss and backward of one micro-batch (at least one target): adds to the .grad of every parameter the
 /// gradient of loss sum / batch.step_target_tokens. `before(g)` is called just before the first use of group g, and
 /// once more for every group when forward is done, so that nothing older is left in .grad when this step's gradients
-/// arrive. `options.gradient_scale` is set here.
-DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
-                                     const CausalLm::BeforeGroup& before);
+/// arrive. `options.gradient_scale` is set here. Does not wait for the device.
+DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
+                                        const CausalLm::BeforeGroup& before);
 
 /// Cross entropy of the batch's targets, no gradients.
 double cross_entropy_sum(CausalLm& network, const TensorBatch& batch);

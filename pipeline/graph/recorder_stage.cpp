@@ -78,8 +78,9 @@ asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished
 }
 
 void RecorderStage::judge(const StepSums& sums, const FinishedStep& finished) {
-    NonfiniteSteps::Verdict verdict = nonfinite_.judge({outcome_.steps_done, finished.stats.finite, sums.mean_loss(),
-                                                        finished.stats.grad_norm, finished.learning_rate, finished.at});
+    NonfiniteSteps::Verdict verdict =
+        nonfinite_.judge({outcome_.steps_done, finished.stats.finite, sums.mean(finished.stats.loss_sum),
+                          finished.stats.grad_norm, finished.learning_rate, finished.at});
     if (!verdict.warning.empty()) {
         emit(LogEvent{"warn", std::move(verdict.warning)});
     }
@@ -90,12 +91,11 @@ void RecorderStage::judge(const StepSums& sums, const FinishedStep& finished) {
 }
 
 void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
-    const double tokens = std::max<double>(1, static_cast<double>(sums.stats.target_tokens));
     ProgressEvent event;
     event.step = outcome_.steps_done;
-    event.loss = sums.mean_loss();
-    event.kd_loss = sums.stats.kd_sum / tokens;
-    event.ce_loss = sums.stats.ce_sum / tokens;
+    event.loss = sums.mean(finished.stats.loss_sum);
+    event.kd_loss = sums.mean(finished.stats.kd_sum);
+    event.ce_loss = sums.mean(finished.stats.ce_sum);
     event.grad_norm = finished.stats.grad_norm;
     event.learning_rate = finished.learning_rate;
     event.nonfinite_steps = nonfinite_.total();

@@ -23,19 +23,16 @@ namespace distilld {
 
 /// Sums of one optimizer step.
 struct StepSums {
-    MicroBatchStats stats;
+    std::uint64_t target_tokens = 0;
     std::uint64_t positions = 0;
 
     void add(const MicroBatchStats& more, std::uint64_t more_positions) {
-        stats.target_tokens += more.target_tokens;
-        stats.loss_sum += more.loss_sum;
-        stats.kd_sum += more.kd_sum;
-        stats.ce_sum += more.ce_sum;
+        target_tokens += more.target_tokens;
         positions += more_positions;
     }
-    /// Of the step's target tokens; 0 without any.
-    [[nodiscard]] double mean_loss() const {
-        return stats.loss_sum / static_cast<double>(stats.target_tokens > 0 ? stats.target_tokens : 1);
+    /// `sum` over the step's target tokens, of each of them; 0 without any.
+    [[nodiscard]] double mean(double sum) const {
+        return sum / static_cast<double>(target_tokens > 0 ? target_tokens : 1);
     }
 };
 

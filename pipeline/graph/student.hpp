@@ -21,12 +21,9 @@ class StagedBatch {
     virtual ~StagedBatch() = default;
 };
 
-/// Sums over the target tokens of one micro-batch, in nats.
+/// Of one micro-batch, what is known without waiting for the device. Its losses come with those of the step.
 struct MicroBatchStats {
     std::uint64_t target_tokens = 0;
-    double loss_sum = 0;  ///< of the mixed loss
-    double kd_sum = 0;    ///< of T²·KL; 0 without a teacher
-    double ce_sum = 0;    ///< of cross entropy with the data; 0 when kd_ratio is 1 and it was not computed
     /// Of the call's time, what pending updates took: the optimizer's. Where the device works behind the calls, as far
     /// as they took the calling thread.
     double update_seconds = 0;
@@ -35,6 +32,10 @@ struct MicroBatchStats {
 struct StepStats {
     double grad_norm = 0;  ///< global L2 norm before clipping
     bool finite = true;    ///< false: loss or gradient norm was not; the step was skipped, weights unchanged
+    // Sums over the target tokens of the step's micro-batches, in nats.
+    double loss_sum = 0;  ///< of the mixed loss
+    double kd_sum = 0;    ///< of T²·KL; 0 without a teacher
+    double ce_sum = 0;    ///< of cross entropy with the data; 0 when kd_ratio is 1 and it was not computed
 };
 
 struct EvalStats {
@@ -60,6 +61,13 @@ struct SampleOptions {
     std::optional<std::int32_t> end{};  ///< the id that ends a text, beside those of the student's config
 };
 
+/// Thrown by train() where the device's memory does not hold the micro-batch. Weights stay, and the gradients of the
+/// step under way are of no use any more: discard_gradients() forgets them.
+class OutOfDeviceMemory : public ErrorException {
+  public:
+    using ErrorException::ErrorException;
+};
+
 /// The student and its optimizer. All calls but stage() come from one thread, the compute thread, which owns the
 /// device; stage() comes from the staging thread. Unexpected errors throw.
 class Student {
@@ -77,7 +85,8 @@ class Student {
     virtual void discard_gradients() = 0;
 
     /// Closes the step: global norm, clipping factor, AdamW with `learning_rate`. With the overlapped optimizer the
-    /// update is left pending, else it is applied here. Same bits either way.
+    /// update is left pending, else it is applied here. Same bits either way. Where the device works behind the calls,
+    /// this one waits for it, and no other call of a step does.
     virtual StepStats finish_step(double learning_rate) = 0;
 
     /// Applies the next pending layer update, for the time in which there is nothing to train on. False: none left.

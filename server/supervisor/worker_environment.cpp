@@ -95,12 +95,15 @@ std::vector<std::string> allowed_keys(std::string_view spec_json) {
 }  // namespace
 
 std::vector<std::string> worker_environment() {
-    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
-        if (std::getenv(name) != nullptr) {
-            return {};
-        }
+    const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+    std::vector<std::string> settings;
+    if (!is_set("OMP_WAIT_POLICY") && !is_set("GOMP_SPINCOUNT") && !is_set("KMP_BLOCKTIME")) {
+        settings.emplace_back("GOMP_SPINCOUNT=1000");
     }
-    return {"GOMP_SPINCOUNT=1000"};
+    if (!is_set("CUBLAS_WORKSPACE_CONFIG")) {
+        settings.emplace_back("CUBLAS_WORKSPACE_CONFIG=:4096:8");
+    }
+    return settings;
 }
 
 std::vector<std::string> child_environment(std::vector<std::string> settings, std::string_view spec_json) {

@@ -12,6 +12,9 @@ namespace distilld {
 /// the cores, sleeping while something does, and each costs up to twice the time in the other case; so they spin for
 /// about as long as going to sleep and being woken takes, which is never far from the better one (docs/decisions/0004).
 /// Nothing is set when the user has set OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
+///
+/// cuBLAS gives the same bits each time where its workspace does not change (its documentation, "Results
+/// reproducibility"): 32 MiB of a GPU's memory, unless the user has set CUBLAS_WORKSPACE_CONFIG.
 [[nodiscard]] std::vector<std::string> worker_environment();
 
 /// All of a worker's environment, as NAME=value: `settings`, and of ours what it needs to run (paths, language, the

@@ -76,7 +76,17 @@ Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& me
     BatchAdvice advice;
     peak_of(student, memory, kSmallProbe, options);  // allocates what stays: gradients, thread pools
     const std::uint64_t small = peak_of(student, memory, kSmallProbe, options);
-    const std::uint64_t large = peak_of(student, memory, kLargeProbe, options);
+    std::uint64_t large = 0;
+    try {
+        large = peak_of(student, memory, kLargeProbe, options);
+    } catch (const OutOfDeviceMemory&) {
+        student.discard_gradients();
+        advice.available_bytes = memory.available_bytes();
+        advice.description = "batch_size auto: 1 (" + std::to_string(kLargeProbe) +
+                             " sequences at once do not fit into the device's memory, of which " +
+                             megabytes(advice.available_bytes) + " are available)";
+        return advice;
+    }
     if (small == 0 || large == 0) {
         return io_error(
             "/training/batch_size: cannot be auto, because the system does not say how much memory is used");

@@ -31,8 +31,9 @@ struct BatchAdvice {
 };
 
 /// Trains on made-up micro-batches of 1 and 4 sequences, reads the peak of `memory` after each and takes the largest
-/// power of two that fits into 60% of what is left; the gradients are dropped. Weights stay. The result depends on the
-/// machine, never on time, and a resumed run takes that of its checkpoint. Compute thread.
+/// power of two that fits into 60% of what is left; 1 where 4 did not fit at all. The gradients are dropped. Weights
+/// stay. The result depends on the machine, never on time, and a resumed run takes that of its checkpoint. Compute
+/// thread.
 Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& memory,
                                       const MemoryProbeOptions& options);
 

@@ -48,7 +48,7 @@ class FakeStudent : public Student {
             stats.update_seconds += on_update ? on_update() : 0.0;
         }
         stats.target_tokens = micro.tokens->target_tokens;
-        stats.loss_sum = static_cast<double>(stats.target_tokens);
+        loss_sum += static_cast<double>(stats.target_tokens);
         return stats;
     }
     void discard_gradients() override {}
@@ -57,7 +57,7 @@ class FakeStudent : public Student {
         rates.push_back(learning_rate);
         pending = kUpdatesOfAStep;
         const bool finite = !on_step || on_step(rates.size());
-        return {finite ? 1.0 : std::nan(""), finite};
+        return {finite ? 1.0 : std::nan(""), finite, std::exchange(loss_sum, 0.0)};
     }
     bool apply_one_pending_update() override {
         if (pending > 0) {
@@ -119,6 +119,7 @@ class FakeStudent : public Student {
     std::vector<double> rates;
     static constexpr int kUpdatesOfAStep = 3;  ///< that wait for idle time
     int pending = 0;
+    double loss_sum = 0;   ///< of the step under way: 1 a target token
     int idle_updates = 0;  ///< applied in idle time
 
   private:

@@ -130,7 +130,7 @@ double train(CausalLm& network, Teacher kind, bool packed) {
     loss.temperature = 2.0;
     const auto staged = stage_micro_batch(batch, {kVocabulary, kind != Teacher::none, 2.0, torch::kCPU});
     EXPECT_EQ(staged->target_tokens, batch.tokens->target_tokens);
-    return accumulate_gradients(network, *staged, loss, {}).loss;
+    return accumulate_gradients(network, *staged, loss, {}).loss.item<double>();
 }
 
 struct Bound {

@@ -57,11 +57,12 @@ TEST_P(GradientAccumulation, EightMicroBatchesEqualOneBatchOfEight) {
     loss.temperature = 2.0;
 
     const MicroBatch all = micro_batch(0, 16, kind);
-    const DistillLossSums whole_sums = accumulate_gradients(*whole, *stage_micro_batch(all, staging), loss, {});
+    const DistillLossSums whole_sums =
+        sums_of(accumulate_gradients(*whole, *stage_micro_batch(all, staging), loss, {}));
     double parts_loss = 0;
     for (std::uint64_t part = 0; part < 8; ++part) {
         const auto staged = stage_micro_batch(micro_batch(part * 2, 2, kind, all.step_target_tokens), staging);
-        parts_loss += accumulate_gradients(*parts, *staged, loss, {}).loss;
+        parts_loss += accumulate_gradients(*parts, *staged, loss, {}).loss.item<double>();
     }
     EXPECT_NEAR(parts_loss, whole_sums.loss, 1e-6 * whole_sums.loss);
     const auto expected = all_parameters(whole->groups());

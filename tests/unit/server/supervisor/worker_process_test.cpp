@@ -345,14 +345,17 @@ TEST(WorkerEnvironment, IsAllThatAWorkerHas) {
     }
 }
 
-TEST(WorkerEnvironment, SpinsBrieflyUnlessTheUserChose) {
-    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
+TEST(WorkerEnvironment, SpinsBrieflyAndRepeatsItsBitsUnlessTheUserChose) {
+    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "CUBLAS_WORKSPACE_CONFIG"}) {
         ::unsetenv(name);
     }
-    EXPECT_THAT(worker_environment(), ElementsAre("GOMP_SPINCOUNT=1000"));
+    EXPECT_THAT(worker_environment(), ElementsAre("GOMP_SPINCOUNT=1000", "CUBLAS_WORKSPACE_CONFIG=:4096:8"));
     ::setenv("GOMP_SPINCOUNT", "100", 1);
+    EXPECT_THAT(worker_environment(), ElementsAre("CUBLAS_WORKSPACE_CONFIG=:4096:8"));
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
     EXPECT_TRUE(worker_environment().empty());
     ::unsetenv("GOMP_SPINCOUNT");
+    ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
 }
 
 }  // namespace

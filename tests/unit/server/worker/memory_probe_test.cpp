@@ -41,6 +41,9 @@ class FakeStudent final : public Student {
         with_targets = batch.targets.has_value();
         targets = batch.targets;
         const std::uint64_t needed = base_ + each_ * batch.tokens->rows;
+        if (max_rows > 0 && batch.tokens->rows > max_rows) {
+            throw OutOfDeviceMemory(invalid_input("no memory"));
+        }
         memory_.peak = std::max(memory_.peak, rows.size() == 1 ? 2 * needed : needed);
         return {};
     }
@@ -58,6 +61,7 @@ class FakeStudent final : public Student {
     bool with_targets = false;
     std::optional<TeacherTargets> targets;
     int discarded = 0;
+    std::uint32_t max_rows = 0;  ///< more do not fit; 0: all do
 
   private:
     struct Staged final : StagedBatch {
@@ -85,6 +89,17 @@ TEST(MemoryProbe, TakesTheLargestPowerOfTwoThatFits) {
     EXPECT_EQ(advice.available_bytes, 1'000'000U);
     EXPECT_THAT(advice.description, HasSubstr("memory for 12"));
     EXPECT_THAT(student.rows, ElementsAre(1, 1, 4));
+    EXPECT_EQ(student.discarded, 3);
+}
+
+TEST(MemoryProbe, TakesOneRowWhereFourDoNotFit) {
+    FakeMemory memory;
+    memory.available = 1'000'000;
+    FakeStudent student(memory, 500'000, 50'000);
+    student.max_rows = 3;
+    const BatchAdvice advice = advise_batch_size(student, memory, options_of(16)).value();
+    EXPECT_EQ(advice.batch_size, 1U);
+    EXPECT_THAT(advice.description, HasSubstr("4 sequences at once do not fit"));
     EXPECT_EQ(student.discarded, 3);
 }
 

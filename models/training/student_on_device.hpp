@@ -1,0 +1,15 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "models/training/causal_lm_student.hpp"
+
+namespace distilld::models {
+
+/// make_causal_lm_student() on this device, whatever options.student.device says: any kind that libtorch knows.
+Result<std::unique_ptr<Student>> make_student_on(const torch::Device& device, const CausalLmStudentOptions& options);
+
+}  // namespace distilld::models

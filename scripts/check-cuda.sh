@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Trains small students on this machine's GPU with every kind of target, optimizer and packing, holds their losses
+# against the CPU's, the bits of two runs against each other, and prints tokens/s: tests/e2e/test_cuda.py. Programs:
+# DISTILLD_BIN_DIR, else build/cuda/bin, else build/release/bin. Says "no CUDA device" and why where there is none.
+#
+#   --cpu   the same on the CPU: checks the check
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+if [ "${1:-}" = --cpu ]; then
+    export DISTILLD_TEST_DEVICE=cpu
+    shift
+fi
+if [ $# != 0 ]; then
+    echo "usage: scripts/check-cuda.sh [--cpu]" >&2
+    exit 2
+fi
+for folder in build/cuda/bin build/release/bin; do
+    if [ -z "${DISTILLD_BIN_DIR:-}" ] && [ -x "$folder/distilld-worker" ]; then
+        export DISTILLD_BIN_DIR=$root/$folder
+    fi
+done
+if [ -z "${DISTILLD_BIN_DIR:-}" ]; then
+    echo "check-cuda: no programs: run DISTILLD_TORCH=FOLDER scripts/build.sh cuda first" >&2
+    exit 1
+fi
+python=python3
+if [ -x .deps/venv/bin/python ]; then python=.deps/venv/bin/python; fi
+exec "$python" -m pytest tests/e2e/test_cuda.py -q -rs -s
