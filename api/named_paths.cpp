@@ -4,7 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include "api/text_checks.hpp"
 #include "base/file_patterns.hpp"
 
 namespace distilld::api {
@@ -21,18 +20,23 @@ bool matches(const std::string& pattern) {
     return files && !files->empty();
 }
 
+/// The end of a path, which quote() cuts off, tells most.
+std::string in_full(const std::string& path) {
+    return "'" + path + "'";
+}
+
 /// What is wrong with a path; empty when nothing is.
 std::string complaint(const std::string& path, Named there) {
     std::error_code failed;
     const auto status = fs::status(path, failed);
     if (there == Named::folder) {
-        return fs::is_directory(status) ? "" : quote(path) + " is no folder";
+        return fs::is_directory(status) ? "" : in_full(path) + " is no folder";
     }
     // A device or a pipe may be read like a file.
     if ((fs::exists(status) && !fs::is_directory(status)) || matches(path)) {
         return "";
     }
-    return quote(path) + (fs::exists(status) ? " is a folder, not a file" : " is no file");
+    return in_full(path) + (fs::exists(status) ? " is a folder, not a file" : " is no file");
 }
 
 void check(JobSpec& spec, const SpecTable& table, const std::string& section, const std::string& shown_as,

@@ -21,6 +21,7 @@
 #include "server/cli/commands.hpp"
 #include "server/cli/metrics_server.hpp"
 #include "server/cli/progress_display.hpp"
+#include "server/jobs/named_files_check.hpp"
 #include "server/supervisor/restarting_worker.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
@@ -77,6 +78,11 @@ std::optional<PreparedJob> prepare(const RunCommand& command) {
     if (!spec) {
         print_error(command.spec + " is not a valid job spec:");
         std::fprintf(stderr, "%s\n", api::describe(spec.error()).c_str());
+        return std::nullopt;
+    }
+    if (const auto missing = check_named_files(*spec, LookInside::no); !missing.violations.empty()) {
+        print_error(command.spec + " names what is not there:");
+        std::fprintf(stderr, "%s\n", api::describe(missing).c_str());
         return std::nullopt;
     }
     api::make_paths_absolute(*spec, std::filesystem::current_path());

@@ -3,18 +3,16 @@
 #include <boost/json/parse.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <iterator>
 #include <map>
 
 #include "api/job_spec_json.hpp"
-#include "api/named_paths.hpp"
 #include "api/spec_comments.hpp"
 #include "api/spec_explain.hpp"
 #include "api/spec_overrides.hpp"
 #include "base/files.hpp"
 #include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
-#include "server/jobs/model_folder_check.hpp"
+#include "server/jobs/named_files_check.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -36,9 +34,7 @@ api::SpecViolations violations_of(const std::string& text) {
     if (!spec) {
         return spec.error();
     }
-    api::SpecViolations found = check_model_folder(spec->student, spec->kind);
-    std::ranges::move(api::missing_paths(*spec, api::spec_table()), std::back_inserter(found.violations));
-    return found;
+    return check_named_files(*spec, LookInside::yes);
 }
 
 Result<std::string> with_sets(std::string text, const std::vector<std::string>& sets) {

@@ -18,7 +18,7 @@
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/job_views.hpp"
-#include "server/jobs/model_folder_check.hpp"
+#include "server/jobs/named_files_check.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/jobs/running_jobs.hpp"
 #include "server/support/log.hpp"
@@ -345,7 +345,7 @@ class ThreadedJobManager final : public JobManager {
                 outcome.violations = output_conflict(*table_.output_user(*submission.output), *submission.output);
                 return outcome;
             case SubmitVerdict::valid:
-                outcome.violations = check_model_folder(spec->student, spec->kind);
+                outcome.violations = check_named_files(*spec, LookInside::yes);
                 if (!outcome.violations.violations.empty()) {
                     outcome.kind = SubmitVerdict::invalid;
                     return outcome;
@@ -353,6 +353,11 @@ class ThreadedJobManager final : public JobManager {
                 outcome.job = new_job(request, *spec).job;
                 return outcome;
             case SubmitVerdict::created:
+                outcome.violations = check_named_files(*spec, LookInside::no);
+                if (!outcome.violations.violations.empty()) {
+                    outcome.kind = SubmitVerdict::invalid;
+                    return outcome;
+                }
                 break;
         }
         auto stored = new_job(request, *spec);

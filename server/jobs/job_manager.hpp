@@ -39,8 +39,8 @@ using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::
 /// Answer to submit().
 struct SubmitOutcome {
     /// created: `job` is queued. existing: `job` was made before by a request with the same key and body. valid: `job`
-    /// is what would be queued, without an id. invalid: `violations` of the spec. conflict: `violations`: another job
-    /// that has not ended writes to the same output folder.
+    /// is what would be queued, without an id. invalid: `violations` of the spec, or what it names is not there.
+    /// conflict: `violations`: another job that has not ended writes to the same output folder.
     using Kind = SubmitVerdict;
     Kind kind = Kind::invalid;
     api::Job job;

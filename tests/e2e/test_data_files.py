@@ -27,14 +27,23 @@ def test_what_is_wrong_with_files_is_said_with_their_place(distilld, tmp_path):
     good = jobs.write_text_data(tmp_path / "good.jsonl", 40)
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(good.read_bytes())[:-5])
-    for train, message in (
-        ([str(good), str(tmp_path / "*.txt")], "/dataset/train/1: "),
-        ([str(good), str(cut)], f"/dataset/train: {cut}: is cut off: its gzip data have no end"),
-        ([str(good), str(tmp_path / "absent")], f"/dataset/train: {tmp_path / 'absent'}: cannot be opened"),
+    spec = jobs.changed(jobs.base_spec(good, tmp_path / "out", steps=1), {"/dataset/train": [str(good), str(cut)]})
+    refused = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
+    assert f"/dataset/train: {cut}: is cut off: its gzip data have no end" in refused.out + refused.err
+
+
+def test_files_that_are_not_there_are_refused_at_once(distilld, tmp_path):
+    good = jobs.write_text_data(tmp_path / "good.jsonl", 40)
+    spec = jobs.base_spec(good, tmp_path / "out", steps=1)
+    spec["dataset"] |= {"train": [str(good), str(tmp_path / "absent"), str(tmp_path / "*.txt")], "eval": str(tmp_path)}
+    refused = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=2)
+    for said in (
+        f"/dataset/train/1: '{tmp_path}/absent' is no file",
+        f"/dataset/train/2: '{tmp_path}/*.txt' is no file",
+        f"/dataset/eval: '{tmp_path}' is a folder, not a file",
     ):
-        spec = jobs.changed(jobs.base_spec(good, tmp_path / "out", steps=1), {"/dataset/train": train})
-        refused = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
-        assert message in refused.out + refused.err
+        assert said in refused.err, refused.err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_goes_on_with_the_loss_that_it_began_with(distilld, tmp_path):

@@ -170,7 +170,9 @@ def laid_over(base, part):
 def test_the_service_takes_each_job_spec(where, spec, checker):
     whole = spec if "output" in spec else laid_over(WHOLE, spec)
     answer = checker.post("/v1/jobs?dry_run=true", whole)
-    assert answer.status == 200, f"{where}: {answer.text}"
+    # A page may name files of its own.
+    absent = answer.status == 400 and {error["code"] for error in answer.json["errors"]} == {"not_found"}
+    assert answer.status == 200 or absent, f"{where}: {answer.text}"
 
 
 def test_there_are_commands_and_specs():

@@ -107,6 +107,9 @@ def test_a_run_goes_on_with_the_same_model_elsewhere(runs, distilld, teacher, te
 
 def test_what_does_not_fit_is_named(runs, teacher, teacher_folder, tmp_path):
     missing = runs.refusal("missing", local(tmp_path / "nothing"))
+    assert f"/teacher/model_dir: '{tmp_path}/nothing' is no folder" in missing, missing
+    (tmp_path / "nothing").mkdir()
+    missing = runs.refusal("missing", local(tmp_path / "nothing"))
     assert f"/teacher/model_dir: {tmp_path}/nothing/config.json" in missing, missing
     both = runs.refusal("both", local(teacher_folder, endpoints=[teacher.url]))
     assert "/teacher/model_dir: give endpoints or model_dir, not both" in both

@@ -145,7 +145,10 @@ def test_the_log_is_json_when_it_is_asked_to_be(distilld, text_data, tmp_path):
     service = distilld.service(tmp_path / "service", "--log-json")
     rest = Rest(service.url)
     odd = tmp_path / 'a "quoted" \\ name'
-    rest.wait_job(rest.submit(jobs.base_spec(odd / "nowhere.jsonl", odd / "student", steps=1)), ["failed"])
+    odd.mkdir()
+    data = odd / "bad.jsonl"
+    data.write_text("no JSON\n")
+    rest.wait_job(rest.submit(jobs.base_spec(data, odd / "student", steps=1)), ["failed"])
     # Another one on its data folder says so and ends.
     second = distilld.run("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "service", "--log-json", code=1)
     service.send(signal.SIGTERM)

@@ -86,6 +86,7 @@ TEST(NamedPaths, ThatAreNotThereAreNamed) {
     JobSpec spec;
     spec.dataset.train = {file, (folder.path() / "*.jsonl").string(), (folder.path() / "*.txt").string()};
     spec.dataset.eval = {folder.path().string()};
+    spec.student.model = "absent";
     spec.student.tokenizer = file;
     spec.teacher.emplace().ca_file = "absent.pem";
     spec.teachers["math"].model_dir = folder.path().string();
@@ -94,8 +95,9 @@ TEST(NamedPaths, ThatAreNotThereAreNamed) {
     for (const auto& violation : missing_paths(spec, spec_table())) {
         pointers.push_back(violation.pointer);
     }
-    EXPECT_THAT(pointers, ::testing::UnorderedElementsAre("/student/tokenizer", "/teacher/ca_file", "/dataset/train/2",
-                                                          "/dataset/eval", "/teachers/code/model_dir"));
+    EXPECT_THAT(pointers,
+                ::testing::UnorderedElementsAre("/student/model", "/student/tokenizer", "/teacher/ca_file",
+                                                "/dataset/train/2", "/dataset/eval", "/teachers/code/model_dir"));
 }
 
 }  // namespace

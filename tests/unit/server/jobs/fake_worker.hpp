@@ -193,6 +193,9 @@ class World {
     explicit World(JobManagerOptions options = {}, JobMetricsOptions metrics_options = {})
         : options_(std::move(options)), metrics(make_job_metrics(std::move(metrics_options))) {
         options_.working_directory = folder.path();
+        // What spec_text() names.
+        std::filesystem::create_directory(folder.path() / "m");
+        std::ofstream(folder.path() / "t.jsonl") << "{}\n";
         open();
     }
     void open() { open(open_store(), fleet.factory()); }

@@ -123,11 +123,25 @@ TEST_F(JobRoutesTest, RefusesWhatIsWrong) {
     EXPECT_TRUE(body(get("/v1/jobs")).at("data").as_array().empty());
 }
 
+TEST_F(JobRoutesTest, RefusesASpecThatNamesWhatIsNotThere) {
+    std::filesystem::remove(world_.folder.path() / "m");
+    std::filesystem::remove(world_.folder.path() / "t.jsonl");
+    for (const char* dry_run : {"false", "true"}) {
+        const auto refused = post(spec_text("out"), {}, {{"dry_run", dry_run}});
+        EXPECT_EQ(refused.status, 400U);
+        const auto errors = body(refused).at("errors").as_array();
+        ASSERT_EQ(errors.size(), 2U) << refused.body;
+        EXPECT_EQ(errors.at(0).at("pointer").as_string(), "/student/model");
+        EXPECT_EQ(errors.at(1).at("pointer").as_string(), "/dataset/train");
+        EXPECT_EQ(errors.at(1).at("code").as_string(), "not_found");
+    }
+    EXPECT_TRUE(body(get("/v1/jobs")).at("data").as_array().empty());
+}
+
 TEST_F(JobRoutesTest, ValidatesOnly) {
     const auto without_model = post(spec_text("out"), {}, {{"dry_run", "true"}});
     EXPECT_EQ(without_model.status, 400U);
     EXPECT_EQ(body(without_model).at("errors").at(0).at("pointer").as_string(), "/student/model");
-    std::filesystem::create_directory(world_.folder.path() / "m");
     std::ofstream(world_.folder.path() / "m/config.json") << "{}";
     std::ofstream(world_.folder.path() / "m/model.safetensors") << "";
     const auto response = post(spec_text("out"), {}, {{"dry_run", "true"}});
