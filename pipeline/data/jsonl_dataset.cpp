@@ -60,9 +60,6 @@ Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const Dat
         if (!built) {
             return built.error();
         }
-        if (built->rows.rows.size() == 0) {
-            return nothing_in(files, options.teachers.empty() ? "" : " of the teacher " + options.teachers[part]);
-        }
         rows.parts.push_back(std::move(*built));
     }
     if (!options.teachers.empty()) {
@@ -89,6 +86,10 @@ Result<DatasetRows> load_rows(Files files, const Tokenizer* tokenizer, const Dat
     if (!rows) {
         return rows;
     }
+    // Too little to be worth it, if it is not an error.
+    if (std::ranges::any_of(rows->parts, [](const BuiltRows& part) { return part.rows.rows.size() == 0; })) {
+        return rows;
+    }
     if (cache->place_of(files, options) == place) {
         cache->keep(*draft, *rows, shown(files));
     } else if (draft->takes_files()) {
@@ -105,18 +106,27 @@ Result<std::unique_ptr<Dataset>> load_jsonl_dataset(Files files, const Tokenizer
     if (!rows) {
         return rows.error();
     }
+    if (rows->parts.front().rows.rows.size() == 0) {
+        return nothing_in(files, "");
+    }
     return make_row_dataset(std::move(rows->parts.front().rows));
 }
 
 Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(Files files, const Tokenizer* tokenizer,
-                                                               const DatasetOptions& options) {
+                                                               const DatasetOptions& options, bool every_teacher) {
     Result<DatasetRows> rows = load_rows(files, tokenizer, options);
     if (!rows) {
         return rows.error();
     }
     std::vector<DatasetPart> parts;
     for (std::size_t part = 0; part < options.teachers.size(); ++part) {
+        if (every_teacher && rows->parts[part].rows.rows.size() == 0) {
+            return nothing_in(files, " of the teacher " + options.teachers[part]);
+        }
         parts.push_back({options.teachers[part], make_row_dataset(std::move(rows->parts[part].rows))});
+    }
+    if (rows->order.empty()) {
+        return nothing_in(files, "");
     }
     return std::make_shared<const MixedDataset>(std::move(parts), std::move(rows->order));
 }

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/checkpoint_schedule.hpp"
+#include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/graph_options.hpp"
 #include "pipeline/graph/nonfinite_steps.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
@@ -24,11 +25,13 @@ namespace distilld {
 /// Sums of one optimizer step.
 struct StepSums {
     std::uint64_t target_tokens = 0;
-    std::uint64_t positions = 0;
+    std::uint64_t positions = 0;  ///< input positions
+    std::uint64_t padding = 0;    ///< positions beside them
 
-    void add(const MicroBatchStats& more, std::uint64_t more_positions) {
+    void add(const MicroBatchStats& more, std::uint64_t more_positions, std::uint64_t more_padding) {
         target_tokens += more.target_tokens;
         positions += more_positions;
+        padding += more_padding;
     }
     /// `sum` over the step's target tokens, of each of them; 0 without any.
     [[nodiscard]] double mean(double sum) const {
@@ -62,7 +65,7 @@ struct RecorderHooks {
 /// the next step border. All calls on the graph's executor. `trace` may be null.
 class RecorderStage {
   public:
-    RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, std::vector<TokenBatch> eval,
+    RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, EvaluationSet eval,
                   const GraphOptions& options, RecorderHooks hooks, TraceWriter* trace);
 
     /// The run begins now.
@@ -82,6 +85,8 @@ class RecorderStage {
     /// Nobody waits for the run any more: an evaluation ends after the batch under way, and a full disk is not waited
     /// for.
     void cancel();
+    /// Of the requests about held-out rows, as TeacherStage::set_ceiling().
+    void set_ceiling(std::uint32_t ceiling) { evaluator_.set_ceiling(ceiling); }
     /// cancel() has kept the last checkpoint or the last evaluation from its end.
     [[nodiscard]] bool cut_short() const noexcept { return cut_short_; }
     /// Waits for the checkpoint that is being written, which refers to this stage; throws what the write threw. No
@@ -111,9 +116,9 @@ class RecorderStage {
     GraphExecutors executors_;
     Student& student_;
     OptimizerStage& optimizer_;
-    std::vector<TokenBatch> eval_;
     GraphOptions options_;
     RecorderHooks hooks_;
+    Evaluator evaluator_;
     TraceWriter* trace_;
     TaskGroup writes_;
     SpaceWait space_;

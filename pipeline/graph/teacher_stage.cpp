@@ -50,7 +50,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
           watch_(options_.on_event, unix_now, watch_options(options_)),
           requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
           changed_(executor),
-          delivered_changed_(executor) {}
+          delivered_changed_(executor),
+          request_ended_(executor) {}
 
     asio::awaitable<void> run() override {
         const std::exception_ptr thrown = co_await thrown_by(issue_all());
@@ -102,6 +103,15 @@ class PrefetchingTeacherStage final : public TeacherStage {
     void set_ceiling(std::uint32_t ceiling) override {
         scheduler_.set_ceiling(ceiling);
         wake();
+    }
+    void set_held(bool held) override {
+        scheduler_.set_held(held);
+        wake();
+    }
+    asio::awaitable<void> requests_ended() override {
+        while (!handles_.empty()) {
+            co_await request_ended_.wait();
+        }
     }
     void set_end(std::uint64_t end, bool last) override {
         end_ = std::max(end_, end);
@@ -169,7 +179,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
         while (!over()) {
             news_ = false;
             const Instant now = steady_now();
-            for (const SchedulerAction& action : scheduler_.poll(now)) {
+            const std::vector<SchedulerAction> actions = scheduler_.poll(now);
+            tell_limits();
+            for (const SchedulerAction& action : actions) {
                 std::visit([this](const auto& what) { perform(what); }, action);
             }
             note_state();
@@ -185,6 +197,14 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
         // What is waited for no longer does not stay on show.
         watch_.update(std::nullopt, false, steady_now());
+    }
+
+    void tell_limits() {
+        ConcurrencyLimits limits = concurrency_limits(scheduler_);
+        if (source_ != nullptr && limits != told_limits_) {
+            source_->set_concurrency_limits(limits);
+            told_limits_ = std::move(limits);
+        }
     }
 
     Condition::TimePoint next_deadline(Instant now) {
@@ -275,6 +295,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     asio::awaitable<void> request(IssueAction issue) {
         const std::exception_ptr thrown = co_await thrown_by(carry_out(issue));
         handles_.erase(issue.request);
+        request_ended_.notify();
         wake();
         rethrow_if(thrown);
     }
@@ -400,6 +421,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     std::map<RequestId, TaskHandle> handles_;  // of the requests under way
     Condition changed_;
     Condition delivered_changed_;
+    Condition request_ended_;
     StageClock clock_{Stage::teacher};
     std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;
@@ -408,6 +430,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     std::uint32_t on_the_wire_ = 0;   // requests whose bytes have not come yet
     std::uint64_t end_ = options_.scheduler.end;
     bool growing_ = options_.scheduler.growing;
+    std::optional<ConcurrencyLimits> told_limits_;
     std::optional<Error> failure_;
     bool news_ = false;
     bool stopped_ = false;

@@ -32,8 +32,12 @@ struct DataReading {
 /// For messages.
 [[nodiscard]] std::string shown(const std::vector<std::string>& files);
 
-/// Of the dataset that several teachers are asked about.
-[[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading);
+/// The same of a dataset that the spec's several teachers are asked about; `every_teacher`: each of them has rows
+/// there.
+[[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading,
+                                                                          const std::string& field,
+                                                                          const std::vector<std::string>& entries,
+                                                                          bool every_teacher);
 
 /// What a TokenCache is told of who reads: this program and the files of the tokenizer.
 [[nodiscard]] Result<std::string> reader_identity(const TokenizerChoice& choice);
