@@ -109,8 +109,8 @@ def test_what_does_not_fit_is_named(runs, teacher, teacher_folder, tmp_path):
     missing = runs.refusal("missing", local(tmp_path / "nothing"))
     assert f"/teacher/model_dir: '{tmp_path}/nothing' is no folder" in missing, missing
     (tmp_path / "nothing").mkdir()
-    missing = runs.refusal("missing", local(tmp_path / "nothing"))
-    assert f"/teacher/model_dir: {tmp_path}/nothing/config.json" in missing, missing
+    empty = runs.refusal("empty", local(tmp_path / "nothing"))
+    assert f"/teacher/model_dir: {tmp_path}/nothing/config.json" in empty, empty
     both = runs.refusal("both", local(teacher_folder, endpoints=[teacher.url]))
     assert "/teacher/model_dir: give endpoints or model_dir, not both" in both
     neither = runs.refusal("neither", {"top_k": 16})
