@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-STUDENT = {  # the quickstart's
+STUDENT = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "vocab_size": 257,

@@ -21,11 +21,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$root/.quickstart
 bin=$root/build/release/bin
 
-# Sizes, chosen by trial on several texts and seeds (docs/quickstart.md). Most of the time goes into the teacher, so that it
-# has something to teach: the student sees a third of its tokens. In so few steps wide and shallow models learn more than
-# deep ones, small batches more than large ones, and weights drawn larger than usual far more. When the student is
-# distilled, teacher and student have a core each: the teacher's time for a micro-batch should be below the student's,
-# then all of it can be hidden.
+# Sizes, chosen by trial on several texts and seeds (docs/quickstart.md). Most of the time goes into the teacher, so
+# that it has something to teach: it sees twice as many tokens as the student. In so few steps wide and shallow models
+# learn more than deep ones, small batches more than large ones, and weights drawn larger than usual far more. When the
+# student is distilled, teacher and student have a core each: the teacher's time for a micro-batch should be below the
+# student's, then all of it can be hidden.
 text_megabytes=5
 eval_kilobytes=96
 vocabulary=1024
@@ -193,8 +193,8 @@ job = {
                 "sequence_length": int(e["LENGTH"])},
     "training": {"parallel": e["PARALLEL"] == "true", "batch_size": int(e["BATCH"]), "micro_batches": 1,
                  "max_steps": int(e["STEPS"]), "learning_rate": float(e["RATE"]), "lr_scheduler_type": "cosine",
-                 "warmup_steps": int(e["STEPS"]) // 20, "weight_decay": 0.01, "adam_beta2": 0.95, "seed": int(e["SEED"]),
-                 "threads": int(e["THREADS"]), "logging_steps": 20},
+                 "warmup_steps": int(e["STEPS"]) // 20, "weight_decay": 0.01, "adam_beta2": 0.95,
+                 "seed": int(e["SEED"]), "threads": int(e["THREADS"]), "logging_steps": 20},
     "output": e["WORK"] + "/" + e["NAME"],
 }
 if e["TEACHER"] == "yes":
@@ -266,7 +266,8 @@ say "Tokenizer"
     "$work/data/train.jsonl"
 
 say "Teacher: trained from scratch with 'distilld run', on all cores"
-batch_size=$teacher_batch_size spec teacher "$teacher_model" "$teacher_steps" no true "$learning_rate" 0 >"$work/teacher.json"
+batch_size=$teacher_batch_size \
+    spec teacher "$teacher_model" "$teacher_steps" no true "$learning_rate" 0 >"$work/teacher.json"
 "$bin/distilld" run "$work/teacher.json" 8>&-
 
 say "Teacher served, service started"
