@@ -120,7 +120,10 @@ void describe(Visitor& v, T& job) {
     v("status_reason", job.status_reason);
     v("queue_position", job.queue_position);
     progress_field(v, "progress", job.progress);
+    text_or_null_field(v, "dtype", job.dtype);
     v("eval_loss", job.eval_loss);
+    v("eval_kl", job.eval_kl);
+    v("eval_top1_agreement", job.eval_top1_agreement);
     v("exported_eval_loss", job.exported_eval_loss);
     v("output", job.output);
     text_or_null_field(v, "weights_sha256", job.weights_sha256);

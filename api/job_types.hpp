@@ -77,10 +77,13 @@ struct Job {
     std::optional<StatusReason> status_reason;
     std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only
     std::optional<ProgressEvent> progress;
-    std::optional<double> eval_loss;           ///< newest held-out loss
-    std::optional<double> exported_eval_loss;  ///< of the weights as an export of less than fp32 rounds them
-    std::string output;                        ///< absolute folder
-    std::string weights_sha256;                ///< of the exported model; empty before success
+    std::string dtype;                          ///< of the last run's arithmetic, as it was resolved; empty = not yet
+    std::optional<double> eval_loss;            ///< newest held-out loss
+    std::optional<double> eval_kl;              ///< newest KL from the teacher, on held-out rows
+    std::optional<double> eval_top1_agreement;  ///< newest share of them whose likeliest token is the teacher's
+    std::optional<double> exported_eval_loss;   ///< of the weights as an export of less than fp32 rounds them
+    std::string output;                         ///< absolute folder
+    std::string weights_sha256;                 ///< of the exported model; empty before success
     std::vector<JobCheckpoint> checkpoints;
     std::string spec_json;           ///< as submitted
     std::string resolved_spec_json;  ///< every default filled in, paths absolute

@@ -106,10 +106,12 @@ void JobJournal::set_progress(const std::string& id, const ProgressEvent& progre
     show(id, live);
 }
 
-void JobJournal::set_eval_loss(const std::string& id, double loss) {
+void JobJournal::set_evaluation(const std::string& id, const EvaluationEvent& evaluation) {
     auto& live = live_.at(id);
-    live.stored.job.eval_loss = loss;
-    live.eval_loss_unsaved = true;
+    live.stored.job.eval_loss = evaluation.loss;
+    live.stored.job.eval_kl = evaluation.kl;
+    live.stored.job.eval_top1_agreement = evaluation.top1_agreement;
+    live.evaluation_unsaved = true;
     show(id, live);
 }
 
@@ -161,7 +163,7 @@ bool JobJournal::write(const std::string& id) {
     }
     live.state_unsaved = false;
     live.progress_unsaved = false;
-    live.eval_loss_unsaved = false;
+    live.evaluation_unsaved = false;
     live.unsaved_checkpoints.clear();
     live.unsaved_events.clear();
     live.lost_events = 0;
@@ -263,7 +265,7 @@ JobChange JobJournal::change_of(const Live& live) {
     const auto& job = live.stored.job;
     change.state = live.state_unsaved ? &live.stored : nullptr;
     change.progress = live.progress_unsaved && job.progress ? &*job.progress : nullptr;
-    change.eval_loss = live.eval_loss_unsaved ? job.eval_loss : std::nullopt;
+    change.evaluation = live.evaluation_unsaved ? &job : nullptr;
     change.checkpoints = live.unsaved_checkpoints;
     return change;
 }

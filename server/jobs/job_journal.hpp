@@ -59,7 +59,7 @@ class JobJournal {
 
     // What is said of a job that has not ended stays in memory until append() writes it.
     void set_progress(const std::string& id, const ProgressEvent& progress);
-    void set_eval_loss(const std::string& id, double loss);
+    void set_evaluation(const std::string& id, const EvaluationEvent& evaluation);
     void add_checkpoint(const std::string& id, api::JobCheckpoint checkpoint);
     /// To change state, reason, times, weights and the like.
     [[nodiscard]] StoredJob& edit(const std::string& id);
@@ -82,7 +82,7 @@ class JobJournal {
         StoredJob stored;  ///< without specs and checkpoints
         bool state_unsaved = false;
         bool progress_unsaved = false;
-        bool eval_loss_unsaved = false;
+        bool evaluation_unsaved = false;
         std::vector<api::JobCheckpoint> unsaved_checkpoints;
         std::vector<api::JobEvent> unsaved_events;
         std::uint64_t lost_events = 0;  ///< that there was no room for

@@ -56,6 +56,10 @@ class Damage {
     std::string text_;
 };
 
+std::optional<double> real_of(const sqlite::Statement& row, int column) {
+    return row.is_null(column) ? std::nullopt : std::optional(row.real(column));
+}
+
 void bind_reason(sqlite::Statement& statement, int index, const std::optional<api::StatusReason>& reason) {
     if (reason) {
         statement.bind(index, reason->code);
@@ -69,6 +73,14 @@ void bind_reason(sqlite::Statement& statement, int index, const std::optional<ap
 }
 
 }  // namespace
+
+void bind_real(sqlite::Statement& statement, int index, const std::optional<double>& number) {
+    if (number) {
+        statement.bind(index, *number);
+    } else {
+        statement.bind_null(index);
+    }
+}
 
 StoredJob job_of(const sqlite::Statement& row) {
     StoredJob stored;
@@ -94,12 +106,11 @@ StoredJob job_of(const sqlite::Statement& row) {
     if (!row.is_null(16)) {
         job.progress = damage.read(api::progress_from_json, row.text(16), "progress");
     }
-    if (!row.is_null(17)) {
-        job.eval_loss = row.real(17);
-    }
-    if (!row.is_null(19)) {
-        job.exported_eval_loss = row.real(19);
-    }
+    job.eval_loss = real_of(row, 17);
+    job.exported_eval_loss = real_of(row, 19);
+    job.dtype = row.text(20);
+    job.eval_kl = real_of(row, 21);
+    job.eval_top1_agreement = real_of(row, 22);
     if (!damage.text().empty()) {
         job.status_reason = {"damaged", "the job's row in the store is damaged: " + damage.text()};
     }
@@ -139,11 +150,8 @@ void bind_state(sqlite::Statement& update, const StoredJob& stored) {
     update.bind(6, job.finished_at);
     bind_reason(update, 7, job.status_reason);
     update.bind(10, job.weights_sha256);
-    if (job.exported_eval_loss) {
-        update.bind(11, *job.exported_eval_loss);
-    } else {
-        update.bind_null(11);
-    }
+    bind_real(update, 11, job.exported_eval_loss);
+    update.bind(12, job.dtype);
 }
 
 }  // namespace distilld

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <optional>
 #include <string>
 
 #include "base/error.hpp"
@@ -15,7 +16,7 @@ namespace distilld {
 inline constexpr const char* kSelectJobs =
     "SELECT jobs.id, kind, owner, metadata, name, output, state, cancel_requested, resume, created_at, started_at, "
     "finished_at, reason_code, reason_message, weights_sha256, idempotency_key, progress, eval_loss, reason_since, "
-    "exported_eval_loss "
+    "exported_eval_loss, dtype, eval_kl, eval_top1_agreement "
     "FROM jobs LEFT JOIN job_progress ON job_progress.job_id = jobs.id ";
 
 /// The job of a row of kSelectJobs, without specs and checkpoints. Of a damaged row what can be read, with a reason
@@ -31,9 +32,13 @@ void bind_new_job(sqlite::Statement& insert, const StoredJob& stored);
 /// What a change of state changes.
 inline constexpr const char* kUpdateJob =
     "UPDATE jobs SET state = ?2, cancel_requested = ?3, resume = ?4, started_at = ?5, finished_at = ?6, "
-    "reason_code = ?7, reason_message = ?8, reason_since = ?9, weights_sha256 = ?10, exported_eval_loss = ?11 "
+    "reason_code = ?7, reason_message = ?8, reason_since = ?9, weights_sha256 = ?10, exported_eval_loss = ?11, "
+    "dtype = ?12 "
     "WHERE id = ?1";
 void bind_state(sqlite::Statement& update, const StoredJob& stored);
+
+/// NULL for nothing.
+void bind_real(sqlite::Statement& statement, int index, const std::optional<double>& number);
 
 /// JSON text of the store as what it stands for; the error says in what it is damaged.
 template <class T>

@@ -45,7 +45,8 @@ class SqliteJobStore final : public JobStore {
         insert_specs_->bind(2, job.spec_json);
         insert_specs_->bind(3, job.resolved_spec_json);
         insert_specs_->run();
-        write_change(job.id, {nullptr, job.progress ? &*job.progress : nullptr, job.eval_loss, job.checkpoints});
+        write_change(job.id, {nullptr, job.progress ? &*job.progress : nullptr, job.eval_loss ? &job : nullptr,
+                              job.checkpoints});
         transaction.commit();
     }
 
@@ -135,9 +136,10 @@ class SqliteJobStore final : public JobStore {
         progress_ = make(
             "INSERT INTO job_progress (job_id, progress) VALUES (?1, ?2) "
             "ON CONFLICT (job_id) DO UPDATE SET progress = excluded.progress");
-        eval_loss_ = make(
-            "INSERT INTO job_progress (job_id, eval_loss) VALUES (?1, ?2) "
-            "ON CONFLICT (job_id) DO UPDATE SET eval_loss = excluded.eval_loss");
+        evaluation_ = make(
+            "INSERT INTO job_progress (job_id, eval_loss, eval_kl, eval_top1_agreement) VALUES (?1, ?2, ?3, ?4) "
+            "ON CONFLICT (job_id) DO UPDATE SET eval_loss = excluded.eval_loss, eval_kl = excluded.eval_kl, "
+            "eval_top1_agreement = excluded.eval_top1_agreement");
         // REPLACE gives a row a new number: the newest stands last, also when its folder was there before.
         insert_checkpoint_ = make(
             "INSERT OR REPLACE INTO job_checkpoints (job_id, step, folder, seconds, created_at) "
@@ -161,10 +163,12 @@ class SqliteJobStore final : public JobStore {
             progress_->bind(2, to_text(api::to_json_object(*change.progress)));
             progress_->run();
         }
-        if (change.eval_loss) {
-            eval_loss_->bind(1, id);
-            eval_loss_->bind(2, *change.eval_loss);
-            eval_loss_->run();
+        if (change.evaluation != nullptr) {
+            evaluation_->bind(1, id);
+            bind_real(*evaluation_, 2, change.evaluation->eval_loss);
+            bind_real(*evaluation_, 3, change.evaluation->eval_kl);
+            bind_real(*evaluation_, 4, change.evaluation->eval_top1_agreement);
+            evaluation_->run();
         }
         for (const auto& checkpoint : change.checkpoints) {
             insert_checkpoint_->bind(1, id);
@@ -194,7 +198,7 @@ class SqliteJobStore final : public JobStore {
     Prepared unfinished_;
     Prepared counts_;
     Prepared progress_;
-    Prepared eval_loss_;
+    Prepared evaluation_;
     Prepared insert_checkpoint_;
     Prepared next_sequence_;
     Prepared insert_event_;

@@ -43,7 +43,7 @@ struct EventPage {
 struct JobChange {
     const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume; not the parts below, nor the specs
     const ProgressEvent* progress = nullptr;
-    std::optional<double> eval_loss{};
+    const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
     /// One whose folder is known takes the place of the older one.
     std::vector<api::JobCheckpoint> checkpoints{};
 };

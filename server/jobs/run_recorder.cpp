@@ -27,6 +27,7 @@ void RunRecorder::on(const StartedEvent& event, Time) {
     if (!waiting_ && journal_.job(id_).status_reason) {
         journal_.edit(id_).job.status_reason.reset();  // that it waited for a worker
     }
+    journal_.edit(id_).job.dtype = event.dtype;
     journal_.append(id_, record_of(event));
 }
 
@@ -42,7 +43,7 @@ void RunRecorder::on(const ProgressEvent& event, Time now) {
 }
 
 void RunRecorder::on(const EvaluationEvent& event, Time) {
-    journal_.set_eval_loss(id_, event.loss);
+    journal_.set_evaluation(id_, event);
     journal_.append(id_, record_of(event));
 }
 
@@ -76,7 +77,11 @@ void RunRecorder::on(const FinishedEvent& event, Time) {
     }
     journal_.set_progress(id_, last);
     if (event.eval_loss) {
-        journal_.set_eval_loss(id_, *event.eval_loss);
+        const auto& known = journal_.job(id_);
+        journal_.set_evaluation(id_, {.step = last.step,
+                                      .loss = *event.eval_loss,
+                                      .kl = known.eval_kl,
+                                      .top1_agreement = known.eval_top1_agreement});
     }
     // Thinning must not swallow the last step.
     if (last_metrics_step_ != last.step) {

@@ -32,7 +32,10 @@ Job full_job() {
     job.started_at = "2026-01-01T00:00:01.000Z";
     job.status_reason = StatusReason{"c", "m"};
     job.queue_position = 3;
+    job.dtype = "bf16";
     job.eval_loss = 1.5;
+    job.eval_kl = 0.5;
+    job.eval_top1_agreement = 0.75;
     job.exported_eval_loss = 1.75;
     job.output = "/out";
     job.checkpoints.push_back({5, "/out/checkpoints/step-5", 0.25, "2026-01-01T00:00:02.000Z"});
@@ -140,10 +143,11 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     for (const auto& member : json) {
         names.emplace_back(member.key());
     }
-    EXPECT_THAT(names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal",
-                                   "cancel_requested", "created_at", "started_at", "finished_at", "status_reason",
-                                   "queue_position", "progress", "eval_loss", "exported_eval_loss", "output",
-                                   "weights_sha256", "checkpoints", "spec", "resolved_spec"));
+    EXPECT_THAT(
+        names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
+                           "created_at", "started_at", "finished_at", "status_reason", "queue_position", "progress",
+                           "dtype", "eval_loss", "eval_kl", "eval_top1_agreement", "exported_eval_loss", "output",
+                           "weights_sha256", "checkpoints", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),

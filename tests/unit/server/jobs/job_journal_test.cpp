@@ -97,7 +97,7 @@ TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     *full = true;
     journal.add_checkpoint("a", {2, "/2", 0.5, "t"});
     journal.append("a", record_of(CheckpointEvent{2, "/2", 0.5}));
-    journal.set_eval_loss("a", 2.5);
+    journal.set_evaluation("a", {.loss = 2.5, .kl = 0.5});
     EXPECT_TRUE(journal.needs_retry());
     EXPECT_EQ(journal.board().trouble()->code, "store_unavailable");
     EXPECT_FALSE(journal.is_saved("a"));

@@ -60,17 +60,21 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     StartedEvent started;
     started.total_steps = 10;
     started.batch_size = 2;
+    started.dtype = "bf16";
     worker->emit(started, worker);
     for (std::uint64_t step = 1; step <= 9; ++step) {
         worker->emit(progress_at(step, 10.0 - static_cast<double>(step)), worker);
     }
     worker->emit(CheckpointEvent{5, "/out/checkpoints/5", 0.5}, worker);
-    worker->emit(EvaluationEvent{9, 3.5, 100}, worker);
+    worker->emit(EvaluationEvent{9, 3.5, 100, 0.5, 0.75}, worker);
     worker->emit(LogEvent{"warn", "careful"}, worker);
     finish(worker);
     const auto job = wait_for_state(*world.manager, id, JobState::succeeded);
     EXPECT_EQ(job.progress->step, 10U);
     EXPECT_EQ(job.eval_loss, 2.5);
+    EXPECT_EQ(job.eval_kl, 0.5);
+    EXPECT_EQ(job.eval_top1_agreement, 0.75);
+    EXPECT_EQ(job.dtype, "bf16");
     EXPECT_EQ(job.weights_sha256, "abc");
     EXPECT_EQ(job.exported_eval_loss, 2.75);
     ASSERT_EQ(job.checkpoints.size(), 1U);

@@ -86,8 +86,10 @@ TEST_F(JobStoreTest, UpdatesStateAndCounts) {
     a.job.state = JobState::failed;
     a.job.status_reason = api::StatusReason{"io", "disk full"};
     a.job.exported_eval_loss = 1.75;
+    a.job.dtype = "bf16";
     store->append_event("a", event("over"), {.state = &a});
     EXPECT_EQ(store->get("a")->job.exported_eval_loss, 1.75);
+    EXPECT_EQ(store->get("a")->job.dtype, "bf16");
     EXPECT_EQ(store->get("b")->job.exported_eval_loss, std::nullopt);
     EXPECT_EQ(store->get("a")->job.status_reason->message, "disk full");
     EXPECT_THAT(store->counts(),
@@ -141,13 +143,18 @@ TEST_F(JobStoreTest, EachPartOfAJobChangesAlone) {
     store->create(job("b"));
     const auto progress = test::progress_at(4, 1.5);
     store->append_event("a", event("progress"), {.progress = &progress});
-    store->append_event("a", event("evaluation"), {.eval_loss = 2.5});
+    auto evaluated = job("a").job;
+    evaluated.eval_loss = 2.5;
+    evaluated.eval_kl = 0.5;
+    store->append_event("a", event("evaluation"), {.evaluation = &evaluated});
     store->append_event("a", event("checkpoints"), {.checkpoints = {{1, "/1", 0.1, "t1"}, {2, "/2", 0.2, "t2"}}});
     store->append_event("a", event("again"), {.checkpoints = {{3, "/1", 0.3, "t3"}}});
     const auto a = store->get("a")->job;
     EXPECT_EQ(a.state, JobState::queued);
     EXPECT_EQ(a.progress->step, 4U);
     EXPECT_EQ(a.eval_loss, 2.5);
+    EXPECT_EQ(a.eval_kl, 0.5);
+    EXPECT_EQ(a.eval_top1_agreement, std::nullopt);
     ASSERT_EQ(a.checkpoints.size(), 2U);
     EXPECT_EQ(a.checkpoints[0].folder, "/2");
     EXPECT_EQ(a.checkpoints[1].folder, "/1");
@@ -159,7 +166,7 @@ TEST_F(JobStoreTest, EachPartOfAJobChangesAlone) {
     EXPECT_FALSE(b.progress);
     EXPECT_EQ(store->list({}).jobs.at(1).job.checkpoints.size(), 2U);
     EXPECT_TRUE(store->list({}).jobs.at(1).job.spec_json.empty());
-    EXPECT_THROW(store->append_event("nobody", event("x"), {.eval_loss = 1.0}), ErrorException);
+    EXPECT_THROW(store->append_event("nobody", event("x"), {.evaluation = &evaluated}), ErrorException);
 }
 
 TEST_F(JobStoreTest, KeepsSinceWhenAJobWaits) {
