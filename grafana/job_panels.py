@@ -86,6 +86,26 @@ JOB = (
                 ("distilld_job_eval_loss{JOB}", "held out"),
             ),
             plot(
+                "Held out, beside the teacher",
+                "short",
+                "At each evaluation: divergence of the student from the teacher in nats a token, and the share of "
+                "tokens whose likeliest one is the teacher's.",
+                ("distilld_job_eval_kl{JOB}", "KL"),
+                ("distilld_job_eval_top1_agreement{JOB}", "same first choice"),
+            ),
+            plot(
+                "Padding",
+                "percentunit",
+                "Of the positions that the student computes, the share that is padding. More than a few percent are "
+                "worth another packing.",
+                (
+                    "rate(distilld_job_padding_tokens_total{JOB}[RATE]) / "
+                    "(rate(distilld_job_tokens_total{JOB}[RATE]) + rate(distilld_job_padding_tokens_total{JOB}[RATE]))",
+                    "{{job_id}}",
+                ),
+                warn_above=0.05,
+            ),
+            plot(
                 "Gradient norm",
                 "short",
                 "Global norm before clipping.",

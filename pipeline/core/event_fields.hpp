@@ -158,6 +158,7 @@ void describe(Visitor& v, T& e) {
     v("seconds_remaining", e.seconds_remaining);
     v("seconds_elapsed", e.seconds_elapsed);
     v("tokens", e.tokens);
+    v("padding_tokens", e.padding_tokens);
     v("tokens_per_second", e.tokens_per_second);
     v("loss", e.loss);
     v("kd_loss", e.kd_loss);

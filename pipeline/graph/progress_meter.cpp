@@ -17,7 +17,8 @@ ProgressMeter::ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps
     marks_.push_back({start, 0, first_step});
 }
 
-void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, Instant now) {
+void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, std::uint64_t padding, Instant now) {
+    padding_ += padding;
     step_durations_.observe(to_seconds(now - marks_.back().at));
     marks_.push_back({now, marks_.back().tokens + tokens, step});
     if (marks_.size() > kRecentSteps + 1) {
@@ -30,6 +31,7 @@ void ProgressMeter::fill(ProgressEvent& event) const {
     const Mark& oldest = marks_.front();
     const double span = to_seconds(newest.at - oldest.at);
     event.tokens = newest.tokens;
+    event.padding_tokens = padding_;
     event.total_steps = total_steps_;
     event.seconds_elapsed = to_seconds(newest.at - start_);
     event.tokens_per_second = span > 0 ? static_cast<double>(newest.tokens - oldest.tokens) / span : 0;

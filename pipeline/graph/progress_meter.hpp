@@ -15,10 +15,11 @@ class ProgressMeter {
   public:
     ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Instant start);
 
-    /// One optimizer step ended at `now` after training on `tokens` input positions.
-    void on_step(std::uint64_t step, std::uint64_t tokens, Instant now);
+    /// One optimizer step ended at `now` after training on `tokens` input positions, with `padding` beside them.
+    void on_step(std::uint64_t step, std::uint64_t tokens, std::uint64_t padding, Instant now);
 
-    /// Fills tokens, tokens_per_second (over the last steps), seconds_elapsed, seconds_remaining and durations.steps.
+    /// Fills tokens, padding_tokens, tokens_per_second (over the last steps), seconds_elapsed, seconds_remaining and
+    /// durations.steps.
     void fill(ProgressEvent& event) const;
     /// tokens_per_second over the whole run.
     [[nodiscard]] double mean_tokens_per_second() const;
@@ -38,6 +39,7 @@ class ProgressMeter {
     std::uint64_t total_steps_;
     Instant start_;
     std::deque<Mark> marks_;  // the last steps, oldest first
+    std::uint64_t padding_ = 0;
     DurationCounts step_durations_;
 };
 

@@ -24,14 +24,16 @@ namespace distilld {
 /// Sums of one optimizer step.
 struct StepSums {
     MicroBatchStats stats;
-    std::uint64_t positions = 0;
+    std::uint64_t positions = 0;  ///< input positions
+    std::uint64_t padding = 0;    ///< positions beside them
 
-    void add(const MicroBatchStats& more, std::uint64_t more_positions) {
+    void add(const MicroBatchStats& more, std::uint64_t more_positions, std::uint64_t more_padding) {
         stats.target_tokens += more.target_tokens;
         stats.loss_sum += more.loss_sum;
         stats.kd_sum += more.kd_sum;
         stats.ce_sum += more.ce_sum;
         positions += more_positions;
+        padding += more_padding;
     }
     /// Of the step's target tokens; 0 without any.
     [[nodiscard]] double mean_loss() const {

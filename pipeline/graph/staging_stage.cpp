@@ -53,8 +53,9 @@ asio::awaitable<StagedMicroBatch> StagingStage::stage(MicroBatch batch) {
     // Documents that are kept apart are staged without what is beside them.
     const bool padded = tokens.documents.empty();
     const std::uint64_t all = padded ? std::uint64_t{tokens.rows} * tokens.columns : staged.positions;
+    staged.padding = all - staged.positions;
     staged_ += all;
-    padding_ += all - staged.positions;
+    padding_ += staged.padding;
     const Instant began = steady_now();
     auto make = [this, moved = std::make_shared<MicroBatch>(std::move(batch))] {
         return student_.stage(std::move(*moved));

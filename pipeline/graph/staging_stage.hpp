@@ -17,6 +17,7 @@ namespace distilld {
 struct StagedMicroBatch {
     std::uint64_t number = 0;
     std::uint64_t positions = 0;  ///< input positions, padding left out
+    std::uint64_t padding = 0;    ///< positions that the student computes beside them
     std::unique_ptr<StagedBatch> batch;
 };
 

@@ -60,9 +60,10 @@ asio::awaitable<std::optional<StepSums>> StudentStage::train_step() {
             co_return std::nullopt;
         }
         const std::uint64_t positions = staged->positions;
+        const std::uint64_t padding = staged->padding;
         auto training = train(std::move(*staged));
         const MicroBatchStats stats = co_await std::move(training);
-        sums.add(stats, positions);
+        sums.add(stats, positions, padding);
     }
     co_return sums;
 }

@@ -140,7 +140,7 @@ JobMetricRows job_metric_rows() {
     rows.run_histograms = joined(training_histograms(), teacher_histograms());
     rows.run_counters =
         joined(joined(joined(training_counters(), teacher_counters()), store_counters()), worker_counters());
-    rows.job_counters = teacher_job_counters();
+    rows.job_counters = joined(training_job_counters(), teacher_job_counters());
     rows.service = service_rows();
     rows.process = process_metric_rows();
     return rows;

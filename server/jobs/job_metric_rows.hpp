@@ -32,9 +32,9 @@ struct JobRun {
     std::uint64_t first_step = 0;          ///< it began after this many
     std::uint64_t micro_batch_tokens = 0;  ///< input positions of one micro-batch
     CheckpointCounts checkpoints;
-    ProgressEvent progress;     ///< the newest
-    double last_step_time = 0;  ///< Unix time at which a step was last told of; 0 = none was
-    std::optional<double> eval_loss;
+    ProgressEvent progress;                     ///< the newest
+    double last_step_time = 0;                  ///< Unix time at which a step was last told of; 0 = none was
+    std::optional<EvaluationEvent> evaluation;  ///< the newest, without its samples
     NewestCheckpoint newest_checkpoint;
 };
 

@@ -65,7 +65,7 @@ class TableJobMetrics final : public JobMetrics {
         next.earlier_counts = all_rows_of_all_runs(before.earlier_counts, before.newest_counts);
         next.run.progress = std::move(before.run.progress);
         next.run.last_step_time = before.run.last_step_time;
-        next.run.eval_loss = before.run.eval_loss;
+        next.run.evaluation = std::move(before.run.evaluation);
         next.run.newest_checkpoint = before.run.newest_checkpoint;
         before = std::move(next);
     }
@@ -93,7 +93,8 @@ class TableJobMetrics final : public JobMetrics {
     void evaluated(const std::string& job_id, const EvaluationEvent& evaluation) override {
         const std::lock_guard lock(mutex_);
         if (const auto found = runs_.find(job_id); found != runs_.end()) {
-            found->second.run.eval_loss = evaluation.loss;
+            EvaluationEvent& newest = found->second.run.evaluation.emplace(evaluation);
+            newest.samples.clear();
         }
     }
 

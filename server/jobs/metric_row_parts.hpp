@@ -13,6 +13,7 @@ namespace distilld {
 [[nodiscard]] std::vector<MetricRow<JobRun>> training_gauges();
 [[nodiscard]] std::vector<MetricRow<JobRun>> training_histograms();
 [[nodiscard]] std::vector<MetricRow<JobRun>> training_counters();
+[[nodiscard]] std::vector<MetricRow<JobRun>> training_job_counters();
 
 [[nodiscard]] std::vector<MetricRow<JobRun>> teacher_gauges();
 [[nodiscard]] std::vector<MetricRow<JobRun>> teacher_histograms();

@@ -56,8 +56,12 @@ double hidden_seconds(const JobRun& run) {
     return 0.0;
 }
 
-MetricSamples eval_loss(const JobRun& run) {
-    return run.eval_loss ? std::vector<MetricSample>{{{}, *run.eval_loss}} : std::vector<MetricSample>();
+template <class Figure>
+auto of_evaluation(Figure figure) {
+    return [figure](const JobRun& run) -> MetricSamples {
+        const std::optional<double> value = run.evaluation ? figure(*run.evaluation) : std::nullopt;
+        return value ? std::vector<MetricSample>{{{}, *value}} : std::vector<MetricSample>();
+    };
 }
 
 MetricSamples last_step_time(const JobRun& run) {
@@ -142,7 +146,17 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          "Newest held-out loss of an active job, in nats a token.",
          gauge,
          {"job_id"},
-         eval_loss},
+         of_evaluation([](const EvaluationEvent& newest) { return std::optional(newest.loss); })},
+        {"distilld_job_eval_kl",
+         "Newest held-out KL divergence of an active job's student from its teacher, in nats a token.",
+         gauge,
+         {"job_id"},
+         of_evaluation([](const EvaluationEvent& newest) { return newest.kl; })},
+        {"distilld_job_eval_top1_agreement",
+         "Share of an active job's held-out tokens whose likeliest one is the teacher's, at the newest evaluation.",
+         gauge,
+         {"job_id"},
+         of_evaluation([](const EvaluationEvent& newest) { return newest.top1_agreement; })},
         {"distilld_job_grad_norm",
          "Global norm of the newest step's gradient, before clipping.",
          gauge,
@@ -203,6 +217,21 @@ std::vector<MetricRow<JobRun>> training_histograms() {
          histogram,
          {"job_id"},
          checkpoint_durations},
+    };
+}
+
+std::vector<MetricRow<JobRun>> training_job_counters() {
+    return {
+        {"distilld_job_tokens_total",
+         "Input positions that an active job has trained on.",
+         counter,
+         {"job_id"},
+         of_student([](const JobRun& run) { return metric_number(run.progress.tokens); })},
+        {"distilld_job_padding_tokens_total",
+         "Positions that an active job's student has computed beside the input's: padding of its micro-batches.",
+         counter,
+         {"job_id"},
+         of_student([](const JobRun& run) { return metric_number(run.progress.padding_tokens); })},
     };
 }
 

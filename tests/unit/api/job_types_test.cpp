@@ -148,7 +148,7 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     EXPECT_EQ(
         to_text(json.at("progress")),
         R"({"percent":12.5,"generates":false,"step":5,"total_steps":40,"seconds_remaining":0,"seconds_elapsed":0,)"
-        R"("tokens":12345,)"
+        R"("tokens":12345,"padding_tokens":0,)"
         R"("tokens_per_second":0,"loss":2.25,"kd_loss":null,"ce_loss":0,"grad_norm":0,"learning_rate":0,)"
         R"("stall_fraction":0,"teacher_hidden_fraction":0,"bottleneck":"student","stages":[{"stage":"student",)"
         R"("busy_seconds":1,"wait_input_seconds":2,"wait_output_seconds":3}],"fetch":{"requests":9,"completed":0,)"

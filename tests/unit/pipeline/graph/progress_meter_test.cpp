@@ -32,15 +32,16 @@ TEST(ProgressMeter, RatesAreOfTheLastStepsAndOfTheWholeRun) {
     const Instant start(7s);
     ProgressMeter meter(10, 110, start);
     // Slow at first, then 100 tokens in a tenth of a second.
-    meter.on_step(11, 100, start + 10s);
+    meter.on_step(11, 100, 7, start + 10s);
     Instant now = start + 10s;
     for (std::uint64_t step = 12; step <= 60; ++step) {
         now += 100ms;
-        meter.on_step(step, 100, now);
+        meter.on_step(step, 100, 1, now);
     }
     ProgressEvent event;
     meter.fill(event);
     EXPECT_EQ(event.tokens, 5000U);
+    EXPECT_EQ(event.padding_tokens, 56U);
     EXPECT_EQ(event.total_steps, 110U);
     EXPECT_NEAR(event.tokens_per_second, 1000, 1e-6);
     EXPECT_NEAR(event.seconds_elapsed, 14.9, 1e-9);

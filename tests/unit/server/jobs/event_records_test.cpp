@@ -29,7 +29,8 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
         as_text(record_of(event)),
         R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"metrics",)"
         R"("message":"step 5 of 40, loss 2.346","data":{"percent":12.5,"generates":false,"step":5,"total_steps":40,)"
-        R"("seconds_remaining":0,"seconds_elapsed":0,"tokens":0,"tokens_per_second":0,"loss":2.34567,"kd_loss":0,)"
+        R"("seconds_remaining":0,"seconds_elapsed":0,"tokens":0,"padding_tokens":0,"tokens_per_second":0,)"
+        R"("loss":2.34567,"kd_loss":0,)"
         R"("ce_loss":0,"grad_norm":0,"learning_rate":0,"stall_fraction":0,"teacher_hidden_fraction":0,)"
         R"("bottleneck":"","nonfinite_steps":0,"fetch":{"in_flight":4,"concurrency":0,"buffered":0,"retries":2,)"
         R"("hedges":0,"store":null}}})");

@@ -129,6 +129,8 @@ TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     event.stages = {{"teacher", 1, 0, 0}, {"student", 1, 0, 0}};
     event.bottleneck = "teacher";
     event.measures.queues = {{"staging", 3, 8}, {"student", 1, 1}};
+    event.tokens = 90;
+    event.padding_tokens = 10;
     metrics->progress("j", event);
     EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_last_step_timestamp_seconds"))) << "it has done no step";
     event.step = 6;
@@ -136,7 +138,13 @@ TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     now = 1001;
     metrics->progress("j", event);  // as the last event repeats it
     metrics->evaluated("j", {6, 3.5, 100});
+    EXPECT_THAT(metrics->text(), Not(HasSubstr("distilld_job_eval_kl{"))) << "the teacher was not asked";
+    metrics->evaluated("j", {6, 3.5, 100, 0.25, 0.75});
     const auto text = metrics->text();
+    EXPECT_EQ(sample(text, R"(distilld_job_eval_kl{job_id="j"})"), 0.25);
+    EXPECT_EQ(sample(text, R"(distilld_job_eval_top1_agreement{job_id="j"})"), 0.75);
+    EXPECT_EQ(sample(text, R"(distilld_job_tokens_total{job_id="j"})"), 90);
+    EXPECT_EQ(sample(text, R"(distilld_job_padding_tokens_total{job_id="j"})"), 10);
     EXPECT_EQ(sample(text, R"(distilld_job_last_step_timestamp_seconds{job_id="j"})"), 1000);
     EXPECT_EQ(sample(text, R"(distilld_job_kd_loss{job_id="j"})"), 1.25);
     EXPECT_EQ(sample(text, R"(distilld_job_ce_loss{job_id="j"})"), 2.5);
@@ -147,6 +155,11 @@ TEST(JobMetricRows, TellOfTheStudentAndOfWhatHoldsItUp) {
     EXPECT_EQ(sample(text, R"(distilld_job_bottleneck{job_id="j",stage="student"})"), 0);
     EXPECT_EQ(sample(text, R"(distilld_stage_queue_items{job_id="j",stage="staging"})"), 3);
     EXPECT_EQ(sample(text, R"(distilld_stage_queue_capacity_items{job_id="j",stage="staging"})"), 8);
+    metrics->run_started("j");
+    event.tokens = 9;
+    event.padding_tokens = 1;
+    metrics->progress("j", event);
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_job_padding_tokens_total{job_id="j"})"), 11) << "of both its runs";
 }
 
 TEST(JobMetricRows, CheckpointsAreCountedAndTheNewestStays) {
