@@ -267,6 +267,12 @@ std::vector<SpecField> eval_fields() {
          .decides_weights = no,
          .help = "rows of `dataset.eval` that are evaluated, from the first",
          .default_note = "= all"},
+        {.pointer = "/eval/ask_teacher",
+         .kind = make_boolean(&EvalSpec::ask_teacher),
+         .decides_weights = no,
+         .help =
+             "whether the teacher is asked about the held-out rows too, for the student's KL divergence from it and "
+             "how often both put the same token first (docs/training.md)"},
         {.pointer = "/eval/sample_prompts",
          .kind = make_texts(&EvalSpec::sample_prompts, {.may_break_lines = true}, kMaxPrompts),
          .decides_weights = no,

@@ -41,7 +41,7 @@ class TimedStudent final : public Student {
     void discard_gradients() override {}
     StepStats finish_step(double) override { return {1.0, true}; }
     bool apply_one_pending_update() override { return false; }
-    EvalStats evaluate(const TokenBatch&) override { return {}; }
+    EvalStats evaluate(const MicroBatch&) override { return {}; }
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState&) override { return std::make_shared<Empty>(); }
     Result<RunState> restore(const std::filesystem::path&) override { return RunState{}; }
     std::uint64_t parameter_count() const override { return 0; }

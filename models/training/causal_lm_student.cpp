@@ -90,18 +90,16 @@ class CausalLmStudent final : public Student {
 
     bool apply_one_pending_update() override { return optimizer_.apply_next(); }
 
-    EvalStats evaluate(const TokenBatch& batch) override {
+    EvalStats evaluate(const MicroBatch& batch) override {
         optimizer_.apply_all();
-        MicroBatch micro_batch;
-        // Not owned: `batch` outlives the staging.
-        micro_batch.tokens = std::shared_ptr<const TokenBatch>(std::shared_ptr<void>(), &batch);
-        const std::unique_ptr<TensorBatch> staged = stage_micro_batch(micro_batch, staging_options(false));
-        EvalStats stats;
-        stats.target_tokens = staged->target_tokens;
-        if (staged->target_tokens > 0) {
-            stats.ce_sum = cross_entropy_sum(*network_, *staged);
+        const std::unique_ptr<TensorBatch> staged = stage_micro_batch(batch, staging_options(false));
+        if (!batch.targets) {
+            return evaluation_sums(*network_, *staged, nullptr);
         }
-        return stats;
+        StagingOptions options = staging_options(true);
+        options.temperature = 1;  // figures of runs with other temperatures can be compared
+        const std::unique_ptr<TensorBatch> answered = stage_micro_batch(batch, options);
+        return evaluation_sums(*network_, *staged, answered.get());
     }
 
     std::vector<std::int32_t> sample(const std::vector<std::int32_t>& prompt, const SampleOptions& options) override {

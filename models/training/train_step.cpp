@@ -54,10 +54,30 @@ DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch
     return sums;
 }
 
-double cross_entropy_sum(CausalLm& network, const TensorBatch& batch) {
+EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const TensorBatch* answered) {
+    EvalStats stats;
+    stats.target_tokens = batch.target_tokens;
+    if (batch.target_tokens == 0) {
+        return stats;
+    }
     const torch::NoGradGuard no_grad;
     const Tensor hidden = network.forward(batch.input_ids, {}, batch.documents);
-    return loss_of_rows(network, hidden.reshape({-1, hidden.size(-1)}), batch, DistillLossOptions{}, nullptr).ce;
+    const Tensor flat = hidden.reshape({-1, hidden.size(-1)});
+    bool cross_entropy_told = false;
+    if (answered != nullptr && answered->target_tokens > 0) {
+        DistillLossOptions options;
+        options.count_agreement = true;
+        const DistillLossSums sums = loss_of_rows(network, flat, *answered, options, nullptr);
+        stats.teacher_tokens = answered->target_tokens;
+        stats.kl_sum = sums.kd;
+        stats.agreeing = sums.agreeing;
+        stats.ce_sum = sums.ce;
+        cross_entropy_told = answered->target_tokens == batch.target_tokens;  // at temperature 1 it comes for free
+    }
+    if (!cross_entropy_told) {
+        stats.ce_sum = loss_of_rows(network, flat, batch, DistillLossOptions{}, nullptr).ce;
+    }
+    return stats;
 }
 
 }  // namespace distilld::models

@@ -15,7 +15,8 @@ namespace distilld::models {
 DistillLossSums accumulate_gradients(CausalLm& network, const TensorBatch& batch, DistillLossOptions options,
                                      const CausalLm::BeforeGroup& before);
 
-/// Cross entropy of the batch's targets, no gradients.
-double cross_entropy_sum(CausalLm& network, const TensorBatch& batch);
+/// Held-out figures, no gradients: cross entropy of all targets of `batch`; of `answered`, the same micro-batch staged
+/// with the teacher's targets at temperature 1 (null: nobody was asked), KL(teacher ‖ student) and agreement.
+EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const TensorBatch* answered);
 
 }  // namespace distilld::models

@@ -330,7 +330,7 @@ void PrefetchScheduler::deliver(Instant now, std::vector<SchedulerAction>& out) 
 
 void PrefetchScheduler::lose_patience(Instant now, std::vector<SchedulerAction>& out) {
     const std::optional<Instant> ends = patience_.ends();
-    if (out_of_patience_ || !ends || now < *ends || next_deliver_ >= next_issue_) {
+    if (held_ || out_of_patience_ || !ends || now < *ends || next_deliver_ >= next_issue_) {
         return;
     }
     out_of_patience_ = true;
@@ -355,7 +355,7 @@ std::vector<SchedulerAction> PrefetchScheduler::poll(Instant now) {
     issue_hedges(now, true, out);
     deliver(now, out);
     lose_patience(now, out);
-    if (wanted_since_ && !slot_free()) {
+    if (wanted_since_ && !held_ && !slot_free()) {
         full_while_waiting_ = true;
     }
     return out;

@@ -137,6 +137,8 @@ class PrefetchScheduler {
     void on_endpoint_absent(std::uint32_t endpoint, Instant now);
     /// An operator's order; the controller stays at or below it from now on.
     void set_ceiling(std::uint32_t ceiling);
+    /// While it is held nothing is issued, and no patience is lost; what is under way goes on.
+    void set_held(bool held) noexcept { held_ = held; }
     /// There are micro-batches up to `end`, which does not go back; with `last` there will be no more.
     void set_end(std::uint64_t end, bool last);
 
@@ -205,7 +207,7 @@ class PrefetchScheduler {
     void deliver(Instant now, std::vector<SchedulerAction>& out);
     void end_wait(Instant now);
     void lose_patience(Instant now, std::vector<SchedulerAction>& out);
-    [[nodiscard]] bool slot_free() const noexcept { return in_flight() < controller_.limit(); }
+    [[nodiscard]] bool slot_free() const noexcept { return !held_ && in_flight() < controller_.limit(); }
     [[nodiscard]] bool has_bytes_for_another() const noexcept;
     [[nodiscard]] bool room_for_another() const noexcept;
     [[nodiscard]] bool held_up_by_the_oldest() const;
@@ -245,6 +247,7 @@ class PrefetchScheduler {
     Nanos last_busy_{0};
     bool full_while_waiting_ = false;
     bool out_of_patience_ = false;
+    bool held_ = false;
     SchedulerCounters counters_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/jsonl_document.hpp"
+#include "pipeline/data/memory_dataset.hpp"
 #include "pipeline/data/mixed_dataset.hpp"
 #include "pipeline/data/read_documents.hpp"
 #include "pipeline/data/row_builder.hpp"
@@ -54,7 +55,7 @@ Result<std::unique_ptr<Dataset>> load_jsonl_dataset(Files files, const Tokenizer
 }
 
 Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(Files files, const Tokenizer* tokenizer,
-                                                               const DatasetOptions& options) {
+                                                               const DatasetOptions& options, bool every_teacher) {
     auto builders = build_rows(files, tokenizer, options);
     if (!builders) {
         return builders.error();
@@ -72,10 +73,19 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(Files files, cons
             placed.push_back({document, {part, row++}});
         }
         std::shared_ptr<const Dataset> rows = builder.finish();
-        if (rows == nullptr) {
+        if (rows == nullptr && every_teacher) {
             return nothing_in(files, " of the teacher " + options.teachers[part]);
         }
+        if (rows == nullptr) {
+            MemoryRows none;
+            none.sequence_length = options.sequence_length;
+            none.trims = !options.packing;
+            rows = make_memory_dataset(std::move(none));
+        }
         parts.push_back({options.teachers[part], std::move(rows)});
+    }
+    if (placed.empty()) {
+        return nothing_in(files, "");
     }
     // Rows that begin in one document are of one part.
     std::ranges::sort(placed, {}, [](const Placed& one) { return std::pair(one.document, one.row.row); });

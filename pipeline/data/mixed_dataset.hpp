@@ -50,9 +50,10 @@ class MixedDataset final : public Dataset {
 
 /// As load_jsonl_dataset(), of documents that name one of `options.teachers` ({"teacher": "math"}), at least one; those
 /// that name none are the teacher's that is called kDefaultTeacher. Documents are packed with those of their teacher
-/// alone. An unknown name and a teacher without a row are errors.
+/// alone. An unknown name is an error and, with `every_teacher`, a teacher without a row.
 Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(std::span<const std::filesystem::path> files,
                                                                const Tokenizer* tokenizer,
-                                                               const DatasetOptions& options);
+                                                               const DatasetOptions& options,
+                                                               bool every_teacher = true);
 
 }  // namespace distilld

@@ -38,6 +38,14 @@ struct GraphTeacher {
     TeacherStageOptions options;      ///< scheduler.first and .end are set by the graph
 };
 
+/// How a teacher is asked in sequential mode (training.parallel false).
+inline void take_one_after_the_other(SchedulerOptions& scheduler) {
+    scheduler.limit.adaptive = false;
+    scheduler.limit.ceiling = 1;
+    scheduler.window.size = 1;
+    scheduler.hedge.enabled = false;
+}
+
 struct GraphOptions {
     TrainingSpec training;
     std::uint64_t first_step = 0;

@@ -232,6 +232,17 @@ class JoinedTeacherStage final : public TeacherStage {
             part.stage->set_ceiling(ceiling);
         }
     }
+    void set_held(bool held) override {
+        for (Part& part : parts_) {
+            part.stage->set_held(held);
+        }
+    }
+    asio::awaitable<void> requests_ended() override {
+        for (Part& part : parts_) {
+            auto ending = part.stage->requests_ended();
+            co_await std::move(ending);
+        }
+    }
     void set_end(std::uint64_t end, bool last) override {
         for (Part& part : parts_) {
             part.stage->set_end(end, last);

@@ -8,7 +8,6 @@
 
 #include "base/files.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/graph/evaluation.hpp"
 
 namespace distilld {
 
@@ -26,15 +25,14 @@ std::uint64_t max_nonfinite_steps(const GraphOptions& options) {
 
 }  // namespace
 
-RecorderStage::RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer,
-                             std::vector<TokenBatch> eval, const GraphOptions& options, RecorderHooks hooks,
-                             TraceWriter* trace)
+RecorderStage::RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, EvaluationSet eval,
+                             const GraphOptions& options, RecorderHooks hooks, TraceWriter* trace)
     : executors_(std::move(executors)),
       student_(student),
       optimizer_(optimizer),
-      eval_(std::move(eval)),
       options_(options),
       hooks_(std::move(hooks)),
+      evaluator_(executors_, student_, std::move(eval), options, hooks_.on_event),
       trace_(trace),
       writes_(executors_.io),
       space_(executors_.io, hooks_.on_event),
@@ -61,6 +59,7 @@ void RecorderStage::start() {
 
 void RecorderStage::cancel() {
     cancelled_ = true;
+    evaluator_.cancel();
     space_.give_up();
 }
 
@@ -136,12 +135,12 @@ void RecorderStage::emit(const WorkerEvent& event) const {
 }
 
 asio::awaitable<bool> RecorderStage::evaluate() {
-    if (!eval_.empty()) {
+    if (!evaluator_.empty()) {
         co_await optimizer_.apply_updates(outcome_.steps_done);
     }
     evaluation_clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
-    auto evaluating = evaluate_batches(student_, eval_, executors_.compute, [this] { return cancelled_; });
+    auto evaluating = evaluator_.run();
     const std::optional<EvalStats> total = co_await std::move(evaluating);
     std::vector<SampledText> samples;
     if (total && hooks_.sample) {
@@ -153,12 +152,17 @@ asio::awaitable<bool> RecorderStage::evaluate() {
     if (!total) {
         co_return false;
     }
-    if (trace_ != nullptr && !eval_.empty()) {
+    if (trace_ != nullptr && !evaluator_.empty()) {
         trace_->span(Stage::evaluation, "evaluate", began, steady_now(), outcome_.steps_done);
     }
     if (const std::optional<double> loss = mean_loss(*total)) {
         outcome_.eval_loss = loss;
         EvaluationEvent event{outcome_.steps_done, *loss, total->target_tokens};
+        if (total->teacher_tokens > 0) {
+            const auto tokens = static_cast<double>(total->teacher_tokens);
+            event.kl = total->kl_sum / tokens;
+            event.top1_agreement = static_cast<double>(total->agreeing) / tokens;
+        }
         event.samples = std::move(samples);
         emit(event);
     }

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/core/checkpoint_schedule.hpp"
+#include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/graph_options.hpp"
 #include "pipeline/graph/nonfinite_steps.hpp"
 #include "pipeline/graph/optimizer_stage.hpp"
@@ -67,7 +68,7 @@ struct RecorderHooks {
 /// the next step border. All calls on the graph's executor. `trace` may be null.
 class RecorderStage {
   public:
-    RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, std::vector<TokenBatch> eval,
+    RecorderStage(GraphExecutors executors, Student& student, OptimizerStage& optimizer, EvaluationSet eval,
                   const GraphOptions& options, RecorderHooks hooks, TraceWriter* trace);
 
     /// The run begins now.
@@ -87,6 +88,8 @@ class RecorderStage {
     /// Nobody waits for the run any more: an evaluation ends after the batch under way, and a full disk is not waited
     /// for.
     void cancel();
+    /// Of the requests about held-out rows, as TeacherStage::set_ceiling().
+    void set_ceiling(std::uint32_t ceiling) { evaluator_.set_ceiling(ceiling); }
     /// cancel() has kept the last checkpoint or the last evaluation from its end.
     [[nodiscard]] bool cut_short() const noexcept { return cut_short_; }
     /// Waits for the checkpoint that is being written, which refers to this stage; throws what the write threw. No
@@ -116,9 +119,9 @@ class RecorderStage {
     GraphExecutors executors_;
     Student& student_;
     OptimizerStage& optimizer_;
-    std::vector<TokenBatch> eval_;
     GraphOptions options_;
     RecorderHooks hooks_;
+    Evaluator evaluator_;
     TraceWriter* trace_;
     TaskGroup writes_;
     SpaceWait space_;

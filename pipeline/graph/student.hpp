@@ -83,8 +83,15 @@ class Student {
     /// Applies the next pending layer update, for the time in which there is nothing to train on. False: none left.
     virtual bool apply_one_pending_update() = 0;
 
-    /// Held-out cross entropy of one batch (no gradients). Pending updates are applied first.
-    virtual EvalStats evaluate(const TokenBatch& batch) = 0;
+    /// Held-out cross entropy of one batch (no gradients) and, where it has the teacher's targets, what they say of the
+    /// student. Pending updates are applied first.
+    virtual EvalStats evaluate(const MicroBatch& batch) = 0;
+    /// The same, nobody having been asked.
+    EvalStats evaluate(const TokenBatch& tokens) {
+        MicroBatch batch;
+        batch.tokens = std::shared_ptr<const TokenBatch>(std::shared_ptr<void>(), &tokens);  // not owned
+        return evaluate(batch);
+    }
 
     /// The ids with which the student goes on from `prompt`, without the one that ends the text; fewer than asked for
     /// where it ends, or its weights are not finite. Pending updates are applied first. Weights and optimizer stay.

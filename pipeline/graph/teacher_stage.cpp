@@ -50,7 +50,8 @@ class PrefetchingTeacherStage final : public TeacherStage {
           watch_(options_.on_event, unix_now, watch_options(options_)),
           requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
           changed_(executor),
-          delivered_changed_(executor) {}
+          delivered_changed_(executor),
+          request_ended_(executor) {}
 
     asio::awaitable<void> run() override {
         const std::exception_ptr thrown = co_await thrown_by(issue_all());
@@ -102,6 +103,15 @@ class PrefetchingTeacherStage final : public TeacherStage {
     void set_ceiling(std::uint32_t ceiling) override {
         scheduler_.set_ceiling(ceiling);
         wake();
+    }
+    void set_held(bool held) override {
+        scheduler_.set_held(held);
+        wake();
+    }
+    asio::awaitable<void> requests_ended() override {
+        while (!handles_.empty()) {
+            co_await request_ended_.wait();
+        }
     }
     void set_end(std::uint64_t end, bool last) override {
         end_ = std::max(end_, end);
@@ -275,6 +285,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     asio::awaitable<void> request(IssueAction issue) {
         const std::exception_ptr thrown = co_await thrown_by(carry_out(issue));
         handles_.erase(issue.request);
+        request_ended_.notify();
         wake();
         rethrow_if(thrown);
     }
@@ -400,6 +411,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     std::map<RequestId, TaskHandle> handles_;  // of the requests under way
     Condition changed_;
     Condition delivered_changed_;
+    Condition request_ended_;
     StageClock clock_{Stage::teacher};
     std::deque<MicroBatch> delivered_;  // bounded by the scheduler's window
     std::uint64_t next_out_ = options_.scheduler.first;

@@ -58,6 +58,10 @@ class TeacherStage {
     virtual void on_trained(std::uint64_t n) = 0;
     virtual void on_released(std::uint64_t n) = 0;
     virtual void set_ceiling(std::uint32_t ceiling) = 0;
+    /// While it is held it begins no request. Those under way go on, and what was answered is handed on.
+    virtual void set_held(bool held) = 0;
+    /// Until none of its requests is under way. Of a stage that is held: until it is at rest.
+    virtual boost::asio::awaitable<void> requests_ended() = 0;
     /// Of a stage whose scheduler.growing is set: there are micro-batches up to `end`, and with `last` no others.
     virtual void set_end(std::uint64_t end, bool last) = 0;
     /// More are wanted soon (PrefetchScheduler::short_of_batches()).

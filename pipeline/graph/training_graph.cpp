@@ -30,10 +30,7 @@ TeacherStageOptions teacher_options(TeacherStageOptions teacher, const GraphOpti
     teacher.scheduler.first = options.first_step * options.training.micro_batches;
     teacher.scheduler.end = options.total_steps * options.training.micro_batches;
     if (!options.training.parallel) {
-        teacher.scheduler.limit.adaptive = false;
-        teacher.scheduler.limit.ceiling = 1;
-        teacher.scheduler.window.size = 1;
-        teacher.scheduler.hedge.enabled = false;
+        take_one_after_the_other(teacher.scheduler);
     }
     return teacher;
 }
@@ -55,7 +52,7 @@ void start(TaskGroup& stages, asio::awaitable<void> stage) {
 class StagedTrainingGraph final : public TrainingGraph {
   public:
     StagedTrainingGraph(GraphExecutors executors, Student& student, TeacherSource* source,
-                        std::shared_ptr<BatchSource> batches, std::vector<TokenBatch> eval, const GraphOptions& options,
+                        std::shared_ptr<BatchSource> batches, EvaluationSet eval, const GraphOptions& options,
                         GraphHooks hooks, TraceWriter* trace)
         : io_(executors.io),
           has_teacher_(source != nullptr || !options.several.empty()),
@@ -69,8 +66,20 @@ class StagedTrainingGraph final : public TrainingGraph {
                                                    decode_, several_teachers(options, hooks), trace)),
           staging_(io_, executors.staging, student, *teacher_, trace),
           optimizer_(executors.compute, student, options.training, options.total_steps, trace, options.now),
+          turn_(eval.turn),
           recorder_(executors, student, optimizer_, std::move(eval), options, recorder_hooks(std::move(hooks)), trace),
-          student_(executors.compute, student, staging_.output(), *teacher_, optimizer_, recorder_, options, trace) {}
+          student_(executors.compute, student, staging_.output(), *teacher_, optimizer_, recorder_, options, trace) {
+        if (turn_) {
+            turn_->set_training(teacher_.get());
+        }
+    }
+    ~StagedTrainingGraph() override {
+        if (turn_) {
+            turn_->set_training(nullptr);
+        }
+    }
+    StagedTrainingGraph(const StagedTrainingGraph&) = delete;
+    StagedTrainingGraph& operator=(const StagedTrainingGraph&) = delete;
 
     asio::awaitable<Result<GraphOutcome>> run() override {
         // What runs refers to us, so it is joined whatever happens, to our caller too.
@@ -118,7 +127,10 @@ class StagedTrainingGraph final : public TrainingGraph {
     }
 
     void request_checkpoint() override { recorder_.request_checkpoint(); }
-    void set_max_concurrent(std::uint32_t limit) override { teacher_->set_ceiling(limit); }
+    void set_max_concurrent(std::uint32_t limit) override {
+        teacher_->set_ceiling(limit);
+        recorder_.set_ceiling(limit);
+    }
 
   private:
     /// teacher && staging && student: each ends when the one before it has and its input is used up, or when the run is
@@ -178,6 +190,7 @@ class StagedTrainingGraph final : public TrainingGraph {
     std::unique_ptr<TeacherStage> teacher_;
     StagingStage staging_;
     OptimizerStage optimizer_;
+    std::shared_ptr<TeacherTurn> turn_;  // null: no evaluation asks the teacher
     RecorderStage recorder_;
     StudentStage student_;
     bool cancelled_ = false;
@@ -186,7 +199,7 @@ class StagedTrainingGraph final : public TrainingGraph {
 }  // namespace
 
 std::unique_ptr<TrainingGraph> make_training_graph(GraphExecutors executors, Student& student, TeacherSource* source,
-                                                   std::shared_ptr<BatchSource> batches, std::vector<TokenBatch> eval,
+                                                   std::shared_ptr<BatchSource> batches, EvaluationSet eval,
                                                    GraphOptions options, GraphHooks hooks, TraceWriter* trace) {
     return std::make_unique<StagedTrainingGraph>(std::move(executors), student, source, std::move(batches),
                                                  std::move(eval), options, std::move(hooks), trace);

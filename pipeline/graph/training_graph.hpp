@@ -3,10 +3,10 @@
 #include <boost/asio/awaitable.hpp>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/graph/batch_source.hpp"
+#include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/graph_options.hpp"
 #include "pipeline/graph/running_graph.hpp"
 #include "pipeline/graph/student.hpp"
@@ -35,7 +35,7 @@ class TrainingGraph : public RunningGraph {
 /// dataset with as many parts. `eval` may be empty. `trace` may be null. What is passed by reference or pointer
 /// must outlive the graph.
 std::unique_ptr<TrainingGraph> make_training_graph(GraphExecutors executors, Student& student, TeacherSource* source,
-                                                   std::shared_ptr<BatchSource> batches, std::vector<TokenBatch> eval,
+                                                   std::shared_ptr<BatchSource> batches, EvaluationSet eval,
                                                    GraphOptions options, GraphHooks hooks, TraceWriter* trace);
 
 }  // namespace distilld

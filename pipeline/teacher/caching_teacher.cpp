@@ -58,6 +58,9 @@ class Cache {
     /// What the store gives for these answers, which it has taken by then, unless it cannot be written.
     FetchResult<TeacherTargets> keep(const TokenBatch& batch, const TeacherTargets& answer) {
         const Result<std::vector<StoredRow>> rows = codec().encode(batch, answer);
+        if (!rows && options_.passes_what_it_cannot_keep) {
+            return answer;
+        }
         if (!rows) {
             return FetchError{FailureKind::bad_response, rows.error().message, std::nullopt};
         }

@@ -17,6 +17,8 @@ struct CachingTeacherOptions {
         writer;  ///< takes what the store lacks, and gives what it has; null: nothing is written
     std::shared_ptr<StoreReader> reader;  ///< without a writer: where rows are read
     bool reads = true;                    ///< what the store has is read from it; false: it is asked for all the same
+    /// Answers that the store cannot keep (it lacks a position, say) are handed on as they are; else they are failures.
+    bool passes_what_it_cannot_keep = false;
     /// Told, on `io`, when rows cannot be written or read, once until that is over. May be empty.
     std::function<void(const std::string&)> on_warning;
 };

@@ -19,7 +19,7 @@
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
-#include "server/worker/load_data.hpp"
+#include "server/worker/held_out_rows.hpp"
 #include "server/worker/teacher_connection.hpp"
 #include "server/worker/usage_meter.hpp"
 
@@ -42,22 +42,6 @@ StartedEvent started_event(const PreparedRun& run) {
     event.micro_batches = run.spec.training.micro_batches;
     event.tokenizer = run.tokenizer;
     return event;
-}
-
-std::vector<TokenBatch> eval_batches(const PreparedRun& run) {
-    std::vector<TokenBatch> batches;
-    if (!run.eval) {
-        return batches;
-    }
-    const std::uint64_t rows = evaluated_rows(run);
-    for (std::uint64_t row = 0; row < rows;) {
-        std::vector<std::uint64_t> indices;
-        for (; row < rows && indices.size() < run.spec.training.batch_size; ++row) {
-            indices.push_back(row);
-        }
-        batches.push_back(run.eval->batch(batches.size(), indices));
-    }
-    return batches;
 }
 
 TeacherStageOptions teacher_options(const PreparedRun& run, std::uint32_t decode_threads) {
@@ -153,8 +137,9 @@ std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors execu
                        : std::make_shared<BatchSource>(run.mixed, std::move(plan), training.micro_batches);
     GraphHooks hooks = graph_hooks(run, executors, std::move(emit));
     GraphOptions options = graph_options(run, executors.decode_threads);
+    EvaluationSet eval = evaluation_set(run, executors.decode_threads);
     return make_training_graph(std::move(executors), *run.student, run.teacher.get(), std::move(batches),
-                               eval_batches(run), std::move(options), std::move(hooks), trace);
+                               std::move(eval), std::move(options), std::move(hooks), trace);
 }
 
 /// The orders reach the graph while this lives.
@@ -230,9 +215,8 @@ asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run
     if (const bool rounded = co_await std::move(rounding); !rounded) {
         co_return loss;
     }
-    const std::vector<TokenBatch> batches = eval_batches(run);
-    auto evaluating =
-        evaluate_batches(*run.student, batches, executors.compute, [&control] { return control.cancelled(); });
+    const EvaluationSet rows = held_out_rows(run);
+    auto evaluating = evaluate_batches(*run.student, rows, 0, executors, [&control] { return control.cancelled(); });
     const std::optional<EvalStats> total = co_await std::move(evaluating);
     if (total) {
         loss = mean_loss(*total);
@@ -281,6 +265,10 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     graph.reset();
     if (run.teacher) {
         auto ending = end_teacher(*run.teacher);
+        co_await std::move(ending);
+    }
+    for (const NamedTeacher& teacher : run.of_held_out) {
+        auto ending = end_teacher(*teacher.source);
         co_await std::move(ending);
     }
     for (const NamedTeacher& teacher : run.several) {

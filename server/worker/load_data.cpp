@@ -41,7 +41,7 @@ ExportTokenizer settle_tokenizer(PreparedRun& run, const TokenizerChoice& choice
 Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
     const JobSpec& spec = run.spec;
     if (!spec.teachers.empty()) {
-        Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(reading);
+        Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(reading, "train", spec.dataset.train, true);
         if (!mixed) {
             return mixed.error();
         }
@@ -67,6 +67,29 @@ Result<void> load_training_rows(PreparedRun& run, const DataReading& reading) {
     return {};
 }
 
+/// Of several teachers each held-out row has one, where they are to be asked about it.
+Result<void> load_held_out_rows(PreparedRun& run, const DataReading& reading) {
+    const JobSpec& spec = run.spec;
+    if (run.mixed && spec.eval.ask_teacher) {
+        Result<std::shared_ptr<const MixedDataset>> mixed = load_mixed_rows(reading, "eval", spec.dataset.eval, false);
+        if (mixed) {
+            run.mixed_eval = std::move(*mixed);
+            run.eval = run.mixed_eval;
+            return {};
+        }
+        if (mixed.error().kind != ErrorKind::invalid_input) {
+            return mixed.error();
+        }
+        reading.on_info("the teachers are not asked about the held-out rows: " + mixed.error().message);
+    }
+    Result<std::shared_ptr<const Dataset>> eval = load_rows(reading, "eval", spec.dataset.eval);
+    if (!eval) {
+        return eval.error();
+    }
+    run.eval = std::move(*eval);
+    return {};
+}
+
 }  // namespace
 
 Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(const std::string&)>& on_info,
@@ -87,11 +110,9 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     }
     run.tokenizer_hash = std::move(*hash);
     if (!spec.dataset.eval.empty()) {
-        Result<std::shared_ptr<const Dataset>> eval = load_rows(reading, "eval", spec.dataset.eval);
-        if (!eval) {
-            return eval.error();
+        if (Result<void> loaded = load_held_out_rows(run, reading); !loaded) {
+            return loaded.error();
         }
-        run.eval = std::move(*eval);
         on_info("evaluating " + std::to_string(evaluated_rows(run)) + " of the " +
                 std::to_string(run.eval->row_count()) + " rows of " + shown(spec.dataset.eval));
     }

@@ -16,6 +16,7 @@
 #include "pipeline/core/batch_plan.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
+#include "server/worker/held_out_rows.hpp"
 #include "server/worker/load_data.hpp"
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
@@ -98,6 +99,8 @@ class Preparation {
             if (Result<void> same = recognise_teacher(); !same) {
                 co_return same;
             }
+            auto asking = ask_about_held_out(run_, executors_, emit_);
+            co_await std::move(asking);
         }
         auto opening = on(executors_.disk, [this, resume] { return open_run_sinks(run_, resume, emit_); });
         if (Result<void> opened = co_await std::move(opening); !opened) {
@@ -332,6 +335,8 @@ class Preparation {
             co_return connected.error();
         }
         run_.teacher = std::move(connected->source);
+        run_.asked = connected->asked;
+        run_.asked_in_need = connected->asked_in_need;
         run_.teacher_info = std::move(connected->info);
         auto taking = take_targets();
         Result<void> taken = co_await std::move(taking);

@@ -13,6 +13,7 @@
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/graph/student.hpp"
+#include "pipeline/graph/teacher_turn.hpp"
 #include "pipeline/graph/training_graph.hpp"
 #include "pipeline/teacher/teacher_source.hpp"
 #include "server/sinks/run_sinks.hpp"
@@ -28,19 +29,24 @@ struct PreparedRun {
     JobSpec spec;  ///< with what is in force: threads, the device, and the batch size that the memory probe chose
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
-    std::shared_ptr<const Dataset> eval;          ///< null: none
-    bool exports_byte_tokenizer = false;          ///< the text was read byte by byte, by the built-in tokenizer
-    TextSamples samples;                          ///< at each evaluation; empty: none
-    std::string tokenizer;                        ///< what read the data, in one line
-    std::string tokenizer_hash;                   ///< of what read text; empty: there was none
-    std::vector<FolderLock> locks;                ///< output and checkpoint folder are ours
-    std::unique_ptr<TeacherSource> teacher;       ///< null: plain training, or several
-    TeacherInfo teacher_info;                     ///< of the probe; empty without a teacher
-    std::shared_ptr<const MixedDataset> mixed{};  ///< the dataset, when it is of several teachers
-    std::vector<NamedTeacher> several{};          ///< teachers, in the order of its parts
-    RunState resumed;                             ///< step 0: a first run
-    std::string resumed_from;                     ///< folder of its checkpoint; empty: a first run
-    bool replaces_checkpoints = false;            ///< those of an earlier run are to go
+    std::shared_ptr<const Dataset> eval;               ///< null: none
+    bool exports_byte_tokenizer = false;               ///< the text was read byte by byte, by the built-in tokenizer
+    TextSamples samples;                               ///< at each evaluation; empty: none
+    std::string tokenizer;                             ///< what read the data, in one line
+    std::string tokenizer_hash;                        ///< of what read text; empty: there was none
+    std::vector<FolderLock> locks;                     ///< output and checkpoint folder are ours
+    std::unique_ptr<TeacherSource> teacher;            ///< null: plain training, or several
+    TeacherInfo teacher_info;                          ///< of the probe; empty without a teacher
+    std::shared_ptr<const MixedDataset> mixed{};       ///< the dataset, when it is of several teachers
+    std::vector<NamedTeacher> several{};               ///< teachers, in the order of its parts
+    TeacherSource* asked = nullptr;                    ///< ConnectedTeacher::asked, of `teacher`
+    bool asked_in_need = false;                        ///< ConnectedTeacher::asked_in_need
+    std::shared_ptr<const MixedDataset> mixed_eval{};  ///< the held-out set, when it is of several teachers
+    std::shared_ptr<TeacherTurn> turn{};               ///< of training and evaluation
+    std::vector<NamedTeacher> of_held_out{};  ///< whom evaluations ask, one without a name or in the order of the parts
+    RunState resumed;                         ///< step 0: a first run
+    std::string resumed_from;                 ///< folder of its checkpoint; empty: a first run
+    bool replaces_checkpoints = false;        ///< those of an earlier run are to go
     std::uint64_t total_steps = 0;
     std::string job_id;                      ///< the service's; empty: none
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready

@@ -72,7 +72,8 @@ asio::awaitable<Result<std::vector<NamedTeacher>>> connect_teachers(TeachersWish
         if (!connected) {
             co_return Error{connected.error().kind, in_words_of(part.teacher, connected.error().message)};
         }
-        teachers.push_back({part.teacher, std::move(connected->source), std::move(connected->info)});
+        teachers.push_back({part.teacher, std::move(connected->source), std::move(connected->info), connected->asked,
+                            connected->asked_in_need});
     }
     if (Result<void> alike = check_alike(teachers); !alike) {
         co_return alike.error();

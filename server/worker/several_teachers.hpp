@@ -24,6 +24,8 @@ struct NamedTeacher {
     std::string name;
     std::unique_ptr<TeacherSource> source;
     TeacherInfo info;
+    TeacherSource* asked = nullptr;  ///< ConnectedTeacher::asked
+    bool asked_in_need = false;      ///< ConnectedTeacher::asked_in_need
 };
 
 /// What a run asks its teachers for. `data.dataset` is not looked at: each is asked about its part of `dataset`.

@@ -93,6 +93,7 @@ class Connection {
             co_return probed.error();
         }
         connected.info = std::move(*probed);
+        connected.asked = connected.source.get();
         for (const std::size_t endpoint : connected.info.absent) {
             warn(teacher.endpoint_name(endpoint) +
                  ": not up; the job starts without this endpoint, which joins when it is");
@@ -265,8 +266,10 @@ class Connection {
         CachingTeacherOptions options;
         options.reader = std::move(reader);
         options.on_warning = warning();
-        connected->source = make_caching_teacher(
-            executors_.io, make_lazy_teacher(executors_.io, std::move(names), std::move(connect)), std::move(options));
+        auto lazy = make_lazy_teacher(executors_.io, std::move(names), std::move(connect));
+        connected->asked = lazy.get();
+        connected->asked_in_need = true;
+        connected->source = make_caching_teacher(executors_.io, std::move(lazy), std::move(options));
         co_return connected;
     }
 

@@ -29,6 +29,9 @@ struct TeacherWish {
 struct ConnectedTeacher {
     std::unique_ptr<TeacherSource> source;
     TeacherInfo info;
+    /// Part of `source`: whom it asks about what no store has; null: nobody.
+    TeacherSource* asked = nullptr;
+    bool asked_in_need = false;  ///< only about what is damaged in a store that is complete
 };
 
 /// Makes the teacher behind the endpoints, or of the model that the spec names in their place, whose answers are to be

@@ -41,9 +41,11 @@ std::string shown(const std::vector<std::string>& files) {
     return files.size() == 1 ? files.front() : std::to_string(files.size()) + " files";
 }
 
-Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading) {
-    const std::string pointer = "/dataset/train";
-    const auto files = find_data_files(reading.spec.dataset.train, pointer);
+Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading, const std::string& field,
+                                                            const std::vector<std::string>& entries,
+                                                            bool every_teacher) {
+    const std::string pointer = "/dataset/" + field;
+    const auto files = find_data_files(entries, pointer);
     if (!files) {
         return files.error();
     }
@@ -52,7 +54,7 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& r
         options.teachers.push_back(name);
     }
     Result<std::shared_ptr<const MixedDataset>> rows =
-        load_mixed_dataset(*files, reading.choice.tokenizer.get(), options);
+        load_mixed_dataset(*files, reading.choice.tokenizer.get(), options, every_teacher);
     if (!rows) {
         return behind(pointer, rows.error());
     }

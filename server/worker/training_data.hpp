@@ -31,8 +31,12 @@ struct DataReading {
 /// For messages.
 [[nodiscard]] std::string shown(const std::vector<std::string>& files);
 
-/// Of the dataset that several teachers are asked about.
-[[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading);
+/// The same of a dataset that the spec's several teachers are asked about; `every_teacher`: each of them has rows
+/// there.
+[[nodiscard]] Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& reading,
+                                                                          const std::string& field,
+                                                                          const std::vector<std::string>& entries,
+                                                                          bool every_teacher);
 
 /// Of the tokenizer that read a dataset's text: of its tokenizer.json, or "bytes". Empty when there was no text.
 [[nodiscard]] Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice);

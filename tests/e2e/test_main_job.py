@@ -165,6 +165,10 @@ def test_what_is_measured_of_a_job_is_what_there_is(finished, module_service):
     for what in ("last_step", "checkpoint"):
         assert now - 600 < samples[f"distilld_job_{what}_timestamp_seconds{{{of_job}}}"] <= now
     assert samples[f"distilld_job_eval_loss{{{of_job}}}"] == pytest.approx(job["eval_loss"])
+    assert 0 < samples[f"distilld_job_eval_kl{{{of_job}}}"] < 6
+    assert 0 <= samples[f"distilld_job_eval_top1_agreement{{{of_job}}}"] <= 1
+    assert samples[f"distilld_job_tokens_total{{{of_job}}}"] == job["progress"]["tokens"]
+    assert samples[f"distilld_job_padding_tokens_total{{{of_job}}}"] == job["progress"]["padding_tokens"]
     assert samples[f"distilld_job_kd_loss{{{of_job}}}"] == pytest.approx(job["progress"]["kd_loss"])
     assert samples[f"distilld_job_grad_norm{{{of_job}}}"] > 0
     assert sum(samples[f'distilld_job_bottleneck{{{of_job},stage="{stage}"}}'] for stage in STAGES) == 1

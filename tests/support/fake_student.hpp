@@ -69,12 +69,19 @@ class FakeStudent : public Student {
         }
         return pending > 0;
     }
-    EvalStats evaluate(const TokenBatch& batch) override {
+    EvalStats evaluate(const MicroBatch& batch) override {
         note("evaluate");
         if (on_evaluate) {
             on_evaluate();
         }
-        return {batch.target_tokens, 2.0 * static_cast<double>(batch.target_tokens)};
+        const std::uint64_t tokens = batch.tokens->target_tokens;
+        EvalStats stats{tokens, 2.0 * static_cast<double>(tokens)};
+        if (batch.targets) {
+            stats.teacher_tokens = tokens;
+            stats.kl_sum = 0.5 * static_cast<double>(tokens);
+            stats.agreeing = tokens / 4;
+        }
+        return stats;
     }
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState& state) override {
         auto taken = std::make_shared<Snapshot>();

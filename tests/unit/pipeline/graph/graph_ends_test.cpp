@@ -203,7 +203,6 @@ TEST_F(TrainingGraphTest, WhatACheckpointsWriteThrowsEndsTheRun) {
 }
 
 TEST_F(TrainingGraphTest, TheLastCheckpointComesBeforeTheLastEvaluation) {
-    SmallDataset data;
     std::vector<std::string> order;
     on_event_ = [&order](const WorkerEvent& event) {
         if (std::holds_alternative<CheckpointEvent>(event)) {
@@ -212,16 +211,15 @@ TEST_F(TrainingGraphTest, TheLastCheckpointComesBeforeTheLastEvaluation) {
             order.emplace_back("evaluation");
         }
     };
-    const Outcome run = this->run(&teacher_, {data.batch(0, {0})});
+    const Outcome run = this->run(&teacher_, held_out({{0}}));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_EQ(order, (std::vector<std::string>{"checkpoint", "evaluation"}));
     EXPECT_FALSE((*run.outcome)->cancelled);
 }
 
 TEST_F(TrainingGraphTest, ACancelEndsTheLastEvaluationBetweenBatches) {
-    SmallDataset data;
     student_.on_evaluate = [this] { boost::asio::post(*io_, [this] { graph_->cancel(); }); };
-    const Outcome run = this->run(&teacher_, {data.batch(0, {0}), data.batch(1, {1}), data.batch(2, {2})});
+    const Outcome run = this->run(&teacher_, held_out({{0}, {1}, {2}}));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_EQ(std::count(student_.log.begin(), student_.log.end(), "evaluate"), 1);
     EXPECT_TRUE((*run.outcome)->cancelled) << "it is to be evaluated and exported by the run that goes on";
@@ -229,11 +227,10 @@ TEST_F(TrainingGraphTest, ACancelEndsTheLastEvaluationBetweenBatches) {
 }
 
 TEST_F(TrainingGraphTest, AResumeAtTheEndEvaluatesAndSaysWhatTheLastStepSaid) {
-    SmallDataset data;
     options_.first_step = 5;
     options_.resumed.loss = 1.5;
     options_.resumed_from = "step-00000005";
-    const Outcome run = this->run(nullptr, {data.batch(0, {0})});
+    const Outcome run = this->run(nullptr, held_out({{0}}));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     const GraphOutcome& outcome = **run.outcome;
     EXPECT_FALSE(outcome.cancelled);

@@ -78,7 +78,18 @@ class TrainingGraphTest : public ::testing::Test {
         options_.teacher.deadline = std::chrono::seconds(5);
     }
 
-    Outcome run(TeacherSource* source, std::vector<TokenBatch> eval = {}) {
+    /// Micro-batches of these rows of the dataset are held out.
+    EvaluationSet held_out(const std::vector<std::vector<std::uint64_t>>& rows) const {
+        EvaluationSet set;
+        BatchPlan plan = BatchPlan::once({}, 10);
+        for (const auto& of_batch : rows) {
+            set.count = plan.append(of_batch);
+        }
+        set.batches = std::make_shared<BatchSource>(dataset_, std::move(plan), 1);
+        return set;
+    }
+
+    Outcome run(TeacherSource* source, EvaluationSet eval = {}) {
         boost::asio::io_context io(1);
         boost::asio::thread_pool compute(1);
         boost::asio::thread_pool staging(1);

@@ -64,7 +64,7 @@ TEST_F(StageTimesTest, TheStudentsBusyTimeIsItsOwnAndEachOtherStageHasItsShare) 
             trained = now_;
         }
     };
-    const Outcome outcome = run(&teacher_, {dataset_->batch(0, {0, 1}), dataset_->batch(1, {2, 3})});
+    const Outcome outcome = run(&teacher_, held_out({{0, 1}, {2, 3}}));
     ASSERT_TRUE(outcome.outcome && *outcome.outcome) << outcome.thrown;
     auto stages = by_name((*outcome.outcome)->last);
     const double updates = 5 * FakeStudent::kUpdatesOfAStep * to_seconds(kUpdate);

@@ -130,8 +130,7 @@ TEST_F(TrainingGraphTest, PlainTrainingNeedsNoTeacher) {
 
 TEST_F(TrainingGraphTest, EvaluationRunsAtItsStepsAndAtTheEnd) {
     options_.training.eval_steps = 2;
-    SmallDataset data;
-    const Outcome run = this->run(&teacher_, {data.batch(0, {0, 1}), data.batch(1, {2})});
+    const Outcome run = this->run(&teacher_, held_out({{0, 1}, {2}}));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     EXPECT_DOUBLE_EQ(*(*run.outcome)->eval_loss, 2.0);
     std::vector<std::uint64_t> steps;
@@ -149,8 +148,7 @@ TEST_F(TrainingGraphTest, EvaluationsBringWhatTheStudentSays) {
     sample_ = [](Student&, std::uint64_t step) {
         return std::vector<SampledText>{{"prompt", "text of step " + std::to_string(step)}};
     };
-    SmallDataset data;
-    const Outcome run = this->run(&teacher_, {data.batch(0, {0, 1})});
+    const Outcome run = this->run(&teacher_, held_out({{0, 1}}));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
     std::vector<std::string> texts;
     for (const WorkerEvent& event : run.events) {

@@ -47,7 +47,7 @@ class FakeStudent final : public Student {
     void discard_gradients() override { ++discarded; }
     StepStats finish_step(double) override { throw std::logic_error("the probe changes no weights"); }
     bool apply_one_pending_update() override { return false; }
-    EvalStats evaluate(const TokenBatch&) override { return {}; }
+    EvalStats evaluate(const MicroBatch&) override { return {}; }
     std::shared_ptr<const StudentSnapshot> snapshot(const RunState&) override { return nullptr; }
     Result<RunState> restore(const std::filesystem::path&) override { return RunState{}; }
     std::uint64_t parameter_count() const override { return 0; }

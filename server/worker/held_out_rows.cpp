@@ -1,0 +1,126 @@
+#include "server/worker/held_out_rows.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/core/batch_plan.hpp"
+#include "server/worker/held_out_teacher.hpp"
+#include "server/worker/load_data.hpp"
+#include "server/worker/teacher_connection.hpp"
+
+namespace distilld {
+
+namespace asio = boost::asio;
+
+namespace {
+
+/// Of one teacher, that is asked about `part` of the held-out rows (the whole set where there is one teacher).
+HeldOutWish wish_for(const PreparedRun& run, std::uint32_t part) {
+    const std::shared_ptr<const Dataset> rows = run.mixed_eval ? run.mixed_eval->parts().at(part).rows : run.eval;
+    HeldOutWish wish;
+    wish.data = {rows.get(), run.spec.dataset.sequence_length, run.tokenizer_hash, run.student->vocabulary_size(),
+                 run.spec.dataset.packing != Packing::joined};
+    std::vector<std::uint64_t> evaluated;
+    for (std::uint64_t row = 0; row < evaluated_rows(run); ++row) {
+        const PartRow place = run.mixed_eval ? run.mixed_eval->place_of(row) : PartRow{part, row};
+        if (place.part == part) {
+            evaluated.push_back(place.row);
+            wish.tokens += rows->row_length(place.row);
+        }
+    }
+    wish.rows = [rows, evaluated = std::move(evaluated)] {
+        std::vector<std::uint64_t> asked;
+        for (const std::uint64_t row : evaluated) {
+            const TokenBatch batch = rows->batch(0, {row});
+            if (batch.documents.empty()) {
+                asked.push_back(row);
+            }
+            for (const RowDocument& document : batch.documents) {
+                asked.push_back(document.id);
+            }
+        }
+        return asked;
+    };
+    const std::string name = run.several.empty() ? "teacher" : run.several.at(part).name;
+    wish.folder = std::filesystem::path(run.spec.output) / ".cache" / "evaluation" / name;
+    return wish;
+}
+
+std::vector<HeldOutWish> wishes_of(const PreparedRun& run) {
+    std::vector<HeldOutWish> wishes;
+    if (run.several.empty()) {
+        HeldOutWish& wish = wishes.emplace_back(wish_for(run, 0));
+        wish.spec = *run.spec.teacher;
+        wish.info = run.teacher_info;
+        wish.asked = run.asked;
+        wish.asked_in_need = run.asked_in_need;
+    }
+    for (std::uint32_t part = 0; part < run.several.size(); ++part) {
+        const NamedTeacher& teacher = run.several[part];
+        HeldOutWish& wish = wishes.emplace_back(wish_for(run, part));
+        wish.spec = run.spec.teachers.at(teacher.name);
+        wish.info = teacher.info;
+        wish.asked = teacher.asked;
+        wish.asked_in_need = teacher.asked_in_need;
+    }
+    return wishes;
+}
+
+}  // namespace
+
+asio::awaitable<void> ask_about_held_out(PreparedRun& run, GraphExecutors executors, EmitEvent emit) {
+    const bool of_its_teacher = run.several.empty() || run.mixed_eval;
+    if (!run.eval || !run.spec.eval.ask_teacher || !run.spec.has_teacher() || !of_its_teacher) {
+        co_return;
+    }
+    run.turn = std::make_shared<TeacherTurn>();
+    std::vector<HeldOutWish> wishes = wishes_of(run);
+    for (std::size_t part = 0; part < wishes.size(); ++part) {
+        TeacherInfo info = wishes[part].info;
+        std::string name = run.several.empty() ? std::string() : run.several[part].name;
+        auto making = make_held_out_teacher(std::move(wishes[part]), *run.turn, executors, emit);
+        std::unique_ptr<TeacherSource> source = co_await std::move(making);
+        if (!source) {
+            run.of_held_out.clear();
+            co_return;
+        }
+        run.of_held_out.push_back({std::move(name), std::move(source), std::move(info)});
+    }
+}
+
+EvaluationSet held_out_rows(const PreparedRun& run) {
+    EvaluationSet set;
+    std::vector<std::uint64_t> rows(evaluated_rows(run));
+    std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+    BatchPlan plan = BatchPlan::once({}, run.spec.training.batch_size);
+    set.count = rows.empty() ? 0 : plan.append(rows);
+    if (run.mixed_eval) {
+        set.batches = std::make_shared<BatchSource>(run.mixed_eval, std::move(plan), 1);
+    } else if (run.eval) {
+        set.batches = std::make_shared<BatchSource>(run.eval, std::move(plan), 1);
+    }
+    return set;
+}
+
+EvaluationSet evaluation_set(const PreparedRun& run, std::uint32_t decode_threads) {
+    EvaluationSet set = held_out_rows(run);
+    set.turn = run.turn;
+    if (!run.several.empty()) {
+        set.teachers = graph_teachers(run.of_held_out, run.spec, decode_threads);
+        return set;
+    }
+    for (const NamedTeacher& teacher : run.of_held_out) {
+        set.teachers.push_back(
+            {"", teacher.source.get(),
+             teacher_stage_options(*run.spec.teacher, *teacher.source, teacher.info, run.spec.training.batch_size,
+                                   run.spec.dataset.sequence_length, decode_threads)});
+    }
+    return set;
+}
+
+}  // namespace distilld
