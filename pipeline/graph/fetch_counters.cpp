@@ -48,4 +48,14 @@ FetchCounters fetch_counters(const PrefetchScheduler& scheduler, const EndpointT
     return counters;
 }
 
+ConcurrencyLimits concurrency_limits(const PrefetchScheduler& scheduler) {
+    ConcurrencyLimits limits;
+    limits.all = scheduler.limit();
+    const auto endpoints = static_cast<std::uint32_t>(scheduler.counters().endpoints.size());
+    for (std::uint32_t endpoint = 0; endpoint < endpoints; ++endpoint) {
+        limits.of_endpoint.push_back(scheduler.endpoints().limit(endpoint));
+    }
+    return limits;
+}
+
 }  // namespace distilld

@@ -12,4 +12,7 @@ namespace distilld {
 [[nodiscard]] FetchCounters fetch_counters(const PrefetchScheduler& scheduler, const EndpointTally& tally,
                                            const TeacherSource* source);
 
+/// What holds for requests now.
+[[nodiscard]] ConcurrencyLimits concurrency_limits(const PrefetchScheduler& scheduler);
+
 }  // namespace distilld

@@ -179,7 +179,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
         while (!over()) {
             news_ = false;
             const Instant now = steady_now();
-            for (const SchedulerAction& action : scheduler_.poll(now)) {
+            const std::vector<SchedulerAction> actions = scheduler_.poll(now);
+            tell_limits();
+            for (const SchedulerAction& action : actions) {
                 std::visit([this](const auto& what) { perform(what); }, action);
             }
             note_state();
@@ -195,6 +197,14 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
         // What is waited for no longer does not stay on show.
         watch_.update(std::nullopt, false, steady_now());
+    }
+
+    void tell_limits() {
+        ConcurrencyLimits limits = concurrency_limits(scheduler_);
+        if (source_ != nullptr && limits != told_limits_) {
+            source_->set_concurrency_limits(limits);
+            told_limits_ = std::move(limits);
+        }
     }
 
     Condition::TimePoint next_deadline(Instant now) {
@@ -420,6 +430,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     std::uint32_t on_the_wire_ = 0;   // requests whose bytes have not come yet
     std::uint64_t end_ = options_.scheduler.end;
     bool growing_ = options_.scheduler.growing;
+    std::optional<ConcurrencyLimits> told_limits_;
     std::optional<Error> failure_;
     bool news_ = false;
     bool stopped_ = false;

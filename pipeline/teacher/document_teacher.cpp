@@ -1,14 +1,18 @@
 #include "pipeline/teacher/document_teacher.hpp"
 
 #include <algorithm>
+#include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "pipeline/async/task_group.hpp"
 #include "pipeline/core/row_documents.hpp"
 #include "pipeline/teacher/request_parts.hpp"
+#include "pipeline/teacher/request_slots.hpp"
 
 namespace distilld {
 
@@ -183,26 +187,37 @@ class DocumentTeacher final : public TeacherSource {
             auto asking = teacher_->fetch(endpoint, std::move(tokens), deadline);
             co_return co_await std::move(asking);
         }
-        const auto began = std::chrono::steady_clock::now();
-        std::vector<EncodedAnswer> answers;
+        if (!slots_) {
+            slots_.emplace(co_await asio::this_coro::executor, limits_);
+        }
+        Asked asked{endpoint, std::chrono::steady_clock::now() + deadline, std::vector<EncodedAnswer>(batches.size())};
+        TaskGroup asking(co_await asio::this_coro::executor);
+        for (std::size_t i = 0; i < batches.size(); ++i) {
+            if (!asking.spawn(ask(asked, asking, i, std::move(batches[i])))) {
+                break;  // one before it has failed
+            }
+        }
+        co_await asking.join();
+        if (asked.error) {
+            co_return *asked.error;
+        }
+        if (asked.answered < asked.answers.size()) {
+            co_return FetchError{FailureKind::cancelled, endpoint_name(endpoint) + ": cancelled", std::nullopt};
+        }
         std::uint64_t wire_bytes = 0;
-        for (std::shared_ptr<const TokenBatch>& batch : batches) {
-            const auto left = deadline - (std::chrono::steady_clock::now() - began);
-            if (left <= std::chrono::nanoseconds(0)) {
-                co_return FetchError{FailureKind::timeout,
-                                     endpoint_name(endpoint) + ": no answer for all documents in time", std::nullopt};
-            }
-            auto asking = teacher_->fetch(endpoint, std::move(batch), left);
-            FetchResult<EncodedAnswer> answer = co_await std::move(asking);
-            if (!answer) {
-                co_return answer.error();
-            }
-            wire_bytes += answer->wire_bytes();
-            answers.push_back(std::move(*answer));
+        for (const EncodedAnswer& answer : asked.answers) {
+            wire_bytes += answer.wire_bytes();
         }
         auto decoder = std::make_unique<DocumentDecoder>(endpoint_name(endpoint), std::move(tokens), sequence_length_,
-                                                         std::move(answers));
+                                                         std::move(asked.answers));
         co_return EncodedAnswer(std::move(decoder), wire_bytes);
+    }
+
+    void set_concurrency_limits(const ConcurrencyLimits& limits) override {
+        limits_ = limits;
+        if (slots_) {
+            slots_->set_limits(limits);
+        }
     }
 
     std::uint64_t bytes_received() const override { return teacher_->bytes_received(); }
@@ -215,8 +230,42 @@ class DocumentTeacher final : public TeacherSource {
     asio::awaitable<void> settle() override { return teacher_->settle(); }
 
   private:
+    /// One fetch.
+    struct Asked {
+        std::size_t endpoint;
+        std::chrono::steady_clock::time_point end;
+        std::vector<EncodedAnswer> answers;  ///< to each request
+        std::size_t answered = 0;
+        std::optional<FetchError> error{};  ///< the first
+    };
+
+    /// One request, in its turn. The others end with the first that fails.
+    asio::awaitable<void> ask(Asked& asked, TaskGroup& all, std::size_t request,
+                              std::shared_ptr<const TokenBatch> batch) {
+        auto waiting = slots_->free(asked.endpoint);
+        co_await std::move(waiting);
+        const RequestSlots::Slot slot(*slots_, asked.endpoint);
+        const auto left = asked.end - std::chrono::steady_clock::now();
+        FetchResult<EncodedAnswer> answer =
+            FetchError{FailureKind::timeout, endpoint_name(asked.endpoint) + ": no answer for all documents in time",
+                       std::nullopt};
+        if (left > std::chrono::nanoseconds(0)) {
+            auto asking = teacher_->fetch(asked.endpoint, std::move(batch), left);
+            answer = co_await std::move(asking);
+        }
+        if (answer) {
+            asked.answers[request] = std::move(*answer);
+            ++asked.answered;
+        } else if (!asked.error) {
+            asked.error = answer.error();
+            all.cancel();
+        }
+    }
+
     std::unique_ptr<TeacherSource> teacher_;
     std::uint32_t sequence_length_;
+    ConcurrencyLimits limits_;  // until somebody says otherwise, one at a time
+    std::optional<RequestSlots> slots_;
 };
 
 }  // namespace

@@ -26,7 +26,9 @@ inline constexpr std::uint32_t kAskedColumns = 16;
 
 /// Asks `teacher` about whole documents: see batches_of_documents(). What it says is put where they lie in the rows. To
 /// the teacher, and to a store behind it, a document is a row like another, whichever row of the student it lies in.
-/// The requests for a micro-batch go out one after the other, within one deadline.
+/// The requests for a micro-batch go out together, as far as the scheduler's limits allow (set_concurrency_limits();
+/// one at a time until they are known), and those of several micro-batches share them: there are never more in flight
+/// than that. They have one deadline, and the first that fails ends the others.
 [[nodiscard]] std::unique_ptr<TeacherSource> make_document_teacher(std::unique_ptr<TeacherSource> teacher,
                                                                    std::uint32_t sequence_length);
 

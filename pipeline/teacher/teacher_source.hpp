@@ -105,6 +105,14 @@ struct WireTraffic {
     std::uint64_t bytes_received = 0;
 };
 
+/// Requests that may be in flight at a time.
+struct ConcurrencyLimits {
+    std::uint32_t all = 1;                   ///< over all endpoints
+    std::vector<std::uint32_t> of_endpoint;  ///< each
+
+    friend bool operator==(const ConcurrencyLimits&, const ConcurrencyLimits&) = default;
+};
+
 /// Something that answers for the teacher: remote endpoints, a store, a model in the process. One executor (the one it
 /// was made with); any number of fetches at once. Which fetch is made when is the scheduler's to decide, so a source
 /// neither retries nor limits; it may reopen a stale keep-alive connection once, which is not a failure.
@@ -147,6 +155,10 @@ class TeacherSource {
     /// What micro-batches will have, where that is known only after a first probe; the next one finds out whether the
     /// endpoints take so much.
     virtual void expect_batches(std::uint32_t /*rows*/, std::uint32_t /*columns*/) {}
+
+    /// What holds for the scheduler's fetches, before the first of them and whenever it changes. A source that makes
+    /// several requests of one fetch at the same time keeps to it too.
+    virtual void set_concurrency_limits(const ConcurrencyLimits& /*limits*/) {}
 
     /// Of the head for hidden states; zeros where none was fetched.
     [[nodiscard]] virtual HeadFetchCounters head_fetch() const { return {}; }

@@ -4,12 +4,15 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "pipeline/store/store_writer.hpp"
 #include "pipeline/teacher/caching_teacher.hpp"
+#include "tests/support/fake_teacher.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/topk_teacher.hpp"
 
@@ -234,6 +237,79 @@ TEST_F(DocumentTeacherTest, OfManyDocumentsAQuarterIsPaddingAtMost) {
         EXPECT_GE(static_cast<double>(batch->target_tokens), 0.75 * batch->rows * batch->lengths.front());
     }
     EXPECT_EQ(documents, 90U);
+}
+
+class RequestsOfDocuments : public ::testing::Test {
+  protected:
+    RequestsOfDocuments() {
+        auto asked = std::make_unique<test::FakeTeacher>();
+        asked_ = asked.get();
+        asked_->decide = [](std::uint64_t, std::size_t) {
+            return test::FakeTeacher::Fate{std::chrono::milliseconds(2), {}};
+        };
+        teacher_ = make_document_teacher(std::move(asked), kLength);
+    }
+
+    /// So many micro-batches of three requests each, all at once; how each ended.
+    std::vector<FetchResult<EncodedAnswer>> ask(std::size_t micro_batches) {
+        asio::io_context io;
+        std::vector<FetchResult<EncodedAnswer>> ended;
+        for (std::size_t i = 0; i < micro_batches; ++i) {
+            const auto tokens = packed(2, 9, {{0, 0, 3}, {0, 3, 5}, {1, 0, 1}, {1, 1, 7}});
+            asio::co_spawn(io, teacher_->fetch(0, tokens, std::chrono::seconds(30)),
+                           [&ended](const std::exception_ptr& thrown, FetchResult<EncodedAnswer> result) {
+                               ASSERT_EQ(thrown, nullptr);
+                               ended.push_back(std::move(result));
+                           });
+        }
+        io.run();
+        return ended;
+    }
+
+    test::FakeTeacher* asked_;
+    std::unique_ptr<TeacherSource> teacher_;
+};
+
+TEST_F(RequestsOfDocuments, GoOutTogetherAsFarAsTheLimitsAllow) {
+    teacher_->set_concurrency_limits({8, {8}});
+    EXPECT_EQ(ask(1).size(), 1U);
+    EXPECT_EQ(asked_->max_in_flight, 3);
+    EXPECT_EQ(asked_->asked.size(), 3U);
+}
+
+TEST_F(RequestsOfDocuments, AreNeverMoreThanAllTheSchedulerAllows) {
+    struct Case {
+        ConcurrencyLimits limits;
+        int max_in_flight;
+    };
+    // Of four micro-batches, with twelve requests.
+    for (const auto& [limits, max_in_flight] :
+         {Case{{5, {5}}, 5}, Case{{1, {1}}, 1}, Case{{8, {2}}, 2}, Case{{20, {20}}, 12}}) {
+        asked_->max_in_flight = 0;
+        teacher_ = make_document_teacher(std::exchange(teacher_, nullptr), kLength);  // which has no slots yet
+        teacher_->set_concurrency_limits(limits);
+        EXPECT_EQ(ask(4).size(), 4U);
+        EXPECT_EQ(asked_->max_in_flight, max_in_flight) << limits.all;
+    }
+}
+
+TEST_F(RequestsOfDocuments, GoOutOneByOneBeforeTheLimitsAreKnown) {
+    EXPECT_EQ(ask(2).size(), 2U);
+    EXPECT_EQ(asked_->max_in_flight, 1);
+}
+
+TEST_F(RequestsOfDocuments, EndWithTheFirstThatFails) {
+    teacher_->set_concurrency_limits({8, {8}});
+    asked_->decide = [](std::uint64_t, std::size_t call) {
+        const FetchError busy{FailureKind::overloaded, "busy", std::nullopt};
+        return call == 2 ? test::FakeTeacher::Fate{std::chrono::milliseconds(1), busy}
+                         : test::FakeTeacher::Fate{std::chrono::seconds(20), {}};
+    };
+    const auto ended = ask(1);
+    ASSERT_EQ(ended.size(), 1U);
+    ASSERT_FALSE(ended[0]);
+    EXPECT_EQ(ended[0].error().message, "busy");
+    EXPECT_EQ(asked_->in_flight, 0) << "nobody is left behind";
 }
 
 // To a store a document is a row: one that training on rows with several documents has filled serves rows of one.
