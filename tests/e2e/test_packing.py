@@ -4,6 +4,7 @@ import json
 import signal
 
 import pytest
+from chaos_proxy import ChaosProxy, Script
 from support import jobs
 
 LENGTH = 32
@@ -106,6 +107,26 @@ def test_weights_do_not_depend_on_where_answers_come_from(training, distilld, te
     output, spec = training.spec("joined", made, {"/dataset/packing": "joined"})
     refused = distilld.run("run", jobs.write_spec(output / "spec.json", spec), code=1)
     assert "/teacher/store: the store's number of rows is" in refused.err
+
+
+def test_requests_go_out_together_and_never_more_than_may(training, data, teacher):
+    """Those of a micro-batch, with those of other micro-batches and about held-out rows."""
+    most = {}
+    changes = {"/dataset/eval": str(data), "/eval/max_rows": 6, "/training/eval_steps": 2, "/teacher/hedge": False}
+    for name, more in {
+        "3 in flight": {"/teacher/max_concurrent": 3},
+        "1 in flight": {"/teacher/max_concurrent": 1},
+        "a window of one micro-batch": {"/teacher/max_concurrent": 3, "/teacher/window": 1},
+        "not parallel": {"/training/parallel": False},
+    }.items():
+        with ChaosProxy(teacher.url, Script(delay=0.03)) as proxy:
+            report, _, _ = training.run(name, {"endpoints": [proxy.url]}, {**changes, **more})
+            most[name] = (proxy.max_in_flight, report["weights_sha256"])
+    print("\n" + "\n".join(f"{name:30} {count} at most" for name, (count, _) in most.items()))
+    counts = {name: count for name, (count, _) in most.items()}
+    assert counts.pop("a window of one micro-batch") in (2, 3)
+    assert counts == {"3 in flight": 3, "1 in flight": 1, "not parallel": 1}
+    assert len({weights for _, weights in most.values()}) == 1
 
 
 @pytest.mark.parametrize("packing", ["documents", False])
