@@ -162,9 +162,10 @@ class Decoder final : public CausalLm {
         // Looking up first and converting after gives the same bits as the other order, and converts fewer numbers.
         auto hidden = look_up(embedding_, input_ids).to(type);
         if (positions_ != nullptr) {
-            const auto numbers = documents.empty() ? torch::arange(input_ids.size(1), torch::kInt64)
-                                                   : torch::tensor(numbers_in(documents), torch::kInt64);
-            hidden = hidden + look_up(*positions_, numbers.to(input_ids.device())).to(type);
+            const auto numbers = documents.empty()
+                                     ? torch::arange(input_ids.size(1), input_ids.options())
+                                     : torch::tensor(numbers_in(documents), torch::kInt64).to(input_ids.device());
+            hidden = hidden + look_up(*positions_, numbers).to(type);
         }
         return embedding_dropout_.forward(hidden);
     }
