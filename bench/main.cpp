@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     pipeline_command->add_flag("--busy-student", pipeline.busy_student, "the student spins in place of sleeping");
     pipeline_command->add_flag("--json-answers", pipeline.json_answers, "the teacher answers JSON, not binary tensors");
     pipeline_command->add_option("--student", pipeline.student,
-                                 "a real student: model folder, or Llama config as a JSON object");
+                                 "a real student: model folder, or config.json as a JSON object");
     pipeline_command->add_option("--threads", pipeline.threads, "threads of the real student")
         ->check(CLI::Range(1, 1024));
     pipeline_command->add_option("--repeat", pipeline.repeat, "pairs of runs with the real student")
@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
 
     TrainOptions train;
     CLI::App* train_command = app.add_subcommand("train", "a student alone, its targets at hand");
-    train_command->add_option("--student", train.student, "model folder, or Llama config as a JSON object")->required();
+    train_command->add_option("--student", train.student, "model folder, or config.json as a JSON object")->required();
     train_command->add_option("--dtype", train.dtype, "of the arithmetic")
         ->check(CLI::IsMember({"auto", "fp32", "bf16"}));
     train_command->add_option("--threads", train.threads, "0 = all cores")->check(CLI::Range(0, 1024));
