@@ -104,8 +104,10 @@ constexpr const char* kSinceWhenAJobWaits = "ALTER TABLE jobs ADD COLUMN reason_
 
 constexpr const char* kExportedLoss = "ALTER TABLE jobs ADD COLUMN exported_eval_loss REAL";
 
+constexpr const char* kCheckpointBytes = "ALTER TABLE job_checkpoints ADD COLUMN bytes INTEGER";
+
 constexpr std::array kSteps{SchemaStep{1, kFirst}, SchemaStep{2, kPartsOfAJob}, SchemaStep{3, kSinceWhenAJobWaits},
-                            SchemaStep{4, kExportedLoss}};
+                            SchemaStep{4, kExportedLoss}, SchemaStep{5, kCheckpointBytes}};
 
 void apply(sqlite::Database& database, const SchemaStep& step) {
     sqlite::Transaction transaction(database);
