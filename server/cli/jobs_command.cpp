@@ -104,6 +104,16 @@ int print_answer(const JobsCommand& command, const Result<RestResponse>& respons
     return kDone;
 }
 
+/// Text is printed as it is, and as JSON as one string.
+int print_log(const JobsCommand& command, const Result<RestResponse>& response) {
+    if (!response || response->status != 200) {
+        print_error(response ? describe_problem(*response) : response.error().message);
+        return kFailed;
+    }
+    print(command.json ? to_text(json::value(response->body)) + "\n" : response->body);
+    return kDone;
+}
+
 std::string list_target(const JobsCommand& command) {
     std::string target = "/v1/jobs?limit=" + std::to_string(command.limit);
     if (!command.state.empty()) {
@@ -171,6 +181,8 @@ int jobs(const JobsCommand& command) {
             return print_answer(command, (*client)->request("DELETE", target), deleted_text);
         case JobsCommand::Action::checkpoints:
             return print_answer(command, (*client)->request("GET", target + "/checkpoints"), checkpoints_table);
+        case JobsCommand::Action::logs:
+            return print_log(command, (*client)->request("GET", target + "/logs?tail=" + std::to_string(command.tail)));
         case JobsCommand::Action::metrics:
             return print_answer(command, (*client)->request("GET", metrics_target(command, target)), metrics_table);
     }

@@ -65,6 +65,10 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
     add_metrics_options(
         *add("metrics", "Show what was measured in the course of a job; as JSON with all points", Action::metrics),
         command);
+    add("logs", "Print what a job's workers said", Action::logs)
+        ->add_option("--tail", command.tail, "only so many lines, the last")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
 }
 
 }  // namespace distilld::cli

@@ -11,7 +11,7 @@ namespace distilld::cli {
 
 /// What `distilld jobs` is to do.
 struct JobsCommand {
-    enum class Action { submit, list, get, watch, cancel, remove, checkpoints, metrics };
+    enum class Action { submit, list, get, watch, cancel, remove, checkpoints, metrics, logs };
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
@@ -25,6 +25,8 @@ struct JobsCommand {
     std::uint64_t after_step = 0;    ///< metrics, where `from_step` is set
     bool from_step = false;          ///< metrics: only those behind after_step
     std::uint32_t max_points = 500;  ///< metrics
+
+    std::uint32_t tail = 1000;  ///< logs: lines
 };
 
 /// The subcommands of `jobs`, which tell `version` when they are asked.

@@ -8,6 +8,7 @@
 #include "distilld_version.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/history_routes.hpp"
+#include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
 
 namespace distilld {
@@ -38,7 +39,7 @@ std::string idempotency_key_of(const Request& request) {
 
 class JobApi {
   public:
-    explicit JobApi(JobManager& manager) : manager_(manager) {}
+    JobApi(JobManager& manager, std::shared_ptr<JobLogs> logs) : manager_(manager), logs_(std::move(logs)) {}
 
     asio::awaitable<Response> submit(Request request) {
         check_query(request, {"dry_run"});
@@ -123,6 +124,8 @@ class JobApi {
             refuse(request, 409, "job_is_not_terminal",
                    "job '" + id + "' has not ended: it is " + api::to_string(outcome.state) + "; cancel it first");
         }
+        auto removal = logs_->remove(id);
+        co_await std::move(removal);
         const json::object body{{"id", id}, {"object", "job"}, {"deleted", true}};
         co_return json_response(200, body);
     }
@@ -186,12 +189,14 @@ class JobApi {
     }
 
     JobManager& manager_;
+    std::shared_ptr<JobLogs> logs_;
 };
 
 }  // namespace
 
-std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics) {
-    const auto api = std::make_shared<JobApi>(manager);
+std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
+                                         std::shared_ptr<JobLogs> logs) {
+    const auto api = std::make_shared<JobApi>(manager, logs);
     std::vector<http::Route> routes{
         api_route(api, "POST", "/v1/jobs", &JobApi::submit),
         api_route(api, "GET", "/v1/jobs", &JobApi::list, Access::vital),
@@ -203,6 +208,9 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
         api_route(api, "GET", "/openapi.yaml", &JobApi::openapi),
     };
     for (auto& row : make_history_routes(manager)) {
+        routes.push_back(std::move(row));
+    }
+    for (auto& row : make_log_routes(manager, std::move(logs))) {
         routes.push_back(std::move(row));
     }
     for (auto& shared : make_metrics_routes(std::move(metrics))) {

@@ -65,6 +65,19 @@ def test_metrics_are_series_of_the_whole_run(module_service, trained):
     assert min(series(module_service, trained, "?names=eval_loss&after_step=10")["eval_loss"]["steps"]) > 10
 
 
+def test_the_log_of_a_job_is_kept(module_service, distilld, trained):
+    answer = module_service.rest.get(f"/v1/jobs/{trained['id']}/logs")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    lines = answer.text.splitlines()
+    assert lines[0].endswith(" info a worker is started"), lines
+    assert lines[-1].endswith(" info the worker has ended, exit code 0"), lines
+    said = [e[2]["message"] for e in module_service.rest.events(trained["id"]) if e[0] == "message"]
+    assert any(line.endswith(message) for line in lines for message in said), (lines, said)
+    last = distilld.run("jobs", "logs", trained["id"], "--tail", "1", "--server", module_service.url).out
+    assert last == lines[-1] + "\n"
+
+
 def test_the_command_line_shows_the_same(module_service, distilld, trained):
     server = ("--server", module_service.url)
     table = distilld.run("jobs", "checkpoints", trained["id"], *server).out
@@ -93,7 +106,7 @@ def test_a_job_is_deleted_when_it_has_ended(module_service, distilld, text_data,
     ended = rest.wait_job(long, ("cancelled",))
     assert rest.request("DELETE", f"/v1/jobs/{long}", headers={"Origin": "http://evil.example"}).status == 403
     assert distilld.run("jobs", "delete", long, *server).out == f"{long} deleted\n"
-    for path in ("", "/events", "/checkpoints", "/metrics"):
+    for path in ("", "/events", "/checkpoints", "/metrics", "/logs"):
         assert rest.get(f"/v1/jobs/{long}{path}").status == 404
     assert rest.request("DELETE", f"/v1/jobs/{long}").status == 404
     # What it wrote is the user's: a job goes on from there.

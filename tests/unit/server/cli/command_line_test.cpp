@@ -261,6 +261,9 @@ TEST(CommandLine, Jobs) {
     EXPECT_TRUE(metrics.from_step);
     EXPECT_EQ(metrics.max_points, 500U);
     EXPECT_FALSE(parsed<JobsCommand>({"jobs", "metrics", "s"}).from_step);
+    const auto logs = parsed<JobsCommand>({"jobs", "logs", "s", "--tail", "5"});
+    EXPECT_EQ(logs.action, JobsCommand::Action::logs);
+    EXPECT_EQ(logs.tail, 5U);
     EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck", "--server", "http://h:1"}).server, "http://h:1");
 }
 

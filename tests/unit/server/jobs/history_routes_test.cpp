@@ -96,7 +96,8 @@ TEST(HistoryRoutesHeartbeat, QuietStreamsSayThatTheyLive) {
     JobManagerOptions options;
     options.heartbeat = std::chrono::milliseconds(1);
     World world(options);
-    const auto routes = make_job_routes(*world.manager, world.metrics);
+    const auto routes =
+        make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"));
     const auto id = world.submit("a");
     world.fleet.next();
     api::Request request;

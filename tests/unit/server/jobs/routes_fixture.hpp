@@ -4,11 +4,13 @@
 
 #include <boost/json/parse.hpp>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 
@@ -89,7 +91,8 @@ class RoutesTest : public ::testing::Test {
     }
 
     World world_{brisk()};
-    std::vector<http::Route> routes_ = make_job_routes(*world_.manager, world_.metrics);
+    std::shared_ptr<JobLogs> logs_ = std::make_shared<JobLogs>(world_.folder / "logs");
+    std::vector<http::Route> routes_ = make_job_routes(*world_.manager, world_.metrics, logs_);
 };
 
 }  // namespace distilld::test
