@@ -100,6 +100,7 @@ void describe(Visitor& v, T& checkpoint) {
     v("folder", checkpoint.folder);
     v("seconds", checkpoint.seconds);
     text_or_null_field(v, "created_at", checkpoint.created_at);
+    v("bytes", checkpoint.bytes);
 }
 
 /// Without the specs, which are JSON texts and not part of a job in a list.

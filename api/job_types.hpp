@@ -60,6 +60,7 @@ struct JobCheckpoint {
     std::string folder;
     double seconds = 0;  ///< that writing took
     std::string created_at;
+    std::optional<std::uint64_t> bytes{};  ///< of its files; nothing: not known
 };
 
 /// A job as clients see it. Times are RFC 3339 in UTC with milliseconds.

@@ -185,35 +185,6 @@ void add_teacher(CLI::App& app, TeacherOptions& options) {
     teacher->get_option("MODEL_DIR")->check(CLI::ExistingDirectory);
 }
 
-void add_jobs(CLI::App& app, JobsCommand& command) {
-    CLI::App* jobs = add_command(app, "jobs", "Submit, list, watch and cancel jobs of a running service");
-    jobs->require_subcommand(1);
-    using Action = JobsCommand::Action;
-    const auto add = [&](const char* name, const char* description, Action action, const char* subject,
-                         const char* subject_help) {
-        CLI::App* one = add_command(*jobs, name, description);
-        one->callback([&command, action] { command.action = action; });
-        if (subject != nullptr) {
-            one->add_option(subject, command.subject, subject_help)
-                ->type_name(action == Action::submit ? "FILE" : "TEXT")
-                ->required();
-        }
-        one->add_option("--server", command.server, "URL of the service")->capture_default_str();
-        one->add_option_function<std::string>(
-               "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
-            ->check(CLI::IsMember({"text", "json"}));
-        return one;
-    };
-    add("submit", "Submit a job", Action::submit, "SPEC", "job spec, a JSON file; - = stdin");
-    add("list", "List jobs, newest first", Action::list, nullptr, nullptr)
-        ->add_option("--limit", command.limit, "jobs to list")
-        ->check(CLI::Range(1, 100))
-        ->capture_default_str();
-    add("get", "Show a job", Action::get, "ID", "job id");
-    add("watch", "Follow a job until it ends; exit code 0 only when it succeeded", Action::watch, "ID", "job id");
-    add("cancel", "Cancel a job; a running one writes a checkpoint first", Action::cancel, "ID", "job id");
-}
-
 void add_completions(CLI::App& app, Shell& shell) {
     std::map<std::string, Shell> shells;
     for (const auto& known : kShellNames) {
@@ -335,7 +306,8 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     GenerateFlags generate;
     add_generate(app, generate);
     add_teacher(app, teacher.options);
-    add_jobs(app, jobs);
+    add_jobs_options(*add_command(app, "jobs", "Submit, list, watch and cancel jobs of a running service"), jobs,
+                     kVersionLine);
     StoreCommand store;
     add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store,
                       kVersionLine);

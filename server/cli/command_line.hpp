@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/spec_overrides.hpp"
+#include "server/cli/jobs_options.hpp"
 #include "server/cli/spec_options.hpp"
 #include "server/cli/store_options.hpp"
 #include "server/supervisor/restart_policy.hpp"
@@ -37,15 +38,6 @@ struct RunCommand {
 
 struct TeacherCommand {
     TeacherOptions options;
-};
-
-struct JobsCommand {
-    enum class Action { submit, list, get, watch, cancel };
-    Action action = Action::list;
-    std::string subject;  ///< spec file (submit) or job id
-    std::string server = "http://127.0.0.1:8500";
-    bool json = false;
-    std::uint32_t limit = 20;  ///< list
 };
 
 struct HealthcheckCommand {

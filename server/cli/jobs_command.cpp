@@ -7,8 +7,8 @@
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/job_tables.hpp"
 #include "server/cli/job_watch.hpp"
-#include "server/cli/progress_display.hpp"
 #include "server/cli/rest_client.hpp"
 
 namespace distilld::cli {
@@ -51,60 +51,6 @@ Result<api::Job> parse_job(const RestResponse& response) {
     return api::job_from_json(*value);
 }
 
-std::string padded(std::string text, std::size_t width) {
-    if (text.size() < width) {
-        text.resize(width, ' ');
-    }
-    return text + "  ";
-}
-
-std::string job_text(const api::Job& job) {
-    std::string text;
-    const auto add = [&text](const char* name, const std::string& value) {
-        if (!value.empty()) {
-            text += padded(name, 12) + value + "\n";
-        }
-    };
-    add("id", job.id);
-    add("name", job.name);
-    add("state", std::string(api::to_string(job.state)) +
-                     (job.cancel_requested && !api::is_terminal(job.state) ? " (cancel requested)" : ""));
-    if (job.status_reason) {
-        add("reason", job.status_reason->code + ": " + job.status_reason->message);
-        add("waits since", job.status_reason->since);
-    }
-    if (job.queue_position) {
-        add("queue", std::to_string(*job.queue_position));
-    }
-    add("created", job.created_at);
-    add("started", job.started_at);
-    add("finished", job.finished_at);
-    if (job.progress) {
-        add("progress", progress_line(*job.progress));
-    }
-    if (job.progress) {
-        add("bottleneck", job.progress->bottleneck);
-    }
-    if (job.eval_loss) {
-        add("eval loss", std::to_string(*job.eval_loss));
-    }
-    if (job.exported_eval_loss) {
-        add("as exported", std::to_string(*job.exported_eval_loss));
-    }
-    if (!job.checkpoints.empty()) {
-        add("checkpoint", job.checkpoints.back().folder);
-    }
-    add("output", job.output);
-    add("sha256", job.weights_sha256);
-    return text;
-}
-
-/// "  (waits since … : teacher_unavailable)"
-std::string wait_text(const api::Job& job) {
-    const auto& reason = job.status_reason;
-    return reason && !reason->since.empty() ? "  (waits since " + reason->since + ": " + reason->code + ")" : "";
-}
-
 /// Prints the job of a successful answer, or the problem.
 int print_job(const JobsCommand& command, const Result<RestResponse>& response, bool submitting) {
     if (!response) {
@@ -137,42 +83,57 @@ int submit(const JobsCommand& command, RestClient& client) {
     return print_job(command, client.request("POST", "/v1/jobs", *text), true);
 }
 
-int list(const JobsCommand& command, RestClient& client) {
-    const auto response = client.request("GET", "/v1/jobs?limit=" + std::to_string(command.limit));
-    if (!response || response->status != 200 || command.json) {
-        if (response && response->status == 200) {
-            print(response->body + "\n");
-            return kDone;
-        }
+/// Prints a successful answer as it is or as `text_of` puts it, or the problem.
+int print_answer(const JobsCommand& command, const Result<RestResponse>& response,
+                 Result<std::string> (*text_of)(const json::value&)) {
+    if (!response || response->status != 200) {
         print_error(response ? describe_problem(*response) : response.error().message);
         return kFailed;
     }
+    if (command.json) {
+        print(response->body + "\n");
+        return kDone;
+    }
     const auto value = parse_body(*response);
-    const json::object* object = value ? value->if_object() : nullptr;
-    const json::value* data = object == nullptr ? nullptr : object->if_contains("data");
-    if (data == nullptr || !data->is_array()) {
-        print_error("the service's answer is no list of jobs");
+    const auto text = value ? text_of(*value) : Result<std::string>(value.error());
+    if (!text) {
+        print_error(text.error().message);
         return kFailed;
     }
-    std::string text = padded("ID", 28) + padded("STATE", 10) + padded("STEP", 15) + padded("LOSS", 8) + "NAME\n";
-    for (const auto& element : data->get_array()) {
-        const auto job = api::job_from_json(element);
-        if (!job) {
-            print_error(job.error().message);
-            return kFailed;
-        }
-        std::string step = "-";
-        std::string loss = "-";
-        if (job->progress) {
-            step = std::to_string(job->progress->step) + "/" + std::to_string(job->progress->total_steps);
-            loss = std::to_string(job->progress->loss);
-            loss.resize(std::min<std::size_t>(loss.size(), 8));
-        }
-        text += padded(job->id, 28) + padded(api::to_string(job->state), 10) + padded(step, 15) + padded(loss, 8) +
-                job->name + wait_text(*job) + "\n";
-    }
-    print(text);
+    print(*text);
     return kDone;
+}
+
+/// Text is printed as it is, and as JSON as one string.
+int print_log(const JobsCommand& command, const Result<RestResponse>& response) {
+    if (!response || response->status != 200) {
+        print_error(response ? describe_problem(*response) : response.error().message);
+        return kFailed;
+    }
+    print(command.json ? to_text(json::value(response->body)) + "\n" : response->body);
+    return kDone;
+}
+
+std::string list_target(const JobsCommand& command) {
+    std::string target = "/v1/jobs?limit=" + std::to_string(command.limit);
+    if (!command.state.empty()) {
+        target += "&state=" + command.state;
+    }
+    if (!command.name.empty()) {
+        target += "&name=" + path_segment(command.name);
+    }
+    return target;
+}
+
+std::string metrics_target(const JobsCommand& command, const std::string& job) {
+    std::string target = job + "/metrics?max_points=" + std::to_string(command.max_points);
+    if (!command.names.empty()) {
+        target += "&names=" + path_segment(command.names);
+    }
+    if (command.from_step) {
+        target += "&after_step=" + std::to_string(command.after_step);
+    }
+    return target;
 }
 
 unsigned terminal_width() {
@@ -209,13 +170,21 @@ int jobs(const JobsCommand& command) {
         case JobsCommand::Action::submit:
             return submit(command, **client);
         case JobsCommand::Action::list:
-            return list(command, **client);
+            return print_answer(command, (*client)->request("GET", list_target(command)), jobs_table);
         case JobsCommand::Action::get:
             return print_job(command, (*client)->request("GET", target), false);
         case JobsCommand::Action::watch:
             return watch(command, **client);
         case JobsCommand::Action::cancel:
             return print_job(command, (*client)->request("POST", target + "/cancel"), false);
+        case JobsCommand::Action::remove:
+            return print_answer(command, (*client)->request("DELETE", target), deleted_text);
+        case JobsCommand::Action::checkpoints:
+            return print_answer(command, (*client)->request("GET", target + "/checkpoints"), checkpoints_table);
+        case JobsCommand::Action::logs:
+            return print_log(command, (*client)->request("GET", target + "/logs?tail=" + std::to_string(command.tail)));
+        case JobsCommand::Action::metrics:
+            return print_answer(command, (*client)->request("GET", metrics_target(command, target)), metrics_table);
     }
     return kWrongUsage;
 }

@@ -17,10 +17,12 @@
 #include "pipeline/core/teacher_key_root.hpp"
 #include "server/cli/commands.hpp"
 #include "server/http/http_server.hpp"
+#include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "server/jobs/job_store.hpp"
+#include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics_routes.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
@@ -59,12 +61,11 @@ std::uint32_t affordable_connections(std::uint32_t wanted) {
     return static_cast<std::uint32_t>(std::min<rlim_t>(wanted, left));
 }
 
-std::unique_ptr<WorkerProcess> make_job_worker(asio::any_io_executor executor) {
+WorkerProcessOptions job_worker_options() {
     WorkerProcessOptions options;
     options.program = default_worker_program();
     options.environment = worker_environment();
-    options.stderr_sink = [](const std::string& line) { log::info("worker", line); };
-    return make_worker_process(std::move(executor), std::move(options));
+    return options;
 }
 
 /// First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their jobs
@@ -130,7 +131,9 @@ int serve(const ServeCommand& command) {
     options.working_directory = std::filesystem::current_path();
     options.slots = command.slots;
     options.restarts.max_restarts = command.max_worker_restarts;
-    const auto manager = make_job_manager(options, std::move(*store), make_job_worker, metrics);
+    const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
+    const auto manager =
+        make_job_manager(options, std::move(*store), make_logged_workers(job_worker_options(), logs), metrics);
 
     asio::io_context context(1);
     asio::signal_set signals(context, SIGINT, SIGTERM);
@@ -139,7 +142,7 @@ int serve(const ServeCommand& command) {
     server_options.hosts = command.hosts;
     server_options.max_connections = affordable_connections(server_options.max_connections);
     server_options.max_streams = server_options.max_connections / 2;
-    auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics),
+    auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics, logs),
                                     make_metrics_observer(metrics));
     if (!server) {
         print_error(command, server.error().message);

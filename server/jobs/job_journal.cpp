@@ -99,6 +99,18 @@ void JobJournal::create(const StoredJob& stored) {
     show(stored.job.id, live);
 }
 
+bool JobJournal::remove(const std::string& id) {
+    if (live_.contains(id)) {
+        throw ErrorException(io_error("job store: the end of " + id + " is not written yet"));
+    }
+    try {
+        return store_->remove(id);
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
+}
+
 void JobJournal::set_progress(const std::string& id, const ProgressEvent& progress) {
     auto& live = live_.at(id);
     live.stored.job.progress = progress;

@@ -57,6 +57,9 @@ class JobJournal {
     /// A new job, on disk when this returns. ErrorException when it cannot be.
     void create(const StoredJob& stored);
 
+    /// Removes a job that has ended. False: there is none. ErrorException when that, or its end, cannot be written.
+    bool remove(const std::string& id);
+
     // What is said of a job that has not ended stays in memory until append() writes it.
     void set_progress(const std::string& id, const ProgressEvent& progress);
     void set_evaluation(const std::string& id, const EvaluationEvent& evaluation);

@@ -44,7 +44,7 @@ class ThreadedJobManager final : public JobManager {
         : options_(std::move(options)),
           journal_(std::move(store), options_.metrics_kept, [this](const std::string& id) { waiters_.wake(id); }),
           metrics_(std::move(metrics)),
-          views_(journal_.open_reader(), journal_.board()),
+          views_(journal_.open_reader(), journal_.open_reader(), journal_.board()),
           table_({options_.slots, options_.cancel_grace, options_.restarts}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
@@ -89,6 +89,14 @@ class ThreadedJobManager final : public JobManager {
 
     asio::awaitable<CancelOutcome> cancel(std::string id) override {
         return on_thread([this, id = std::move(id)] { return cancel_now(id); });
+    }
+
+    asio::awaitable<RemoveOutcome> remove(std::string id) override {
+        return on_thread([this, id = std::move(id)] { return remove_now(id); });
+    }
+
+    asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id, SeriesQuery query) override {
+        return views_.metrics(std::move(id), std::move(query));
     }
 
     asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) override {
@@ -179,12 +187,9 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void perform_all() {
-        struct Flag {
-            explicit Flag(bool& flag) : flag_(flag) { flag_ = true; }
-            ~Flag() { flag_ = false; }
-            bool& flag_;
-        };
-        const Flag pumping(pumping_);
+        pumping_ = true;
+        const auto over = [this](const void*) { pumping_ = false; };
+        const std::unique_ptr<const void, decltype(over)> pumping(this, over);
         const auto poll = [this] {
             auto actions = table_.poll(steady_clock::now());
             journal_.board().set_queue(table_.queue());
@@ -255,6 +260,18 @@ class ThreadedJobManager final : public JobManager {
         }
     }
 
+    /// What asks for a write at once: its failure is the caller's as well.
+    template <class Write>
+    void written(Write write) {
+        try {
+            write();
+        } catch (const ErrorException&) {
+            show_counts();
+            saved_or_retried();
+            throw;
+        }
+    }
+
     void retry_later() {
         if (std::exchange(retrying_, true)) {
             return;
@@ -305,10 +322,9 @@ class ThreadedJobManager final : public JobManager {
             return false;
         }
         try {
-            journal_.check_writable();
+            written([&] { journal_.check_writable(); });
         } catch (const ErrorException&) {
-            show_counts();  // store_trouble() says why
-            saved_or_retried();
+            return true;  // store_trouble() says why
         }
         return true;
     }
@@ -317,13 +333,9 @@ class ThreadedJobManager final : public JobManager {
         SubmitOutcome outcome;
         JobSubmission submission;
         submission.dry_run = request.dry_run;
-        std::optional<StoredJob> earlier;
-        if (!request.idempotency_key.empty() && !request.dry_run) {
-            const auto oldest = std::chrono::system_clock::now() - options_.idempotency_lifetime;
-            earlier = journal_.find_by_key(request.idempotency_key, api::rfc3339(oldest));
-            if (earlier) {
-                submission.earlier = {earlier->job.spec_json == request.spec_json};
-            }
+        auto earlier = earlier_job(request, journal_, options_.idempotency_lifetime);
+        if (earlier) {
+            submission.earlier = {earlier->job.spec_json == request.spec_json};
         }
         auto spec = api::parse_job_spec(request.spec_json);
         if (spec) {
@@ -362,13 +374,7 @@ class ThreadedJobManager final : public JobManager {
         }
         auto stored = new_job(request, *spec);
         stored.job.id = make_job_id();
-        try {
-            journal_.create(stored);
-        } catch (const ErrorException&) {
-            show_counts();
-            saved_or_retried();
-            throw;
-        }
+        written([&] { journal_.create(stored); });
         append(stored.job.id, state_record(stored.job));
         show_counts();
         table_.enqueue(stored.job.id, *submission.output);
@@ -393,6 +399,20 @@ class ThreadedJobManager final : public JobManager {
             }
         }
         return outcome;
+    }
+
+    RemoveOutcome remove_now(const std::string& id) {
+        const auto state = journal_.state_of(id);
+        if (!state) {
+            return {};
+        }
+        if (!api::is_terminal(*state)) {
+            return {RemoveOutcome::Kind::not_ended, *state};
+        }
+        written([&] { journal_.remove(id); });
+        log::info(kComponent, id + " deleted");
+        show_counts();
+        return {RemoveOutcome::Kind::removed, *state};
     }
 
     void on_event(const WorkerEvent& event) {

@@ -17,6 +17,7 @@
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/job_table.hpp"
+#include "server/jobs/metric_series.hpp"
 #include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
@@ -60,6 +61,13 @@ struct CancelOutcome {
     enum class Kind { accepted, not_found, terminal };
     Kind kind = Kind::not_found;
     api::Job job;
+};
+
+/// Answer to remove().
+struct RemoveOutcome {
+    enum class Kind { removed, not_found, not_ended };
+    Kind kind = Kind::not_found;
+    api::JobState state = api::JobState::queued;  ///< not_ended: which it is in
 };
 
 struct JobListing {
@@ -110,6 +118,14 @@ class JobManager {
     /// Queued: cancelled at once. Running: asked to checkpoint and end, cancelled when it has. Asking again is no
     /// error.
     virtual boost::asio::awaitable<CancelOutcome> cancel(std::string id) = 0;
+
+    /// Removes a job that has ended from the store, with its history. Its files stay.
+    virtual boost::asio::awaitable<RemoveOutcome> remove(std::string id) = 0;
+
+    /// What was measured in the course of the job; nothing: there is no such job. Reads all that is stored of it, on a
+    /// thread that has nothing else to do.
+    virtual boost::asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id,
+                                                                                     SeriesQuery query) = 0;
 
     /// Stored events after `after`, at once.
     virtual boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) = 0;

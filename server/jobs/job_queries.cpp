@@ -34,13 +34,17 @@ JobQueries::JobQueries(sqlite::Database& database)
     : get_(select_jobs(database, "WHERE id = ?1")),
       list_(select_jobs(database,
                         "WHERE (?1 = '' OR number < (SELECT number FROM jobs WHERE id = ?1)) "
-                        "AND (?2 = '' OR state = ?2) ORDER BY number DESC LIMIT ?3")),
+                        "AND (?2 = '' OR state = ?2) AND (?4 = '' OR name = ?4) ORDER BY number DESC LIMIT ?3")),
       specs_(database, "SELECT spec, resolved_spec FROM job_specs WHERE job_id = ?1"),
-      checkpoints_(database,
-                   "SELECT step, folder, seconds, created_at FROM job_checkpoints WHERE job_id = ?1 ORDER BY number"),
+      checkpoints_(
+          database,
+          "SELECT step, folder, seconds, created_at, bytes FROM job_checkpoints WHERE job_id = ?1 ORDER BY number"),
       events_(database,
               "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND sequence > ?2 ORDER BY sequence "
-              "LIMIT ?3") {}
+              "LIMIT ?3"),
+      measurements_(database,
+                    "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND type IN ('metrics', 'evaluation') "
+                    "ORDER BY sequence") {}
 
 std::optional<StoredJob> JobQueries::get(std::string_view id) {
     get_.bind(1, id);
@@ -54,6 +58,7 @@ JobPage JobQueries::list(const JobQuery& query) {
     statement.bind(1, query.after);
     statement.bind(2, query.state ? api::to_string(*query.state) : "");
     statement.bind(3, std::int64_t{query.limit} + 1);
+    statement.bind(4, query.name);
     while (statement.step()) {
         if (page.jobs.size() == query.limit) {
             page.has_more = true;
@@ -82,6 +87,14 @@ EventPage JobQueries::events(std::string_view id, std::uint64_t after, std::uint
     return page;
 }
 
+void JobQueries::measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) {
+    const sqlite::ResetGuard guard(measurements_);
+    measurements_.bind(1, id);
+    while (measurements_.step()) {
+        take(event_of(measurements_));
+    }
+}
+
 std::optional<StoredJob> JobQueries::one(sqlite::Statement& statement) {
     const sqlite::ResetGuard guard(statement);
     if (!statement.step()) {
@@ -102,8 +115,14 @@ StoredJob JobQueries::whole(const sqlite::Statement& row) {
     const sqlite::ResetGuard guard(checkpoints_);
     checkpoints_.bind(1, stored.job.id);
     while (checkpoints_.step()) {
-        stored.job.checkpoints.push_back({static_cast<std::uint64_t>(checkpoints_.integer(0)), checkpoints_.text(1),
-                                          checkpoints_.real(2), checkpoints_.text(3)});
+        auto& checkpoint = stored.job.checkpoints.emplace_back();
+        checkpoint.step = static_cast<std::uint64_t>(checkpoints_.integer(0));
+        checkpoint.folder = checkpoints_.text(1);
+        checkpoint.seconds = checkpoints_.real(2);
+        checkpoint.created_at = checkpoints_.text(3);
+        if (!checkpoints_.is_null(4)) {
+            checkpoint.bytes = static_cast<std::uint64_t>(checkpoints_.integer(4));
+        }
     }
     return stored;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -18,6 +19,8 @@ class JobQueries {
     [[nodiscard]] std::optional<StoredJob> get(std::string_view id);
     [[nodiscard]] JobPage list(const JobQuery& query);
     [[nodiscard]] EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit);
+    /// See JobReader.
+    void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take);
     /// The first job, with specs, of a statement of kSelectJobs that is bound.
     [[nodiscard]] std::optional<StoredJob> one(sqlite::Statement& statement);
     /// The job of its present row, without specs.
@@ -29,6 +32,7 @@ class JobQueries {
     sqlite::Statement specs_;
     sqlite::Statement checkpoints_;
     sqlite::Statement events_;
+    sqlite::Statement measurements_;
 };
 
 /// "SELECT … FROM jobs …" with the tail given.

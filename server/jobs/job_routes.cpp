@@ -1,110 +1,27 @@
 #include "server/jobs/job_routes.hpp"
 
-#include <algorithm>
 #include <boost/json/array.hpp>
-#include <charconv>
-#include <initializer_list>
-#include <limits>
 
 #include "api/openapi.hpp"
 #include "api/problem.hpp"
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
-#include "server/jobs/event_stream.hpp"
+#include "server/jobs/api_route.hpp"
+#include "server/jobs/history_routes.hpp"
+#include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
-#include "server/support/log.hpp"
 
 namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
 namespace json = boost::json;
-using api::Problem;
 using api::Request;
 using api::Response;
 
 constexpr std::uint32_t kListDefault = 20;
 constexpr std::uint32_t kListMax = 100;
-constexpr std::uint32_t kEventsDefault = 100;
-constexpr std::uint32_t kEventsMax = 1000;
 constexpr std::size_t kKeyLimit = 255;
-
-/// Thrown by the readers of parameters, turned into the answer in answer_of().
-struct ProblemError {
-    Problem problem;
-};
-
-[[noreturn]] void refuse(const Request& request, unsigned status, std::string code, std::string detail,
-                         std::string param = {}) {
-    Problem problem;
-    problem.status = status;
-    problem.code = std::move(code);
-    problem.detail = std::move(detail);
-    problem.param = std::move(param);
-    problem.instance = request.path;
-    throw ProblemError{std::move(problem)};
-}
-
-Response json_response(unsigned status, const json::object& body) {
-    Response response;
-    response.status = status;
-    response.body = to_text(body);
-    return response;
-}
-
-/// Refuses query parameters that are unknown or stand twice: ignoring one in silence hides a mistake.
-void check_query(const Request& request, std::initializer_list<std::string_view> known) {
-    for (auto entry = request.query.begin(); entry != request.query.end(); ++entry) {
-        const auto& name = entry->first;
-        if (std::find(known.begin(), known.end(), name) == known.end()) {
-            refuse(request, 400, "unknown_parameter", "unknown query parameter '" + name + "'", name);
-        }
-        const bool twice =
-            std::any_of(request.query.begin(), entry, [&](const auto& other) { return other.first == name; });
-        if (twice) {
-            refuse(request, 400, "duplicate_parameter", "query parameter '" + name + "' is given twice", name);
-        }
-    }
-}
-
-std::uint64_t whole_number(const Request& request, std::string_view text, const char* name, std::uint64_t min,
-                           std::uint64_t max) {
-    std::uint64_t value = 0;
-    const auto* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (text.empty() || stop != end || error != std::errc() || value < min || value > max) {
-        refuse(request, 400, "invalid_parameter",
-               std::string(name) + " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max),
-               name);
-    }
-    return value;
-}
-
-std::uint32_t limit_of(const Request& request, std::uint32_t otherwise, std::uint32_t max) {
-    const auto text = request.query_value("limit");
-    return text ? static_cast<std::uint32_t>(whole_number(request, *text, "limit", 1, max)) : otherwise;
-}
-
-bool flag_of(const Request& request, const char* name) {
-    const auto text = request.query_value(name);
-    if (!text || *text == "false") {
-        return false;
-    }
-    if (*text != "true") {
-        refuse(request, 400, "invalid_parameter", std::string(name) + " must be true or false", name);
-    }
-    return true;
-}
-
-std::string lower(std::string_view text) {
-    std::string result(text);
-    for (auto& c : result) {
-        if (c >= 'A' && c <= 'Z') {
-            c = static_cast<char>(c - 'A' + 'a');
-        }
-    }
-    return result;
-}
 
 std::string idempotency_key_of(const Request& request) {
     auto header = request.header("idempotency-key");
@@ -120,28 +37,9 @@ std::string idempotency_key_of(const Request& request) {
     return std::string(*header);
 }
 
-bool wants_event_stream(const Request& request) {
-    const auto accept = request.header("accept");
-    return accept && lower(*accept).find("text/event-stream") != std::string::npos;
-}
-
-/// What passes by itself: the client may ask again.
-Response unavailable(const std::string& path, std::string code, std::string detail) {
-    Problem problem;
-    problem.status = 503;
-    problem.code = std::move(code);
-    problem.detail = std::move(detail);
-    problem.instance = path;
-    return api::to_response(problem, {{"Retry-After", "10"}});
-}
-
-[[noreturn]] void job_not_found(const Request& request, const std::string& id) {
-    refuse(request, 404, "job_not_found", "there is no job '" + id + "'", "id");
-}
-
 class JobApi {
   public:
-    explicit JobApi(JobManager& manager) : manager_(manager) {}
+    JobApi(JobManager& manager, std::shared_ptr<JobLogs> logs) : manager_(manager), logs_(std::move(logs)) {}
 
     asio::awaitable<Response> submit(Request request) {
         check_query(request, {"dry_run"});
@@ -154,7 +52,7 @@ class JobApi {
     }
 
     asio::awaitable<Response> list(Request request) {
-        check_query(request, {"limit", "after", "state"});
+        check_query(request, {"limit", "after", "state", "name"});
         JobQuery query;
         query.limit = limit_of(request, kListDefault, kListMax);
         if (const auto after = request.query_value("after")) {
@@ -166,6 +64,12 @@ class JobApi {
                 refuse(request, 400, "invalid_parameter",
                        "state must be queued, running, succeeded, failed or cancelled", "state");
             }
+        }
+        if (const auto name = request.query_value("name")) {
+            if (name->empty()) {
+                refuse(request, 400, "invalid_parameter", "name must not be empty", "name");
+            }
+            query.name = *name;
         }
         const auto listing = co_await manager_.list(query);
         if (listing.unknown_after) {
@@ -209,39 +113,20 @@ class JobApi {
         co_return json_response(202, api::to_json_object(outcome.job, true));
     }
 
-    asio::awaitable<Response> events(Request request) {
-        check_query(request, {"after", "limit"});
-        constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
+    asio::awaitable<Response> remove(Request request) {
+        check_query(request, {});
         const std::string id(request.path_parameter("id"));
-        std::uint64_t after = 0;
-        if (const auto text = request.query_value("after")) {
-            after = whole_number(request, *text, "after", 0, kMax);
-        }
-        const auto limit = limit_of(request, kEventsDefault, kEventsMax);
-        // A client that reconnects says how far it got; its URL still says where it began.
-        if (const auto last = request.header("last-event-id"); last && !last->empty()) {
-            after = whole_number(request, *last, "Last-Event-ID", 0, kMax);
-        }
-        if (wants_event_stream(request)) {
-            const auto job = co_await manager_.get(id);
-            if (!job) {
-                job_not_found(request, id);
-            }
-            Response response;
-            response.content_type = "text/event-stream";
-            response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
-            response.stream = make_job_event_stream(manager_, id, after);
-            co_return response;
-        }
-        const auto batch = co_await manager_.events(id, after, limit);
-        if (!batch.found) {
+        const auto outcome = co_await manager_.remove(id);
+        if (outcome.kind == RemoveOutcome::Kind::not_found) {
             job_not_found(request, id);
         }
-        json::array data;
-        for (const auto& event : batch.events) {
-            data.push_back(api::to_json_object(event));
+        if (outcome.kind == RemoveOutcome::Kind::not_ended) {
+            refuse(request, 409, "job_is_not_terminal",
+                   "job '" + id + "' has not ended: it is " + api::to_string(outcome.state) + "; cancel it first");
         }
-        const json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", batch.has_more}};
+        auto removal = logs_->remove(id);
+        co_await std::move(removal);
+        const json::object body{{"id", id}, {"object", "job"}, {"deleted", true}};
         co_return json_response(200, body);
     }
 
@@ -304,51 +189,30 @@ class JobApi {
     }
 
     JobManager& manager_;
+    std::shared_ptr<JobLogs> logs_;
 };
-
-using Method = asio::awaitable<Response> (JobApi::*)(Request);
-
-/// Runs a handler; what it refuses, or the store cannot do, becomes a problem.
-asio::awaitable<Response> answer_of(std::shared_ptr<JobApi> api, Method method, Request request) {
-    const std::string path = request.path;
-    try {
-        auto work = ((*api).*method)(std::move(request));
-        co_return co_await std::move(work);
-    } catch (const ProblemError& error) {
-        co_return api::to_response(error.problem);
-    } catch (const ErrorException& error) {
-        log::error("http", path + ": " + error.what());
-        co_return unavailable(path, "store_unavailable", "the job store cannot be used; the service's log says why");
-    }
-}
-
-/// Who may ask, beside those that any route answers.
-enum class Access { usual, vital, anybody };
-
-http::Route route(const std::shared_ptr<JobApi>& api, const char* verb, const char* pattern, Method method,
-                  Access access = Access::usual) {
-    http::Route row{verb, pattern,
-                    [api, method](Request request) { return answer_of(api, method, std::move(request)); }};
-    row.json_body = true;
-    row.vital = access != Access::usual;
-    row.any_host = access == Access::anybody;
-    return row;
-}
 
 }  // namespace
 
-std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics) {
-    const auto api = std::make_shared<JobApi>(manager);
+std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
+                                         std::shared_ptr<JobLogs> logs) {
+    const auto api = std::make_shared<JobApi>(manager, logs);
     std::vector<http::Route> routes{
-        route(api, "POST", "/v1/jobs", &JobApi::submit),
-        route(api, "GET", "/v1/jobs", &JobApi::list, Access::vital),
-        route(api, "GET", "/v1/jobs/{id}", &JobApi::get, Access::vital),
-        route(api, "POST", "/v1/jobs/{id}/cancel", &JobApi::cancel),
-        route(api, "GET", "/v1/jobs/{id}/events", &JobApi::events),
-        route(api, "GET", "/readyz", &JobApi::ready, Access::anybody),
-        route(api, "GET", "/version", &JobApi::version),
-        route(api, "GET", "/openapi.yaml", &JobApi::openapi),
+        api_route(api, "POST", "/v1/jobs", &JobApi::submit),
+        api_route(api, "GET", "/v1/jobs", &JobApi::list, Access::vital),
+        api_route(api, "GET", "/v1/jobs/{id}", &JobApi::get, Access::vital),
+        api_route(api, "POST", "/v1/jobs/{id}/cancel", &JobApi::cancel),
+        api_route(api, "DELETE", "/v1/jobs/{id}", &JobApi::remove),
+        api_route(api, "GET", "/readyz", &JobApi::ready, Access::anybody),
+        api_route(api, "GET", "/version", &JobApi::version),
+        api_route(api, "GET", "/openapi.yaml", &JobApi::openapi),
     };
+    for (auto& row : make_history_routes(manager)) {
+        routes.push_back(std::move(row));
+    }
+    for (auto& row : make_log_routes(manager, std::move(logs))) {
+        routes.push_back(std::move(row));
+    }
     for (auto& shared : make_metrics_routes(std::move(metrics))) {
         routes.push_back(std::move(shared));
     }

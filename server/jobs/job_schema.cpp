@@ -104,14 +104,15 @@ constexpr const char* kSinceWhenAJobWaits = "ALTER TABLE jobs ADD COLUMN reason_
 
 constexpr const char* kExportedLoss = "ALTER TABLE jobs ADD COLUMN exported_eval_loss REAL";
 
-constexpr const char* kDtypeAndTeacher = R"(
+constexpr const char* kDtypeTeacherBytes = R"(
 ALTER TABLE jobs ADD COLUMN dtype TEXT NOT NULL DEFAULT '';
 ALTER TABLE job_progress ADD COLUMN eval_kl REAL;
 ALTER TABLE job_progress ADD COLUMN eval_top1_agreement REAL;
+ALTER TABLE job_checkpoints ADD COLUMN bytes INTEGER;
 )";
 
 constexpr std::array kSteps{SchemaStep{1, kFirst}, SchemaStep{2, kPartsOfAJob}, SchemaStep{3, kSinceWhenAJobWaits},
-                            SchemaStep{4, kExportedLoss}, SchemaStep{5, kDtypeAndTeacher}};
+                            SchemaStep{4, kExportedLoss}, SchemaStep{5, kDtypeTeacherBytes}};
 
 void apply(sqlite::Database& database, const SchemaStep& step) {
     sqlite::Transaction transaction(database);

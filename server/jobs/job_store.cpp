@@ -19,6 +19,9 @@ class SqliteJobReader final : public JobReader {
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return queries_.events(id, after, limit);
     }
+    void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
+        queries_.measurements(id, take);
+    }
 
   private:
     sqlite::Database database_;  // before the statements: they end first
@@ -108,6 +111,19 @@ class SqliteJobStore final : public JobStore {
         return queries_->events(id, after, limit);
     }
 
+    void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
+        queries_->measurements(id, take);
+    }
+
+    bool remove(std::string_view id) override {
+        sqlite::Transaction transaction(database_);
+        remove_->bind(1, id);
+        remove_->run();
+        const bool removed = sqlite3_changes(database_.handle()) != 0;
+        transaction.commit();
+        return removed;
+    }
+
     void try_write() override {
         // The number that stands there already: a page, and a sync, as any write.
         const auto version = database_.query_integer("PRAGMA user_version");
@@ -142,11 +158,12 @@ class SqliteJobStore final : public JobStore {
             "eval_top1_agreement = excluded.eval_top1_agreement");
         // REPLACE gives a row a new number: the newest stands last, also when its folder was there before.
         insert_checkpoint_ = make(
-            "INSERT OR REPLACE INTO job_checkpoints (job_id, step, folder, seconds, created_at) "
-            "VALUES (?1, ?2, ?3, ?4, ?5)");
+            "INSERT OR REPLACE INTO job_checkpoints (job_id, step, folder, seconds, created_at, bytes) "
+            "VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
         next_sequence_ = make("SELECT coalesce(max(sequence), 0) + 1 FROM job_events WHERE job_id = ?1");
         insert_event_ = make("INSERT INTO job_events (job_id, sequence, type, document) VALUES (?1, ?2, ?3, ?4)");
         drop_metrics_ = make("DELETE FROM job_events WHERE job_id = ?1 AND sequence <= ?2 AND type = 'metrics'");
+        remove_ = make("DELETE FROM jobs WHERE id = ?1");  // what refers to it goes along
     }
 
     /// Within a transaction.
@@ -176,6 +193,11 @@ class SqliteJobStore final : public JobStore {
             insert_checkpoint_->bind(3, checkpoint.folder);
             insert_checkpoint_->bind(4, checkpoint.seconds);
             insert_checkpoint_->bind(5, checkpoint.created_at);
+            if (checkpoint.bytes) {
+                insert_checkpoint_->bind(6, static_cast<std::int64_t>(*checkpoint.bytes));
+            } else {
+                insert_checkpoint_->bind_null(6);
+            }
             insert_checkpoint_->run();
         }
     }
@@ -203,6 +225,7 @@ class SqliteJobStore final : public JobStore {
     Prepared next_sequence_;
     Prepared insert_event_;
     Prepared drop_metrics_;
+    Prepared remove_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,7 @@ struct JobQuery {
     std::string after;  ///< id; jobs older than it. Empty = from the newest
     std::uint32_t limit = 20;
     std::optional<api::JobState> state;
+    std::string name{};  ///< empty = any
 };
 
 struct JobPage {
@@ -56,6 +58,8 @@ class JobReader {
     [[nodiscard]] virtual std::optional<StoredJob> get(std::string_view id) = 0;
     [[nodiscard]] virtual JobPage list(const JobQuery& query) = 0;
     [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
+    /// Hands over the job's events of type metrics and evaluation that there are, ascending.
+    virtual void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) = 0;
 };
 
 /// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk when it returns.
@@ -77,6 +81,8 @@ class JobStore : public JobReader {
     }
     /// Drops the metrics events of a job with sequence at or below `sequence`.
     virtual void drop_metrics(std::string_view id, std::uint64_t sequence) = 0;
+    /// Removes a job with all that is known of it. False: there is none.
+    virtual bool remove(std::string_view id) = 0;
     /// Writes, and changes nothing: throws when nothing can be written.
     virtual void try_write() = 0;
     /// Another reader of the same, for another thread; it sees what a call has written once that returned.

@@ -8,8 +8,8 @@ namespace distilld {
 
 namespace asio = boost::asio;
 
-JobViews::JobViews(std::unique_ptr<JobReader> reader, const JobBoard& board)
-    : reader_(std::move(reader)), board_(board) {}
+JobViews::JobViews(std::unique_ptr<JobReader> reader, std::unique_ptr<JobReader> history_reader, const JobBoard& board)
+    : reader_(std::move(reader)), history_reader_(std::move(history_reader)), board_(board) {}
 
 asio::awaitable<std::optional<api::Job>> JobViews::get(std::string id) {
     return run_on(thread_.get_executor(), [this, id = std::move(id)] { return get_now(id); });
@@ -22,6 +22,24 @@ asio::awaitable<JobListing> JobViews::list(JobQuery query) {
 asio::awaitable<EventBatch> JobViews::events(std::string id, std::uint64_t after, std::uint32_t limit) {
     return run_on(thread_.get_executor(),
                   [this, id = std::move(id), after, limit] { return events_now(id, after, limit); });
+}
+
+asio::awaitable<std::optional<std::vector<MetricSeries>>> JobViews::metrics(std::string id, SeriesQuery query) {
+    return run_on(history_thread_.get_executor(),
+                  [this, id = std::move(id), query = std::move(query)] { return metrics_now(id, query); });
+}
+
+std::optional<std::vector<MetricSeries>> JobViews::metrics_now(const std::string& id, const SeriesQuery& query) {
+    SeriesCollector collector(query);
+    bool found = false;
+    history_reader_->measurements(id, [&](const api::JobEvent& event) {
+        found = true;
+        collector.add(event);
+    });
+    if (!found && !history_reader_->get(id)) {
+        return std::nullopt;
+    }
+    return collector.take();
 }
 
 std::optional<api::Job> JobViews::get_now(const std::string& id) {

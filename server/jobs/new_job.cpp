@@ -5,7 +5,6 @@
 #include <random>
 
 #include "api/job_spec_json.hpp"
-#include "server/jobs/job_journal.hpp"
 
 namespace distilld {
 
@@ -21,6 +20,14 @@ StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
     stored.job.spec_json = request.spec_json;
     stored.job.resolved_spec_json = api::to_json(spec);
     return stored;
+}
+
+std::optional<StoredJob> earlier_job(const SubmitRequest& request, JobJournal& journal, std::chrono::hours lifetime) {
+    if (request.idempotency_key.empty() || request.dry_run) {
+        return std::nullopt;
+    }
+    const auto oldest = std::chrono::system_clock::now() - lifetime;
+    return journal.find_by_key(request.idempotency_key, api::rfc3339(oldest));
 }
 
 api::SpecViolations output_conflict(const std::string& job_id, const std::string& folder) {

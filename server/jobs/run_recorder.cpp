@@ -48,7 +48,11 @@ void RunRecorder::on(const EvaluationEvent& event, Time) {
 }
 
 void RunRecorder::on(const CheckpointEvent& event, Time) {
-    journal_.add_checkpoint(id_, {event.step, event.folder, event.seconds, now_text()});
+    api::JobCheckpoint checkpoint{event.step, event.folder, event.seconds, now_text()};
+    if (event.bytes != 0) {
+        checkpoint.bytes = event.bytes;
+    }
+    journal_.add_checkpoint(id_, std::move(checkpoint));
     journal_.append(id_, record_of(event));
 }
 

@@ -80,7 +80,9 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
                                                       {"teacher", "/", "--model-name", ""},
                                                       {"jobs"},
                                                       {"jobs", "get"},
-                                                      {"jobs", "list", "-o", "yaml"}};
+                                                      {"jobs", "list", "-o", "yaml"},
+                                                      {"jobs", "list", "--state", "lost"},
+                                                      {"jobs", "metrics", "x", "--max-points", "1"}};
     for (const auto& arguments : wrong) {
         const auto line = parse_command_line(arguments);
         EXPECT_FALSE(line.command.has_value());
@@ -246,6 +248,22 @@ TEST(CommandLine, Jobs) {
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s"}).action, JobsCommand::Action::submit);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "get", "s"}).action, JobsCommand::Action::get);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "cancel", "s"}).action, JobsCommand::Action::cancel);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "delete", "s"}).action, JobsCommand::Action::remove);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "checkpoints", "s"}).action, JobsCommand::Action::checkpoints);
+    const auto failed = parsed<JobsCommand>({"jobs", "list", "--state", "failed", "--name", "n m"});
+    EXPECT_EQ(failed.state, "failed");
+    EXPECT_EQ(failed.name, "n m");
+    const auto metrics =
+        parsed<JobsCommand>({"jobs", "metrics", "s", "--names", "loss,eval_loss", "--after-step", "0"});
+    EXPECT_EQ(metrics.action, JobsCommand::Action::metrics);
+    EXPECT_EQ(metrics.subject, "s");
+    EXPECT_EQ(metrics.names, "loss,eval_loss");
+    EXPECT_TRUE(metrics.from_step);
+    EXPECT_EQ(metrics.max_points, 500U);
+    EXPECT_FALSE(parsed<JobsCommand>({"jobs", "metrics", "s"}).from_step);
+    const auto logs = parsed<JobsCommand>({"jobs", "logs", "s", "--tail", "5"});
+    EXPECT_EQ(logs.action, JobsCommand::Action::logs);
+    EXPECT_EQ(logs.tail, 5U);
     EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck", "--server", "http://h:1"}).server, "http://h:1");
 }
 

@@ -34,6 +34,13 @@ class FullDisk : public JobStore {
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return inner_->events(id, after, limit);
     }
+    void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
+        inner_->measurements(id, take);
+    }
+    bool remove(std::string_view id) override {
+        check();
+        return inner_->remove(id);
+    }
 
   private:
     void check() const {

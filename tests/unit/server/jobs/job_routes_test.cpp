@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,6 +15,7 @@
 #include "server/jobs/metrics_routes.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
+#include "tests/unit/server/jobs/routes_fixture.hpp"
 
 namespace distilld {
 namespace {
@@ -20,78 +23,14 @@ namespace {
 using api::JobState;
 using test::await;
 using test::progress_at;
+using test::Query;
 using test::spec_text;
 using test::wait_for_state;
 using test::World;
 using ::testing::HasSubstr;
 namespace json = boost::json;
 
-using Query = std::vector<std::pair<std::string, std::string>>;
-
-JobManagerOptions brisk() {
-    JobManagerOptions options;
-    options.metrics_interval = std::chrono::hours(1);
-    return options;
-}
-
-class JobRoutesTest : public ::testing::Test {
-  protected:
-    api::Response call(const std::string& method, const std::string& pattern, api::Request request = {}) {
-        for (const auto& route : routes_) {
-            if (route.method != method || route.pattern != pattern) {
-                continue;
-            }
-            request.method = method;
-            if (request.path.empty()) {
-                request.path = pattern;
-            }
-            return await(route.handler(std::move(request)));
-        }
-        throw std::runtime_error("no route " + method + " " + pattern);
-    }
-    api::Response post(const std::string& body, api::Headers headers = {}, Query query = {}) {
-        api::Request request;
-        request.body = body;
-        request.headers = std::move(headers);
-        request.query = std::move(query);
-        return call("POST", "/v1/jobs", std::move(request));
-    }
-    api::Response get(const std::string& pattern, const std::string& id = "", Query query = {},
-                      api::Headers headers = {}) {
-        api::Request request;
-        request.path_parameters = {{"id", id}};
-        request.query = std::move(query);
-        request.headers = std::move(headers);
-        return call("GET", pattern, std::move(request));
-    }
-    api::Response cancel(const std::string& id) {
-        api::Request request;
-        request.path_parameters = {{"id", id}};
-        return call("POST", "/v1/jobs/{id}/cancel", std::move(request));
-    }
-    static json::value body(const api::Response& response) { return json::parse(response.body); }
-    static std::string code(const api::Response& response) {
-        EXPECT_EQ(response.content_type, "application/problem+json");
-        return std::string(body(response).at("error").at("code").as_string());
-    }
-    static std::string drain(api::BodyStream& stream) {
-        std::string text;
-        while (auto piece = await(stream.next())) {
-            EXPECT_FALSE(piece->empty());
-            text += *piece;
-        }
-        return text;
-    }
-    void finish(const test::Control& worker) {
-        FinishedEvent event;
-        event.last = progress_at(10, 1);
-        worker->emit(event, worker);
-        worker->end(worker);
-    }
-
-    World world_{brisk()};
-    std::vector<http::Route> routes_ = make_job_routes(*world_.manager, world_.metrics);
-};
+class JobRoutesTest : public test::RoutesTest {};
 
 TEST_F(JobRoutesTest, CreatesAJob) {
     const auto response = post(spec_text("out"), {{"Content-Type", "application/json; charset=utf-8"}});
@@ -185,9 +124,11 @@ TEST_F(JobRoutesTest, ListsInPages) {
     EXPECT_EQ(second.at("data").as_array().size(), 1U);
     EXPECT_EQ(body(get("/v1/jobs", "", {{"state", "failed"}})).at("data").as_array().size(), 0U);
     EXPECT_TRUE(body(get("/v1/jobs", "", {{"state", "failed"}})).at("first_id").is_null());
+    EXPECT_EQ(body(get("/v1/jobs", "", {{"name", "test"}, {"limit", "2"}})).at("last_id").as_string(), ids[1]);
+    EXPECT_TRUE(body(get("/v1/jobs", "", {{"name", "tes"}})).at("data").as_array().empty());
     for (const Query& bad :
          {Query{{"limit", "0"}}, Query{{"limit", "101"}}, Query{{"limit", "x"}}, Query{{"limit", "1"}, {"limit", "2"}},
-          Query{{"state", "paused"}}, Query{{"after", "nobody"}}, Query{{"order", "asc"}}}) {
+          Query{{"state", "paused"}}, Query{{"after", "nobody"}}, Query{{"order", "asc"}}, Query{{"name", ""}}}) {
         EXPECT_EQ(get("/v1/jobs", "", bad).status, 400U) << bad[0].first << "=" << bad[0].second;
     }
 }
@@ -206,99 +147,44 @@ TEST_F(JobRoutesTest, CancelsOnlyWhatHasNotEnded) {
     EXPECT_THAT(std::string(body(refused).at("detail").as_string()), HasSubstr("cancelled"));
 }
 
-TEST_F(JobRoutesTest, PagesThroughEvents) {
-    const std::string id(body(post(spec_text("a"))).at("id").as_string());
+TEST_F(JobRoutesTest, DeletesOnlyWhatHasEnded) {
+    EXPECT_EQ(remove("nobody").status, 404U);
+    const auto id = submitted("a");
+    const auto other = submitted("b");
+    const auto worker = world_.fleet.next();
+    for (const auto& one : {id, other}) {
+        const auto refused = remove(one);
+        EXPECT_EQ(refused.status, 409U);
+        EXPECT_EQ(code(refused), "job_is_not_terminal");
+        EXPECT_THAT(std::string(body(refused).at("detail").as_string()), HasSubstr(one == id ? "running" : "queued"));
+    }
+    worker->emit(CheckpointEvent{10, "/c/10", 0.5, 1}, worker);
+    finish(worker);
+    wait_for_state(*world_.manager, id, JobState::succeeded);
+    const auto removed = remove(id);
+    EXPECT_EQ(removed.status, 200U);
+    EXPECT_EQ(removed.body, R"({"id":")" + id + R"(","object":"job","deleted":true})");
+    for (const auto* pattern : {"/v1/jobs/{id}", "/v1/jobs/{id}/events", "/v1/jobs/{id}/metrics"}) {
+        EXPECT_EQ(get(pattern, id).status, 404U) << pattern;
+    }
+    EXPECT_EQ(get("/v1/jobs/{id}/events", id, {}, {{"Accept", "text/event-stream"}}).status, 404U);
+    EXPECT_EQ(body(get("/v1/jobs")).at("data").as_array().size(), 1U);
+    EXPECT_EQ(remove(id).status, 404U);
+    EXPECT_THAT(get("/metrics").body, HasSubstr("distilld_jobs{state=\"succeeded\"} 0\n"));
+    // What it wrote to is free for the next.
+    EXPECT_EQ(post(spec_text("a")).status, 201U);
+}
+
+TEST_F(JobRoutesTest, DeletedJobsStayAwayAfterARestart) {
+    const auto id = submitted("a");
     finish(world_.fleet.next());
     wait_for_state(*world_.manager, id, JobState::succeeded);
-    const auto first = body(get("/v1/jobs/{id}/events", id, {{"limit", "2"}}));
-    EXPECT_TRUE(first.at("has_more").as_bool());
-    EXPECT_EQ(first.at("data").at(1).at("sequence").to_number<int>(), 2);
-    const auto rest = body(get("/v1/jobs/{id}/events", id, {{"after", "2"}}));
-    EXPECT_FALSE(rest.at("has_more").as_bool());
-    EXPECT_EQ(rest.at("data").as_array().size(), 2U);
-    EXPECT_EQ(get("/v1/jobs/{id}/events", "nobody").status, 404U);
-    EXPECT_EQ(get("/v1/jobs/{id}/events", id, {{"after", "-1"}}).status, 400U);
-    EXPECT_EQ(get("/v1/jobs/{id}/events", id, {{"limit", "1001"}}).status, 400U);
-}
-
-TEST_F(JobRoutesTest, StreamsEventsToTheEnd) {
-    const std::string id(body(post(spec_text("a"))).at("id").as_string());
-    const auto worker = world_.fleet.next();
-    const api::Headers accept{{"Accept", "text/event-stream"}};
-    auto response = get("/v1/jobs/{id}/events", id, {}, accept);
-    EXPECT_EQ(response.status, 200U);
-    EXPECT_EQ(response.content_type, "text/event-stream");
-    ASSERT_TRUE(response.stream);
-    const auto opening = await(response.stream->next());
-    ASSERT_TRUE(opening);
-    EXPECT_THAT(*opening, ::testing::StartsWith("id: 1\nevent: state\ndata: {"));
-    EXPECT_THAT(*opening, HasSubstr("\n\nid: 2\nevent: state\ndata: {"));
-    worker->emit(progress_at(1, 2), worker);
-    EXPECT_THAT(*await(response.stream->next()), ::testing::StartsWith("id: 3\nevent: metrics\ndata: {"));
-    finish(worker);
-    const auto rest = drain(*response.stream);
-    EXPECT_THAT(rest, HasSubstr("id: 5\nevent: state\n"));
-    const auto done = rest.find("event: done\ndata: ");
-    ASSERT_NE(done, std::string::npos);
-    const auto job = json::parse(rest.substr(done + 18, rest.find('\n', done + 18) - done - 18));
-    EXPECT_EQ(job.at("state").as_string(), "succeeded");
-    EXPECT_TRUE(rest.ends_with("\n\n"));
-
-    // Who comes back gets only what is new; Last-Event-ID goes before ?after=.
-    auto again =
-        get("/v1/jobs/{id}/events", id, {{"after", "1"}}, {{"accept", "text/event-stream"}, {"Last-Event-ID", "4"}});
-    EXPECT_THAT(drain(*again.stream), ::testing::StartsWith("id: 5\n"));
-    auto after = get("/v1/jobs/{id}/events", id, {{"after", "3"}}, accept);
-    EXPECT_THAT(drain(*after.stream), ::testing::StartsWith("id: 4\n"));
-    // In vain it would start again from the first event; pages know it as well.
-    for (const char* bad : {"x", "-1", "1.5", " 4", "9223372036854775808"}) {
-        for (const char* form : {"text/event-stream", "application/json"}) {
-            const auto refused = get("/v1/jobs/{id}/events", id, {}, {{"Accept", form}, {"Last-Event-ID", bad}});
-            EXPECT_EQ(refused.status, 400U) << bad;
-            EXPECT_EQ(body(refused).at("error").at("param").as_string(), "Last-Event-ID");
-            EXPECT_THAT(std::string(body(refused).at("detail").as_string()), HasSubstr("Last-Event-ID"));
-        }
-    }
-    const auto page = body(get("/v1/jobs/{id}/events", id, {{"after", "1"}}, {{"Last-Event-ID", "4"}}));
-    EXPECT_EQ(page.at("data").at(0).at("sequence").to_number<int>(), 5);
-    EXPECT_EQ(get("/v1/jobs/{id}/events", "nobody", {}, accept).status, 404U);
-}
-
-TEST_F(JobRoutesTest, StreamNamesGaps) {
-    const std::string id(body(post(spec_text("a"))).at("id").as_string());
-    const auto worker = world_.fleet.next();
-    worker->emit(progress_at(1, 2), worker);
-    finish(worker);
-    wait_for_state(*world_.manager, id, JobState::succeeded);
-    world_.open_store()->drop_metrics(id, 3);
-    auto response = get("/v1/jobs/{id}/events", id, {}, {{"accept", "text/event-stream"}});
-    EXPECT_THAT(drain(*response.stream), HasSubstr("event: gap\ndata: {\"from\":3,\"to\":3}\n\nid: 4\n"));
-}
-
-TEST(JobRoutesHeartbeat, QuietStreamsSayThatTheyLive) {
-    JobManagerOptions options;
-    options.heartbeat = std::chrono::milliseconds(1);
-    World world(options);
-    const auto routes = make_job_routes(*world.manager, world.metrics);
-    const auto id = world.submit("a");
-    world.fleet.next();
-    api::Request request;
-    request.path_parameters = {{"id", id}};
-    request.query = {{"after", "1000"}};
-    request.headers = {{"Accept", "text/event-stream"}};
-    const auto response = await(routes.at(4).handler(request));
-    ASSERT_TRUE(response.stream);
-    EXPECT_EQ(await(response.stream->next()), ": keep-alive\n\n");
-}
-
-TEST_F(JobRoutesTest, StreamsEndWhenTheServiceStops) {
-    const std::string id(body(post(spec_text("a"))).at("id").as_string());
-    world_.fleet.next();
-    auto response = get("/v1/jobs/{id}/events", id, {}, {{"accept", "text/event-stream"}});
+    EXPECT_EQ(remove(id).status, 200U);
     await(world_.manager->stop());
-    const auto text = drain(*response.stream);
-    EXPECT_THAT(text, HasSubstr("service_stopped"));
-    EXPECT_EQ(text.find("event: done"), std::string::npos);
+    world_.manager.reset();
+    world_.open();
+    routes_ = make_job_routes(*world_.manager, world_.metrics, logs_);
+    EXPECT_EQ(get("/v1/jobs/{id}", id).status, 404U);
 }
 
 TEST_F(JobRoutesTest, TellsOfItself) {
@@ -317,14 +203,17 @@ TEST_F(JobRoutesTest, TellsOfItself) {
 }
 
 TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
-    auto options = brisk();
+    auto options = test::brisk();
     options.store_retry = std::chrono::milliseconds(1);
     World world(options);
+    const auto ended = world.submit("ended");
+    finish(world.fleet.next());
+    wait_for_state(*world.manager, ended, JobState::succeeded);
     await(world.manager->stop());
     world.manager.reset();
     const auto full = std::make_shared<std::atomic<bool>>(true);
     world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
-    routes_ = make_job_routes(*world.manager, world.metrics);
+    routes_ = make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"));
     // It is what a submission would be told, before there was one.
     const auto unready = get("/readyz");
     EXPECT_EQ(unready.status, 503U);
@@ -337,10 +226,14 @@ TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
     EXPECT_EQ(get("/healthz").status, 200U);
     EXPECT_THAT(unready.body, HasSubstr("database or disk is full"));
     EXPECT_EQ(get("/v1/jobs").status, 200U);
+    const auto kept = remove(ended);
+    EXPECT_EQ(kept.status, 503U);
+    EXPECT_EQ(code(kept), "store_unavailable");
     *full = false;
     while (get("/readyz").status != 200U) {
     }
     EXPECT_EQ(post(spec_text("z")).status, 201U);
+    EXPECT_EQ(remove(ended).status, 200U);
 }
 
 TEST_F(JobRoutesTest, ChangesAndJobsAreNotForStrangers) {
@@ -376,7 +269,8 @@ TEST_F(JobRoutesTest, ContractNamesEveryRoute) {
         const auto path = contract.find("\n  " + route.pattern + ":\n");
         ASSERT_NE(path, std::string::npos) << route.pattern;
         const auto end = contract.find("\n  /", path + 3);
-        const auto verb = route.method == "GET" ? "\n    get:" : "\n    post:";
+        std::string verb = "\n    " + route.method + ":";
+        std::transform(verb.begin(), verb.end(), verb.begin(), [](unsigned char c) { return std::tolower(c); });
         EXPECT_LT(contract.find(verb, path), end) << route.method << " " << route.pattern;
     }
 }

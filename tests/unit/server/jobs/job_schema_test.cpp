@@ -104,6 +104,7 @@ TEST_F(JobSchemaTest, BringsUpAFileOfTheFirstVersion) {
     ASSERT_EQ(a.job.checkpoints.size(), 2U);
     EXPECT_EQ(a.job.checkpoints[0].folder, "/out/a/4");
     EXPECT_EQ(a.job.checkpoints[0].seconds, 0.5);
+    EXPECT_FALSE(a.job.checkpoints[0].bytes);
     EXPECT_EQ(a.job.checkpoints[0].created_at, "2026-01-01T00:04:00.000Z");
     EXPECT_EQ(a.job.checkpoints[1].step, 2U);
 

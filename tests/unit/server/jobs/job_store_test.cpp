@@ -10,6 +10,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "server/jobs/sqlite.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 
 namespace distilld {
@@ -66,7 +67,8 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
     first.job.started_at = "2026-01-01T00:00:01.000Z";
     first.job.eval_loss = 1.25;
     first.job.progress = test::progress_at(3, std::nan(""));
-    first.job.checkpoints = {{2, "/c/2", 0.5, "2026-01-01T00:00:02.000Z"}};
+    first.job.checkpoints = {{2, "/c/2", 0.5, "2026-01-01T00:00:02.000Z"},
+                             {4, "/c/4", 0.5, "2026-01-01T00:00:03.000Z", 1ULL << 40U}};
     open()->create(first);
     const auto again = open()->get("a");
     ASSERT_TRUE(again);
@@ -111,6 +113,49 @@ TEST_F(JobStoreTest, ListsNewestFirstInPages) {
     EXPECT_FALSE(second.has_more);
     EXPECT_THAT(ids(store->list({"", 9, JobState::failed}).jobs), ElementsAre("b"));
     EXPECT_THAT(ids(store->list({"d", 9, JobState::queued}).jobs), ElementsAre("c", "a"));
+    auto named = job("e");
+    named.job.name = "other";
+    store->create(named);
+    EXPECT_THAT(ids(store->list({"", 9, {}, "other"}).jobs), ElementsAre("e"));
+    EXPECT_THAT(ids(store->list({"", 9, JobState::failed, "n"}).jobs), ElementsAre("b"));
+}
+
+TEST_F(JobStoreTest, RemovesAJobWithAllThatIsKnownOfIt) {
+    const auto store = open();
+    const auto progress = test::progress_at(4, 1.5);
+    for (const auto* id : {"a", "b"}) {
+        store->create(job(id, JobState::failed));
+        store->append_event(id, event("e", api::EventType::metrics),
+                            {.progress = &progress, .checkpoints = {{1, "/1", 0.1, "t1"}}});
+    }
+    EXPECT_TRUE(store->remove("a"));
+    EXPECT_FALSE(store->remove("a"));
+    EXPECT_FALSE(store->get("a"));
+    EXPECT_TRUE(store->get("b"));
+    sqlite::Database database(file());
+    for (const auto* table : {"job_specs", "job_events", "job_progress", "job_checkpoints"}) {
+        const auto count = std::string("SELECT count(*) FROM ") + table;
+        EXPECT_EQ(database.query_integer(count.c_str()), 1) << table;
+    }
+    EXPECT_EQ(database.query_integer("SELECT count(*) FROM pragma_foreign_key_check"), 0);
+}
+
+TEST_F(JobStoreTest, HandsOverMeasurements) {
+    const auto store = open();
+    store->create(job("a"));
+    store->create(job("b"));
+    for (const auto type : {api::EventType::state, api::EventType::metrics, api::EventType::checkpoint,
+                            api::EventType::evaluation, api::EventType::message, api::EventType::metrics}) {
+        store->append_event("a", event(api::to_string(type), type));
+        store->append_event("b", event("other", type));
+    }
+    const auto other = store->open_reader();
+    for (auto* reader : {static_cast<JobReader*>(store.get()), other.get()}) {
+        std::vector<std::string> taken;
+        reader->measurements(
+            "a", [&](const api::JobEvent& one) { taken.push_back(std::to_string(one.sequence) + " " + one.message); });
+        EXPECT_THAT(taken, ElementsAre("2 metrics", "4 evaluation", "6 metrics"));
+    }
 }
 
 TEST_F(JobStoreTest, NumbersEventsWithinAJob) {

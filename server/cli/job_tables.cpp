@@ -1,0 +1,195 @@
+#include "server/cli/job_tables.hpp"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstdio>
+#include <optional>
+
+#include "api/job_fields.hpp"
+#include "base/json_fields.hpp"
+#include "server/cli/progress_display.hpp"
+
+namespace distilld::cli {
+namespace {
+
+namespace json = boost::json;
+
+std::string padded(std::string text, std::size_t width) {
+    if (text.size() < width) {
+        text.resize(width, ' ');
+    }
+    return text + "  ";
+}
+
+/// "  (waits since … : teacher_unavailable)"
+std::string wait_text(const api::Job& job) {
+    const auto& reason = job.status_reason;
+    return reason && !reason->since.empty() ? "  (waits since " + reason->since + ": " + reason->code + ")" : "";
+}
+
+/// The array `data` of a list; null: there is none.
+const json::array* data_of(const json::value& answer) {
+    const auto* object = answer.if_object();
+    const auto* data = object == nullptr ? nullptr : object->if_contains("data");
+    return data == nullptr ? nullptr : data->if_array();
+}
+
+const json::array& array_of(const json::object& object, const char* name) {
+    static const json::array kNone;
+    const auto* value = object.if_contains(name);
+    return value == nullptr || !value->is_array() ? kNone : value->get_array();
+}
+
+std::string text_of(const json::object& object, const char* name) {
+    const auto* value = object.if_contains(name);
+    return value == nullptr || !value->is_string() ? std::string() : std::string(value->get_string());
+}
+
+/// null, a value that was not finite, is "nan".
+std::string number_text(const json::value& value) {
+    if (!value.is_number()) {
+        return "nan";
+    }
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g", value.to_number<double>());
+    return text;
+}
+
+std::string metric_line(const json::object& series) {
+    const auto& values = array_of(series, "values");
+    const auto name = padded(text_of(series, "name"), 24);
+    const auto* total = series.if_contains("total_points");
+    const auto points = padded(total != nullptr && total->is_number() ? number_text(*total) : "-", 8);
+    const json::value* low = nullptr;
+    const json::value* high = nullptr;
+    for (const auto& value : values) {
+        if (!value.is_number()) {
+            continue;
+        }
+        const auto number = value.to_number<double>();
+        low = low == nullptr || number < low->to_number<double>() ? &value : low;
+        high = high == nullptr || number > high->to_number<double>() ? &value : high;
+    }
+    std::string line = name + points;
+    const auto cell = [](const json::value* value) { return value == nullptr ? "-" : number_text(*value); };
+    line += padded(values.empty() ? "-" : number_text(values.front()), 12);
+    line += padded(values.empty() ? "-" : number_text(values.back()), 12);
+    return line + padded(cell(low), 12) + cell(high) + "\n";
+}
+
+}  // namespace
+
+std::string job_text(const api::Job& job) {
+    std::string text;
+    const auto add = [&text](const char* name, const std::string& value) {
+        if (!value.empty()) {
+            text += padded(name, 12) + value + "\n";
+        }
+    };
+    add("id", job.id);
+    add("name", job.name);
+    add("state", std::string(api::to_string(job.state)) +
+                     (job.cancel_requested && !api::is_terminal(job.state) ? " (cancel requested)" : ""));
+    if (job.status_reason) {
+        add("reason", job.status_reason->code + ": " + job.status_reason->message);
+        add("waits since", job.status_reason->since);
+    }
+    if (job.queue_position) {
+        add("queue", std::to_string(*job.queue_position));
+    }
+    add("created", job.created_at);
+    add("started", job.started_at);
+    add("finished", job.finished_at);
+    if (job.progress) {
+        add("progress", progress_line(*job.progress));
+    }
+    if (job.progress) {
+        add("bottleneck", job.progress->bottleneck);
+    }
+    if (job.eval_loss) {
+        add("eval loss", std::to_string(*job.eval_loss));
+    }
+    if (job.exported_eval_loss) {
+        add("as exported", std::to_string(*job.exported_eval_loss));
+    }
+    if (!job.checkpoints.empty()) {
+        add("checkpoint", job.checkpoints.back().folder);
+    }
+    add("output", job.output);
+    add("sha256", job.weights_sha256);
+    return text;
+}
+
+Result<std::string> jobs_table(const json::value& answer) {
+    const auto* data = data_of(answer);
+    if (data == nullptr) {
+        return io_error("the service's answer is no list of jobs");
+    }
+    std::string text = padded("ID", 28) + padded("STATE", 10) + padded("STEP", 15) + padded("LOSS", 8) + "NAME\n";
+    for (const auto& element : *data) {
+        const auto job = api::job_from_json(element);
+        if (!job) {
+            return job.error();
+        }
+        std::string step = "-";
+        std::string loss = "-";
+        if (job->progress) {
+            step = std::to_string(job->progress->step) + "/" + std::to_string(job->progress->total_steps);
+            loss = std::to_string(job->progress->loss);
+            loss.resize(std::min<std::size_t>(loss.size(), 8));
+        }
+        text += padded(job->id, 28) + padded(api::to_string(job->state), 10) + padded(step, 15) + padded(loss, 8) +
+                job->name + wait_text(*job) + "\n";
+    }
+    return text;
+}
+
+Result<std::string> checkpoints_table(const json::value& answer) {
+    const auto* data = data_of(answer);
+    if (data == nullptr) {
+        return io_error("the service's answer is no list of checkpoints");
+    }
+    std::string text = padded("STEP", 10) + padded("MB", 10) + padded("CREATED", 24) + "FOLDER\n";
+    for (const auto& element : *data) {
+        if (!element.is_object()) {
+            return io_error("the service's answer is no list of checkpoints");
+        }
+        api::JobCheckpoint checkpoint;
+        if (const auto read = read_fields(element.get_object(), checkpoint, JsonPlace{"checkpoint", {}}); !read) {
+            return read.error();
+        }
+        std::string megabytes = "-";
+        if (checkpoint.bytes) {
+            char number[32];
+            std::snprintf(number, sizeof number, "%.1f", static_cast<double>(*checkpoint.bytes) / 1e6);
+            megabytes = number;
+        }
+        text += padded(std::to_string(checkpoint.step), 10) + padded(megabytes, 10) +
+                padded(checkpoint.created_at, 24) + checkpoint.folder + "\n";
+    }
+    return text;
+}
+
+Result<std::string> metrics_table(const json::value& answer) {
+    const auto* data = data_of(answer);
+    if (data == nullptr) {
+        return io_error("the service's answer has no metrics");
+    }
+    std::string text = padded("METRIC", 24) + padded("POINTS", 8) + padded("FIRST", 12) + padded("LAST", 12) +
+                       padded("MIN", 12) + "MAX\n";
+    for (const auto& element : *data) {
+        if (element.is_object()) {
+            text += metric_line(element.get_object());
+        }
+    }
+    return text;
+}
+
+Result<std::string> deleted_text(const json::value& answer) {
+    const auto* object = answer.if_object();
+    return object == nullptr ? Result<std::string>(io_error("the service's answer is no object"))
+                             : text_of(*object, "id") + " deleted\n";
+}
+
+}  // namespace distilld::cli

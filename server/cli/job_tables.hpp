@@ -1,0 +1,24 @@
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+
+#include "api/job_types.hpp"
+#include "base/error.hpp"
+
+/// Answers of the service as text for people. What does not read as such an answer is an error.
+namespace distilld::cli {
+
+/// A field a line.
+[[nodiscard]] std::string job_text(const api::Job& job);
+
+/// A job a line.
+[[nodiscard]] Result<std::string> jobs_table(const boost::json::value& answer);
+/// A checkpoint a line.
+[[nodiscard]] Result<std::string> checkpoints_table(const boost::json::value& answer);
+/// A metric a line: how many points there are, the first, the last, the smallest and the greatest value.
+[[nodiscard]] Result<std::string> metrics_table(const boost::json::value& answer);
+/// What was deleted.
+[[nodiscard]] Result<std::string> deleted_text(const boost::json::value& answer);
+
+}  // namespace distilld::cli

@@ -1,0 +1,74 @@
+#include "server/cli/jobs_options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "api/job_types.hpp"
+
+namespace distilld::cli {
+namespace {
+
+using Action = JobsCommand::Action;
+
+void add_list_options(CLI::App& list, JobsCommand& command) {
+    list.add_option("--limit", command.limit, "jobs to list")->check(CLI::Range(1, 100))->capture_default_str();
+    std::vector<std::string> states;
+    for (const auto& row : api::kJobStateNames) {
+        states.emplace_back(row.text);
+    }
+    list.add_option("--state", command.state, "only jobs in this state")->check(CLI::IsMember(states));
+    list.add_option("--name", command.name, "only jobs of this name");
+}
+
+void add_metrics_options(CLI::App& metrics, JobsCommand& command) {
+    metrics.add_option("--names", command.names, "which, as loss,eval_loss; all when not given");
+    metrics
+        .add_option_function<std::uint64_t>(
+            "--after-step",
+            [&command](std::uint64_t step) {
+                command.after_step = step;
+                command.from_step = true;
+            },
+            "only what was measured after this step")
+        ->type_name("STEP");
+    metrics.add_option("--max-points", command.max_points, "of each, thinned so that peaks stay")
+        ->check(CLI::Range(2, 10000))
+        ->capture_default_str();
+}
+
+}  // namespace
+
+void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& version) {
+    jobs.require_subcommand(1);
+    const auto add = [&](const char* name, const char* description, Action action) {
+        CLI::App* one = jobs.add_subcommand(name, description);
+        one->set_version_flag("--version", version);
+        one->callback([&command, action] { command.action = action; });
+        if (action == Action::submit) {
+            one->add_option("SPEC", command.subject, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
+        } else if (action != Action::list) {
+            one->add_option("ID", command.subject, "job id")->type_name("TEXT")->required();
+        }
+        one->add_option("--server", command.server, "URL of the service")->capture_default_str();
+        one->add_option_function<std::string>(
+               "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
+            ->check(CLI::IsMember({"text", "json"}));
+        return one;
+    };
+    add("submit", "Submit a job", Action::submit);
+    add_list_options(*add("list", "List jobs, newest first", Action::list), command);
+    add("get", "Show a job", Action::get);
+    add("watch", "Follow a job until it ends; exit code 0 only when it succeeded", Action::watch);
+    add("cancel", "Cancel a job; a running one writes a checkpoint first", Action::cancel);
+    add("delete", "Remove a job that has ended, with its history; its files stay", Action::remove);
+    add("checkpoints", "List the checkpoints that a job has written", Action::checkpoints);
+    add_metrics_options(
+        *add("metrics", "Show what was measured in the course of a job; as JSON with all points", Action::metrics),
+        command);
+    add("logs", "Print what a job's workers said", Action::logs)
+        ->add_option("--tail", command.tail, "only so many lines, the last")
+        ->check(CLI::Range(1, 100000))
+        ->capture_default_str();
+}
+
+}  // namespace distilld::cli

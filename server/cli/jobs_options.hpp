@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace distilld::cli {
+
+/// What `distilld jobs` is to do.
+struct JobsCommand {
+    enum class Action { submit, list, get, watch, cancel, remove, checkpoints, metrics, logs };
+    Action action = Action::list;
+    std::string subject;  ///< spec file (submit) or job id
+    std::string server = "http://127.0.0.1:8500";
+    bool json = false;
+
+    std::uint32_t limit = 20;  ///< list
+    std::string state;         ///< list; empty = any
+    std::string name;          ///< list; empty = any
+
+    std::string names;               ///< metrics: with commas between them; empty = all
+    std::uint64_t after_step = 0;    ///< metrics, where `from_step` is set
+    bool from_step = false;          ///< metrics: only those behind after_step
+    std::uint32_t max_points = 500;  ///< metrics
+
+    std::uint32_t tail = 1000;  ///< logs: lines
+};
+
+/// The subcommands of `jobs`, which tell `version` when they are asked.
+void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& version);
+
+}  // namespace distilld::cli

@@ -1,0 +1,119 @@
+#include "server/jobs/api_route.hpp"
+
+#include <algorithm>
+#include <boost/json/object.hpp>
+#include <charconv>
+#include <memory>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+using api::Problem;
+using api::Request;
+using api::Response;
+
+/// Runs a handler, which outlives its coroutine.
+asio::awaitable<Response> answer_of(std::shared_ptr<const http::Handler> handler, Request request) {
+    const std::string path = request.path;
+    try {
+        auto work = (*handler)(std::move(request));
+        co_return co_await std::move(work);
+    } catch (const ProblemError& error) {
+        co_return api::to_response(error.problem);
+    } catch (const ErrorException& error) {
+        log::error("http", path + ": " + error.what());
+        co_return unavailable(path, "store_unavailable", "the job store cannot be used; the service's log says why");
+    }
+}
+
+}  // namespace
+
+void refuse(const Request& request, unsigned status, std::string code, std::string detail, std::string param) {
+    Problem problem;
+    problem.status = status;
+    problem.code = std::move(code);
+    problem.detail = std::move(detail);
+    problem.param = std::move(param);
+    problem.instance = request.path;
+    throw ProblemError{std::move(problem)};
+}
+
+Response json_response(unsigned status, const boost::json::object& body) {
+    Response response;
+    response.status = status;
+    response.body = to_text(body);
+    return response;
+}
+
+Response unavailable(const std::string& path, std::string code, std::string detail) {
+    Problem problem;
+    problem.status = 503;
+    problem.code = std::move(code);
+    problem.detail = std::move(detail);
+    problem.instance = path;
+    return api::to_response(problem, {{"Retry-After", "10"}});
+}
+
+void job_not_found(const Request& request, const std::string& id) {
+    refuse(request, 404, "job_not_found", "there is no job '" + id + "'", "id");
+}
+
+void check_query(const Request& request, std::initializer_list<std::string_view> known) {
+    for (auto entry = request.query.begin(); entry != request.query.end(); ++entry) {
+        const auto& name = entry->first;
+        if (std::find(known.begin(), known.end(), name) == known.end()) {
+            refuse(request, 400, "unknown_parameter", "unknown query parameter '" + name + "'", name);
+        }
+        const bool twice =
+            std::any_of(request.query.begin(), entry, [&](const auto& other) { return other.first == name; });
+        if (twice) {
+            refuse(request, 400, "duplicate_parameter", "query parameter '" + name + "' is given twice", name);
+        }
+    }
+}
+
+std::uint64_t whole_number(const Request& request, std::string_view text, const char* name, std::uint64_t min,
+                           std::uint64_t max) {
+    std::uint64_t value = 0;
+    const auto* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (text.empty() || stop != end || error != std::errc() || value < min || value > max) {
+        refuse(request, 400, "invalid_parameter",
+               std::string(name) + " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max),
+               name);
+    }
+    return value;
+}
+
+std::uint32_t limit_of(const Request& request, std::uint32_t otherwise, std::uint32_t max) {
+    const auto text = request.query_value("limit");
+    return text ? static_cast<std::uint32_t>(whole_number(request, *text, "limit", 1, max)) : otherwise;
+}
+
+bool flag_of(const Request& request, const char* name) {
+    const auto text = request.query_value(name);
+    if (!text || *text == "false") {
+        return false;
+    }
+    if (*text != "true") {
+        refuse(request, 400, "invalid_parameter", std::string(name) + " must be true or false", name);
+    }
+    return true;
+}
+
+http::Route api_route(const char* method, const char* pattern, http::Handler handler, Access access) {
+    const auto shared = std::make_shared<const http::Handler>(std::move(handler));
+    http::Route row{method, pattern, [shared](Request request) { return answer_of(shared, std::move(request)); }};
+    row.json_body = true;
+    row.vital = access != Access::usual;
+    row.any_host = access == Access::anybody;
+    return row;
+}
+
+}  // namespace distilld

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/http_message.hpp"
+#include "api/problem.hpp"
+#include "server/http/http_server.hpp"
+
+/// What the handlers of the REST API share: they read parameters, refuse, and answer with JSON.
+namespace distilld {
+
+/// Thrown by a handler or by the readers below; becomes the answer.
+struct ProblemError {
+    api::Problem problem;
+};
+
+[[noreturn]] void refuse(const api::Request& request, unsigned status, std::string code, std::string detail,
+                         std::string param = {});
+
+[[nodiscard]] api::Response json_response(unsigned status, const boost::json::object& body);
+/// 503 for what passes by itself: the client may ask again.
+[[nodiscard]] api::Response unavailable(const std::string& path, std::string code, std::string detail);
+
+[[noreturn]] void job_not_found(const api::Request& request, const std::string& id);
+
+/// Refuses query parameters that are unknown or stand twice: ignoring one in silence hides a mistake.
+void check_query(const api::Request& request, std::initializer_list<std::string_view> known);
+/// Refuses with 400 what is no whole number in the range.
+[[nodiscard]] std::uint64_t whole_number(const api::Request& request, std::string_view text, const char* name,
+                                         std::uint64_t min, std::uint64_t max);
+/// The query parameter `limit`.
+[[nodiscard]] std::uint32_t limit_of(const api::Request& request, std::uint32_t otherwise, std::uint32_t max);
+/// A query parameter that is true or false; absent is false.
+[[nodiscard]] bool flag_of(const api::Request& request, const char* name);
+
+/// Who may ask, beside those that any route answers.
+enum class Access { usual, vital, anybody };
+
+/// A row of the routing table. What `handler` refuses becomes a problem; what the store cannot do (ErrorException),
+/// 503.
+[[nodiscard]] http::Route api_route(const char* method, const char* pattern, http::Handler handler,
+                                    Access access = Access::usual);
+
+/// The same, of a member function of the object that is shared by the routes.
+template <class Api>
+[[nodiscard]] http::Route api_route(const std::shared_ptr<Api>& api, const char* method, const char* pattern,
+                                    boost::asio::awaitable<api::Response> (Api::*handler)(api::Request),
+                                    Access access = Access::usual) {
+    return api_route(
+        method, pattern, [api, handler](api::Request request) { return ((*api).*handler)(std::move(request)); },
+        access);
+}
+
+}  // namespace distilld

@@ -1,0 +1,187 @@
+#include "server/jobs/history_routes.hpp"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "api/job_fields.hpp"
+#include "base/json_fields.hpp"
+#include "server/jobs/api_route.hpp"
+#include "server/jobs/event_stream.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+using api::Request;
+using api::Response;
+
+constexpr std::uint32_t kEventsDefault = 100;
+constexpr std::uint32_t kEventsMax = 1000;
+constexpr std::uint32_t kPointsDefault = 500;
+constexpr std::uint32_t kPointsMax = 10000;
+constexpr auto kMaxNumber = std::numeric_limits<std::int64_t>::max();
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    for (auto& c : result) {
+        if (c >= 'A' && c <= 'Z') {
+            c = static_cast<char>(c - 'A' + 'a');
+        }
+    }
+    return result;
+}
+
+bool wants_event_stream(const Request& request) {
+    const auto accept = request.header("accept");
+    return accept && lower(*accept).find("text/event-stream") != std::string::npos;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+    std::string text;
+    for (const auto& name : names) {
+        text += (text.empty() ? "" : ", ") + name;
+    }
+    return text;
+}
+
+/// Of `names=a,b`; all, when it is not given.
+std::vector<std::string> names_of(const Request& request) {
+    const auto& known = series_names();
+    const auto text = request.query_value("names");
+    if (!text) {
+        return known;
+    }
+    std::vector<std::string> names;
+    std::size_t begin = 0;
+    while (begin <= text->size()) {
+        const auto end = std::min(text->find(',', begin), text->size());
+        std::string name(text->substr(begin, end - begin));
+        if (std::find(known.begin(), known.end(), name) == known.end()) {
+            refuse(request, 400, "invalid_parameter",
+                   "names: there is no metric '" + name + "'; there are " + joined(known), "names");
+        }
+        if (std::find(names.begin(), names.end(), name) == names.end()) {
+            names.push_back(std::move(name));
+        }
+        begin = end + 1;
+    }
+    return names;
+}
+
+json::object to_json_object(const MetricSeries& series) {
+    json::array steps;
+    json::array values;
+    for (const auto& point : series.points) {
+        steps.emplace_back(point.step);
+        values.push_back(std::isfinite(point.value) ? json::value(point.value) : json::value(nullptr));
+    }
+    return {{"name", series.name},
+            {"total_points", series.total_points},
+            {"steps", std::move(steps)},
+            {"values", std::move(values)}};
+}
+
+class HistoryApi {
+  public:
+    explicit HistoryApi(JobManager& manager) : manager_(manager) {}
+
+    asio::awaitable<Response> events(Request request) {
+        check_query(request, {"after", "limit"});
+        const std::string id(request.path_parameter("id"));
+        std::uint64_t after = 0;
+        if (const auto text = request.query_value("after")) {
+            after = whole_number(request, *text, "after", 0, kMaxNumber);
+        }
+        const auto limit = limit_of(request, kEventsDefault, kEventsMax);
+        // A client that reconnects says how far it got; its URL still says where it began.
+        if (const auto last = request.header("last-event-id"); last && !last->empty()) {
+            after = whole_number(request, *last, "Last-Event-ID", 0, kMaxNumber);
+        }
+        if (wants_event_stream(request)) {
+            const auto job = co_await manager_.get(id);
+            if (!job) {
+                job_not_found(request, id);
+            }
+            Response response;
+            response.content_type = "text/event-stream";
+            response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
+            response.stream = make_job_event_stream(manager_, id, after);
+            co_return response;
+        }
+        const auto batch = co_await manager_.events(id, after, limit);
+        if (!batch.found) {
+            job_not_found(request, id);
+        }
+        json::array data;
+        for (const auto& event : batch.events) {
+            data.push_back(api::to_json_object(event));
+        }
+        const json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", batch.has_more}};
+        co_return json_response(200, body);
+    }
+
+    asio::awaitable<Response> checkpoints(Request request) {
+        check_query(request, {});
+        const std::string id(request.path_parameter("id"));
+        const auto job = co_await manager_.get(id);
+        if (!job) {
+            job_not_found(request, id);
+        }
+        json::array data;
+        for (const auto& checkpoint : job->checkpoints) {
+            json::object one{{"object", "job.checkpoint"}, {"number", data.size() + 1}};
+            for (auto& member : write_fields(checkpoint)) {
+                one[member.key()] = std::move(member.value());
+            }
+            data.push_back(std::move(one));
+        }
+        const json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", false}};
+        co_return json_response(200, body);
+    }
+
+    asio::awaitable<Response> metrics(Request request) {
+        check_query(request, {"names", "after_step", "max_points"});
+        const std::string id(request.path_parameter("id"));
+        SeriesQuery query;
+        query.names = names_of(request);
+        query.max_points = kPointsDefault;
+        if (const auto text = request.query_value("after_step")) {
+            query.after_step = whole_number(request, *text, "after_step", 0, kMaxNumber);
+        }
+        if (const auto text = request.query_value("max_points")) {
+            query.max_points = static_cast<std::uint32_t>(whole_number(request, *text, "max_points", 2, kPointsMax));
+        }
+        auto asked = manager_.metrics(id, std::move(query));
+        const auto series = co_await std::move(asked);
+        if (!series) {
+            job_not_found(request, id);
+        }
+        json::array data;
+        for (const auto& one : *series) {
+            data.push_back(to_json_object(one));
+        }
+        const json::object body{{"object", "job.metrics"}, {"job_id", id}, {"data", std::move(data)}};
+        co_return json_response(200, body);
+    }
+
+  private:
+    JobManager& manager_;
+};
+
+}  // namespace
+
+std::vector<http::Route> make_history_routes(JobManager& manager) {
+    const auto api = std::make_shared<HistoryApi>(manager);
+    return {
+        api_route(api, "GET", "/v1/jobs/{id}/events", &HistoryApi::events),
+        api_route(api, "GET", "/v1/jobs/{id}/checkpoints", &HistoryApi::checkpoints),
+        api_route(api, "GET", "/v1/jobs/{id}/metrics", &HistoryApi::metrics),
+    };
+}
+
+}  // namespace distilld

@@ -1,0 +1,112 @@
+#include "server/jobs/job_logs.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "pipeline/async/run_on.hpp"
+#include "server/jobs/job_journal.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+
+/// A line may go beyond the bound.
+constexpr std::uint64_t kMaxRead = 2 * JobLogs::kMaxFileBytes;
+
+class Descriptor {
+  public:
+    explicit Descriptor(const std::filesystem::path& file)
+        : number_(::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {}
+    ~Descriptor() {
+        if (number_ >= 0) {
+            ::close(number_);
+        }
+    }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    [[nodiscard]] int number() const { return number_; }
+
+  private:
+    int number_;
+};
+
+/// Where the last `lines` lines begin.
+std::size_t begin_of_tail(const std::string& text, std::uint32_t lines) {
+    std::size_t begin = text.size();
+    for (std::uint32_t line = 0; line < lines && begin > 0; ++line) {
+        const auto before = begin < 2 ? std::string::npos : text.rfind('\n', begin - 2);
+        begin = before == std::string::npos ? 0 : before + 1;
+    }
+    return begin;
+}
+
+std::string whole(const std::filesystem::path& file) {
+    auto text = read_text_file(file, kMaxRead);
+    if (text) {
+        return *std::move(text);
+    }
+    std::error_code ec;
+    if (!std::filesystem::exists(file, ec) && !ec) {
+        return {};
+    }
+    throw ErrorException(text.error());
+}
+
+}  // namespace
+
+void JobLogs::append(const std::string& job_id, std::string_view level, std::string_view text) {
+    std::string line = now_text() + " " + std::string(level) + " " + std::string(text.substr(0, kMaxFileBytes / 2));
+    for (auto& c : line) {
+        c = c == '\n' || c == '\r' ? ' ' : c;
+    }
+    line += '\n';
+    std::error_code ignored;
+    std::filesystem::create_directories(folder_, ignored);
+    bool full = false;
+    {
+        const Descriptor log(file(job_id));
+        // One write: a line is there whole, or not. A disk that is full may take a part of it.
+        if (log.number() < 0 || ::write(log.number(), line.data(), line.size()) < 0) {
+            return;
+        }
+        struct stat status{};
+        full = ::fstat(log.number(), &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= kMaxFileBytes;
+    }
+    if (full) {
+        std::filesystem::rename(file(job_id), older(job_id), ignored);
+    }
+}
+
+asio::awaitable<std::string> JobLogs::tail(std::string job_id, std::uint32_t lines) {
+    return run_on(thread_.get_executor(),
+                  [this, job_id = std::move(job_id), lines] { return tail_now(job_id, lines); });
+}
+
+asio::awaitable<void> JobLogs::remove(std::string job_id) {
+    return run_on(thread_.get_executor(), [this, job_id = std::move(job_id)] {
+        std::error_code ignored;  // nobody has asked for a log: the job is gone, whatever is left of this
+        std::filesystem::remove(file(job_id), ignored);
+        std::filesystem::remove(older(job_id), ignored);
+    });
+}
+
+std::string JobLogs::tail_now(const std::string& job_id, std::uint32_t lines) const {
+    // The newer one first: where it becomes the older one in between, its lines come twice rather than not at all.
+    const auto newer = whole(file(job_id));
+    auto text = whole(older(job_id));
+    if (!text.ends_with(newer)) {
+        text += newer;
+    }
+    return text.substr(begin_of_tail(text, lines));
+}
+
+}  // namespace distilld

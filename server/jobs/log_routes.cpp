@@ -1,0 +1,60 @@
+#include "server/jobs/log_routes.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "server/jobs/api_route.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+using api::Request;
+using api::Response;
+
+constexpr std::uint32_t kTailDefault = 1000;
+
+class LogApi {
+  public:
+    LogApi(JobManager& manager, std::shared_ptr<JobLogs> logs) : manager_(manager), logs_(std::move(logs)) {}
+
+    asio::awaitable<Response> logs(Request request) {
+        check_query(request, {"tail"});
+        const std::string id(request.path_parameter("id"));
+        std::uint32_t lines = kTailDefault;
+        if (const auto text = request.query_value("tail")) {
+            lines = static_cast<std::uint32_t>(whole_number(request, *text, "tail", 1, JobLogs::kMaxTail));
+        }
+        // A log is a file: only the id of a job that there is becomes its name.
+        const auto job = co_await manager_.get(id);
+        if (!job) {
+            job_not_found(request, id);
+        }
+        Response response;
+        response.content_type = "text/plain; charset=utf-8";
+        response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
+        try {
+            auto reading = logs_->tail(job->id, lines);
+            response.body = co_await std::move(reading);
+        } catch (const ErrorException& error) {
+            log::error("http", error.what());
+            co_return unavailable(request.path, "log_unavailable",
+                                  "the job's log cannot be read; the service's log says why");
+        }
+        co_return response;
+    }
+
+  private:
+    JobManager& manager_;
+    std::shared_ptr<JobLogs> logs_;
+};
+
+}  // namespace
+
+std::vector<http::Route> make_log_routes(JobManager& manager, std::shared_ptr<JobLogs> logs) {
+    const auto api = std::make_shared<LogApi>(manager, std::move(logs));
+    return {api_route(api, "GET", "/v1/jobs/{id}/logs", &LogApi::logs)};
+}
+
+}  // namespace distilld

@@ -1,0 +1,66 @@
+#include "server/jobs/logged_worker.hpp"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+
+class LoggedWorker final : public WorkerProcess {
+  public:
+    LoggedWorker(asio::any_io_executor executor, WorkerProcessOptions options, std::shared_ptr<JobLogs> logs)
+        : logs_(std::move(logs)) {
+        options.stderr_sink = [this](const std::string& line) {
+            log::info("worker", line);
+            logs_->append(job_id_, "stderr", line);
+        };
+        worker_ = make_worker_process(std::move(executor), std::move(options));
+    }
+
+    asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
+        job_id_ = start.job_id;
+        logs_->append(job_id_, "info", start.resume ? "a worker is started, to go on" : "a worker is started");
+        EventHandler handler = [this, on_event = std::move(on_event)](const WorkerEvent& event) {
+            keep(event);
+            on_event(event);
+        };
+        auto ended = co_await worker_->run(std::move(start), std::move(handler));
+        if (ended) {
+            logs_->append(job_id_, "info", "the worker has ended, exit code " + std::to_string(ended->exit_code));
+        } else {
+            logs_->append(job_id_, "error", ended.error().message);
+        }
+        co_return ended;
+    }
+
+    void send(const WorkerCommand& command) override { worker_->send(command); }
+    void kill() override { worker_->kill(); }
+
+  private:
+    void keep(const WorkerEvent& event) {
+        if (const auto* said = std::get_if<LogEvent>(&event)) {
+            logs_->append(job_id_, said->level, said->message);
+        } else if (const auto* failed = std::get_if<FailedEvent>(&event)) {
+            logs_->append(job_id_, "error", failed->message);
+        }
+    }
+
+    std::shared_ptr<JobLogs> logs_;
+    std::string job_id_;
+    std::unique_ptr<WorkerProcess> worker_;  // last: its sink uses the others
+};
+
+}  // namespace
+
+WorkerFactory make_logged_workers(WorkerProcessOptions options, std::shared_ptr<JobLogs> logs) {
+    return [options = std::move(options), logs = std::move(logs)](asio::any_io_executor executor) {
+        return std::make_unique<LoggedWorker>(std::move(executor), options, logs);
+    };
+}
+
+}  // namespace distilld

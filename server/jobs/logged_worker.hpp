@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "server/jobs/job_logs.hpp"
+#include "server/jobs/job_manager.hpp"
+#include "server/supervisor/worker_process.hpp"
+
+namespace distilld {
+
+/// Workers whose stderr, log events and end are kept in the log of the job that they are given; stderr goes to the
+/// service's log as well.
+WorkerFactory make_logged_workers(WorkerProcessOptions options, std::shared_ptr<JobLogs> logs);
+
+}  // namespace distilld

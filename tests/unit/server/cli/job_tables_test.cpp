@@ -1,0 +1,59 @@
+#include "server/cli/job_tables.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+
+namespace distilld::cli {
+namespace {
+
+namespace json = boost::json;
+
+TEST(JobTables, Jobs) {
+    const auto text = jobs_table(json::parse(
+        R"({"data":[{"id":"job-1","state":"running","name":"n","progress":{"step":2,"total_steps":8,"loss":1.5},
+            "status_reason":{"code":"disk_full","message":"m","since":"then"}},
+            {"id":"job-0","state":"failed","name":"m"}]})"));
+    ASSERT_TRUE(text);
+    EXPECT_EQ(*text,
+              "ID                            STATE       STEP             LOSS      NAME\n"
+              "job-1                         running     2/8              1.500000  n  (waits since then: disk_full)\n"
+              "job-0                         failed      -                -         m\n");
+    EXPECT_FALSE(jobs_table(json::parse(R"({"data":[{"id":"job-1"}]})")));
+}
+
+TEST(JobTables, Checkpoints) {
+    const auto text = checkpoints_table(json::parse(
+        R"({"data":[{"number":1,"step":10,"folder":"/c/10","seconds":1,"created_at":"then","bytes":2500000},
+            {"number":2,"step":20,"folder":"/c/20","seconds":1,"created_at":null,"bytes":null}]})"));
+    ASSERT_TRUE(text);
+    EXPECT_EQ(*text,
+              "STEP        MB          CREATED                   FOLDER\n"
+              "10          2.5         then                      /c/10\n"
+              "20          -                                     /c/20\n");
+}
+
+TEST(JobTables, Metrics) {
+    const auto text = metrics_table(json::parse(
+        R"({"data":[{"name":"loss","total_points":900,"steps":[1,2,3,4],"values":[4,0.125,null,2]},
+            {"name":"eval_kl","total_points":0,"steps":[],"values":[]}]})"));
+    ASSERT_TRUE(text);
+    EXPECT_EQ(*text,
+              "METRIC                    POINTS    FIRST         LAST          MIN           MAX\n"
+              "loss                      900       4             2             0.125         4\n"
+              "eval_kl                   0         -             -             -             -\n");
+}
+
+TEST(JobTables, RefuseWhatIsNone) {
+    for (const char* answer : {"[]", "{}", R"({"data":7})", "null"}) {
+        EXPECT_FALSE(jobs_table(json::parse(answer))) << answer;
+        EXPECT_FALSE(checkpoints_table(json::parse(answer))) << answer;
+        EXPECT_FALSE(metrics_table(json::parse(answer))) << answer;
+    }
+    EXPECT_FALSE(checkpoints_table(json::parse(R"({"data":[1]})")));
+    EXPECT_EQ(deleted_text(json::parse(R"({"id":"job-1","deleted":true})")).value(), "job-1 deleted\n");
+    EXPECT_FALSE(deleted_text(json::parse("[]")));
+}
+
+}  // namespace
+}  // namespace distilld::cli

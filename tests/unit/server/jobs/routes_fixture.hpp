@@ -1,0 +1,98 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <boost/json/parse.hpp>
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/jobs/job_logs.hpp"
+#include "server/jobs/job_routes.hpp"
+#include "tests/unit/server/jobs/fake_worker.hpp"
+
+namespace distilld::test {
+
+using Query = std::vector<std::pair<std::string, std::string>>;
+
+/// Metrics events come only where a test wants one.
+inline JobManagerOptions brisk() {
+    JobManagerOptions options;
+    options.metrics_interval = std::chrono::hours(1);
+    return options;
+}
+
+/// A service with fake workers, whose routes are called without a server.
+class RoutesTest : public ::testing::Test {
+  protected:
+    api::Response call(const std::string& method, const std::string& pattern, api::Request request = {}) {
+        for (const auto& route : routes_) {
+            if (route.method != method || route.pattern != pattern) {
+                continue;
+            }
+            request.method = method;
+            if (request.path.empty()) {
+                request.path = pattern;
+            }
+            return await(route.handler(std::move(request)));
+        }
+        throw std::runtime_error("no route " + method + " " + pattern);
+    }
+    api::Response post(const std::string& body, api::Headers headers = {}, Query query = {}) {
+        api::Request request;
+        request.body = body;
+        request.headers = std::move(headers);
+        request.query = std::move(query);
+        return call("POST", "/v1/jobs", std::move(request));
+    }
+    api::Response get(const std::string& pattern, const std::string& id = "", Query query = {},
+                      api::Headers headers = {}) {
+        api::Request request;
+        request.path_parameters = {{"id", id}};
+        request.query = std::move(query);
+        request.headers = std::move(headers);
+        return call("GET", pattern, std::move(request));
+    }
+    api::Response remove(const std::string& id) {
+        api::Request request;
+        request.path_parameters = {{"id", id}};
+        return call("DELETE", "/v1/jobs/{id}", std::move(request));
+    }
+    /// The id of a job that was submitted.
+    std::string submitted(const std::string& output) {
+        return std::string(body(post(spec_text(output))).at("id").as_string());
+    }
+    api::Response cancel(const std::string& id) {
+        api::Request request;
+        request.path_parameters = {{"id", id}};
+        return call("POST", "/v1/jobs/{id}/cancel", std::move(request));
+    }
+    static boost::json::value body(const api::Response& response) { return boost::json::parse(response.body); }
+    static std::string code(const api::Response& response) {
+        EXPECT_EQ(response.content_type, "application/problem+json");
+        return std::string(body(response).at("error").at("code").as_string());
+    }
+    static std::string drain(api::BodyStream& stream) {
+        std::string text;
+        while (auto piece = await(stream.next())) {
+            EXPECT_FALSE(piece->empty());
+            text += *piece;
+        }
+        return text;
+    }
+    void finish(const Control& worker) {
+        FinishedEvent event;
+        event.last = progress_at(10, 1);
+        worker->emit(event, worker);
+        worker->end(worker);
+    }
+
+    World world_{brisk()};
+    std::shared_ptr<JobLogs> logs_ = std::make_shared<JobLogs>(world_.folder / "logs");
+    std::vector<http::Route> routes_ = make_job_routes(*world_.manager, world_.metrics, logs_);
+};
+
+}  // namespace distilld::test
