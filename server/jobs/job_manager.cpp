@@ -357,17 +357,14 @@ class ThreadedJobManager final : public JobManager {
                 outcome.violations = output_conflict(*table_.output_user(*submission.output), *submission.output);
                 return outcome;
             case SubmitVerdict::valid:
-                outcome.violations = check_named_files(*spec, LookInside::yes);
+            case SubmitVerdict::created:
+                outcome.violations = check_named_files(*spec, submission.dry_run ? LookInside::yes : LookInside::no);
                 if (!outcome.violations.violations.empty()) {
                     outcome.kind = SubmitVerdict::invalid;
                     return outcome;
                 }
-                outcome.job = new_job(request, *spec).job;
-                return outcome;
-            case SubmitVerdict::created:
-                outcome.violations = check_named_files(*spec, LookInside::no);
-                if (!outcome.violations.violations.empty()) {
-                    outcome.kind = SubmitVerdict::invalid;
+                if (submission.dry_run) {
+                    outcome.job = new_job(request, *spec).job;
                     return outcome;
                 }
                 break;
