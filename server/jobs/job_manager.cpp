@@ -318,15 +318,14 @@ class ThreadedJobManager final : public JobManager {
     }
 
     bool ready_now() {
-        if (!ready_) {
-            return false;
-        }
         try {
-            written([&] { journal_.check_writable(); });
+            if (ready_) {
+                written([&] { journal_.check_writable(); });
+            }
         } catch (const ErrorException&) {
-            return true;  // store_trouble() says why
+            // store_trouble() says why.
         }
-        return true;
+        return ready_;
     }
 
     SubmitOutcome submit_now(const SubmitRequest& request) {
@@ -388,8 +387,7 @@ class ThreadedJobManager final : public JobManager {
             outcome.kind = CancelOutcome::Kind::accepted;
             pump();
         }
-        auto job = visible(journal_.get(id));
-        if (job) {
+        if (auto job = visible(journal_.get(id))) {
             outcome.job = *std::move(job);
             if (outcome.kind == CancelOutcome::Kind::not_found) {
                 outcome.kind = CancelOutcome::Kind::terminal;
