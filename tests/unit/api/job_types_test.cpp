@@ -38,7 +38,7 @@ Job full_job() {
     job.eval_top1_agreement = 0.75;
     job.exported_eval_loss = 1.75;
     job.output = "/out";
-    job.checkpoints.push_back({5, "/out/checkpoints/step-5", 0.25, "2026-01-01T00:00:02.000Z"});
+    job.checkpoints.push_back({5, "/out/checkpoints/step-5", 0.25, "2026-01-01T00:00:02.000Z", 4096});
     job.spec_json = R"({"name":"n"})";
     job.resolved_spec_json = R"({"name":"n","output":"/out"})";
     ProgressEvent progress;
@@ -166,7 +166,7 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
         R"("head":{"bytes":0,"seconds":0}},"nonfinite_steps":0})")
         << "and neither durations nor measures, which are for the metrics";
     EXPECT_EQ(to_text(json.at("checkpoints")), R"([{"step":5,"folder":"/out/checkpoints/step-5","seconds":0.25,)"
-                                               R"("created_at":"2026-01-01T00:00:02.000Z"}])");
+                                               R"("created_at":"2026-01-01T00:00:02.000Z","bytes":4096}])");
 }
 
 TEST(JobTypes, TimesAreRfc3339) {
