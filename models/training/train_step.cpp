@@ -63,7 +63,8 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     const torch::NoGradGuard no_grad;
     const Tensor hidden = network.forward(batch.input_ids, {}, batch.documents);
     const Tensor flat = hidden.reshape({-1, hidden.size(-1)});
-    bool cross_entropy_told = false;
+    // Not taken from the sums beside the teacher, where it would come for free: its bits are the same with and without.
+    stats.ce_sum = sums_of(loss_of_rows(network, flat, batch, DistillLossOptions{}, nullptr)).ce;
     if (answered != nullptr && answered->target_tokens > 0) {
         DistillLossOptions options;
         options.count_agreement = true;
@@ -71,11 +72,6 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
         stats.teacher_tokens = answered->target_tokens;
         stats.kl_sum = sums.kd;
         stats.agreeing = sums.agreeing;
-        stats.ce_sum = sums.ce;
-        cross_entropy_told = answered->target_tokens == batch.target_tokens;  // at temperature 1 it comes for free
-    }
-    if (!cross_entropy_told) {
-        stats.ce_sum = sums_of(loss_of_rows(network, flat, batch, DistillLossOptions{}, nullptr)).ce;
     }
     return stats;
 }
