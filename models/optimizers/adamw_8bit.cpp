@@ -96,7 +96,7 @@ class AdamW8bit final : public UpdateRule {
         const Tensor gradient = slot.parameter.grad().contiguous();
         const QuantizedMoments moments = moments_of(slot);
         auto* weights = slot.parameter.mutable_data_ptr<float>();
-        const auto* slopes = gradient.const_data_ptr<float>();
+        const auto* slopes = static_cast<const float*>(gradient.const_data_ptr());
         auto* codes1 = moments.codes1.mutable_data_ptr<std::uint8_t>();
         auto* codes2 = moments.codes2.mutable_data_ptr<std::uint8_t>();
         auto* scales1 = moments.absmax1.mutable_data_ptr<float>();

@@ -47,7 +47,6 @@ double block_sum(const T* data, std::int64_t count) {
 double block_sum(const Tensor& flat, std::int64_t block) {
     const std::int64_t first = block * kBlock;
     const std::int64_t count = std::min(kBlock, flat.numel() - first);
-    // Not const_data_ptr<float>(): a libtorch that GCC built has it under a name that Clang 18 does not look for.
     const void* values = flat.const_data_ptr();
     return flat.scalar_type() == torch::kDouble ? block_sum(static_cast<const double*>(values) + first, count)
                                                 : block_sum(static_cast<const float*>(values) + first, count);

@@ -122,7 +122,14 @@ def namespace_rule(files):
                 yield f"{path}:{line_of(text, match.start())}: detail:: is for the header that has it"
 
 
-RULES = [pragma_rule, columns_rule, lines_rule, places_rule, json_text_rule, namespace_rule]
+def const_data_rule(files):
+    """A libtorch that GCC built has const_data_ptr<T>() under a name that Clang 18 and newer do not look for."""
+    for path, text in cpp_files(files).items():
+        for match in re.finditer(r"const_data_ptr<", without_comments(text)):
+            yield f"{path}:{line_of(text, match.start())}: static_cast<const T*>(….const_data_ptr()) links everywhere"
+
+
+RULES = [pragma_rule, columns_rule, lines_rule, places_rule, json_text_rule, namespace_rule, const_data_rule]
 
 
 class RulesCanFail(RuleTest):
@@ -153,6 +160,10 @@ class RulesCanFail(RuleTest):
         text = "\nauto text = boost::json::serialize(value);"
         self.refuse(json_text_rule, {"api/a.cpp": text}, "api/a.cpp:2")
         self.accept(json_text_rule, {"base/json_text.cpp": text, "tests/a_test.cpp": text, "docs/a.md": text})
+
+    def test_const_data(self):
+        self.refuse(const_data_rule, {"models/a.cpp": "\nauto* a = b.const_data_ptr<float>();"}, "models/a.cpp:2")
+        self.accept(const_data_rule, {"models/a.cpp": "// const_data_ptr<T>\nauto* a = b.const_data_ptr();"})
 
     def test_namespaces(self):
         def inside(*names):

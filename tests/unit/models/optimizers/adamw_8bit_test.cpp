@@ -76,7 +76,8 @@ TEST(DynamicMap, RoundsToTheNearestValueAndKeepsTheSign) {
         std::vector<float> numbers{0.0F, 1.0F, 1e-30F, 1e-8F, 2.7e-7F, 0.5F, 0.9999F};
         const Tensor exponents = 9 * torch::rand({20000}, generator, torch::kFloat);
         const Tensor drawn = torch::pow(10, -exponents);
-        numbers.insert(numbers.end(), drawn.const_data_ptr<float>(), drawn.const_data_ptr<float>() + drawn.numel());
+        const auto* values = static_cast<const float*>(drawn.const_data_ptr());
+        numbers.insert(numbers.end(), values, values + drawn.numel());
         for (const float value : map.values()) {  // the values themselves, and what is next to the middles
             numbers.push_back(std::abs(value));
         }
@@ -134,7 +135,7 @@ class SlowAdamW8bit {
     void step(const Tensor& gradient, double rate, double clip) {
         ++steps_;
         auto* weights = weights_.mutable_data_ptr<double>();
-        const auto* slopes = gradient.const_data_ptr<float>();
+        const auto* slopes = static_cast<const float*>(gradient.const_data_ptr());
         const std::size_t count = first_.size();
         for (std::size_t begin = 0; begin < count; begin += 256) {
             const std::size_t end = std::min(begin + 256, count);
