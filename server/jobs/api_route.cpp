@@ -4,6 +4,7 @@
 #include <boost/json/object.hpp>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -62,6 +63,16 @@ Response unavailable(const std::string& path, std::string code, std::string deta
 
 void job_not_found(const Request& request, const std::string& id) {
     refuse(request, 404, "job_not_found", "there is no job '" + id + "'", "id");
+}
+
+asio::awaitable<api::Job> job_of(JobManager& manager, const Request& request) {
+    const std::string id(request.path_parameter("id"));
+    auto asking = manager.get(id);
+    std::optional<api::Job> job = co_await std::move(asking);
+    if (!job) {
+        job_not_found(request, id);
+    }
+    co_return *std::move(job);
 }
 
 void check_query(const Request& request, std::initializer_list<std::string_view> known) {

@@ -10,6 +10,7 @@
 #include "api/http_message.hpp"
 #include "api/problem.hpp"
 #include "server/http/http_server.hpp"
+#include "server/jobs/job_manager.hpp"
 
 /// What the handlers of the REST API share: they read parameters, refuse, and answer with JSON.
 namespace distilld {
@@ -27,6 +28,9 @@ struct ProblemError {
 [[nodiscard]] api::Response unavailable(const std::string& path, std::string code, std::string detail);
 
 [[noreturn]] void job_not_found(const api::Request& request, const std::string& id);
+
+/// The job whose id stands in the path. Refuses with 404 where there is none. `request` must outlive the call.
+[[nodiscard]] boost::asio::awaitable<api::Job> job_of(JobManager& manager, const api::Request& request);
 
 /// Refuses query parameters that are unknown or stand twice: ignoring one in silence hides a mistake.
 void check_query(const api::Request& request, std::initializer_list<std::string_view> known);

@@ -103,10 +103,8 @@ class HistoryApi {
             after = whole_number(request, *last, "Last-Event-ID", 0, kMaxNumber);
         }
         if (wants_event_stream(request)) {
-            const auto job = co_await manager_.get(id);
-            if (!job) {
-                job_not_found(request, id);
-            }
+            auto asking = job_of(manager_, request);
+            static_cast<void>(co_await std::move(asking));
             Response response;
             response.content_type = "text/event-stream";
             response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
@@ -127,13 +125,10 @@ class HistoryApi {
 
     asio::awaitable<Response> checkpoints(Request request) {
         check_query(request, {});
-        const std::string id(request.path_parameter("id"));
-        const auto job = co_await manager_.get(id);
-        if (!job) {
-            job_not_found(request, id);
-        }
+        auto asking = job_of(manager_, request);
+        const api::Job job = co_await std::move(asking);
         json::array data;
-        for (const auto& checkpoint : job->checkpoints) {
+        for (const auto& checkpoint : job.checkpoints) {
             json::object one{{"object", "job.checkpoint"}, {"number", data.size() + 1}};
             for (auto& member : write_fields(checkpoint)) {
                 one[member.key()] = std::move(member.value());

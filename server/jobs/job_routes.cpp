@@ -91,12 +91,9 @@ class JobApi {
 
     asio::awaitable<Response> get(Request request) {
         check_query(request, {});
-        const std::string id(request.path_parameter("id"));
-        const auto job = co_await manager_.get(id);
-        if (!job) {
-            job_not_found(request, id);
-        }
-        co_return json_response(200, api::to_json_object(*job, true));
+        auto asking = job_of(manager_, request);
+        const api::Job job = co_await std::move(asking);
+        co_return json_response(200, api::to_json_object(job, true));
     }
 
     asio::awaitable<Response> cancel(Request request) {

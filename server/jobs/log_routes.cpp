@@ -21,21 +21,18 @@ class LogApi {
 
     asio::awaitable<Response> logs(Request request) {
         check_query(request, {"tail"});
-        const std::string id(request.path_parameter("id"));
         std::uint32_t lines = kTailDefault;
         if (const auto text = request.query_value("tail")) {
             lines = static_cast<std::uint32_t>(whole_number(request, *text, "tail", 1, JobLogs::kMaxTail));
         }
         // A log is a file: only the id of a job that there is becomes its name.
-        const auto job = co_await manager_.get(id);
-        if (!job) {
-            job_not_found(request, id);
-        }
+        auto asking = job_of(manager_, request);
+        const api::Job job = co_await std::move(asking);
         Response response;
         response.content_type = "text/plain; charset=utf-8";
         response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
         try {
-            auto reading = logs_->tail(job->id, lines);
+            auto reading = logs_->tail(job.id, lines);
             response.body = co_await std::move(reading);
         } catch (const ErrorException& error) {
             log::error("http", error.what());
