@@ -37,7 +37,7 @@ def mlflow(tmp_path_factory):
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--workers", "1", "--backend-store-uri", store, "--default-artifact-root", str(folder / "artifacts")]
     server = Process(command, folder / "server", cwd=folder, env=environment)
-    rest = Rest(f"http://127.0.0.1:{port}")
+    rest = Rest(f"http://127.0.0.1:{port}", ours=False)
 
     def ready():
         assert server.code is None, server.describe()

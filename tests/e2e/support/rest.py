@@ -1,10 +1,11 @@
-"""A small REST client of the service."""
+"""A small REST client of the service, which holds what it sends and gets against the contract."""
 
 import http.client
 import json
 import socket
 import urllib.parse
 
+from support.contract import check_exchange
 from support.processes import PATIENCE, wait_until
 
 ENDED = ("succeeded", "failed", "cancelled")
@@ -26,8 +27,10 @@ class Answer:
 
 
 class Rest:
-    def __init__(self, url):
+    def __init__(self, url, ours=True):
+        """`ours`: every answer is held against the contract."""
         self.url = url
+        self._ours = ours
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname, parts.port)
 
@@ -43,9 +46,12 @@ class Rest:
         connection = self._connection(seconds)
         try:
             connection.request(method, path, body=body, headers=headers)
-            return Answer(connection.getresponse())
+            answer = Answer(connection.getresponse())
         finally:
             connection.close()
+        if self._ours:
+            check_exchange(method, path, headers, body, answer.status, answer.headers, answer.body)
+        return answer
 
     def get(self, path, **options):
         return self.request("GET", path, **options)
