@@ -207,6 +207,7 @@ test_packages=(
     cloudcoil-models-prometheus-operator
     matplotlib                                                    # panels as pictures
     orjson                                                        # what decoding is compared with
+    jsonschema openapi-spec-validator schemathesis                # hold the service against api/openapi.yaml
 )
 
 install_test_python() {
