@@ -10,17 +10,19 @@
 #include <thread>
 #include <utility>
 
-#include "api/spec_paths.hpp"
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/run_on.hpp"
+#include "server/jobs/action_performer.hpp"
+#include "server/jobs/event_reading.hpp"
 #include "server/jobs/event_records.hpp"
 #include "server/jobs/event_waiters.hpp"
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/job_views.hpp"
-#include "server/jobs/named_files_check.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/jobs/running_jobs.hpp"
+#include "server/jobs/store_keeper.hpp"
+#include "server/jobs/submission.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -51,8 +53,10 @@ class ThreadedJobManager final : public JobManager {
           running_(io_.get_executor(), std::move(make_worker), options_.metrics_interval, journal_, *metrics_,
                    {[this](const WorkerEvent& event) { on_event(event); },
                     [this](const std::string& id, const WorkerOutcome& outcome) { on_ended(id, outcome); }}),
+          keeper_(io_.get_executor(), options_.store_retry, journal_, *metrics_),
+          reading_(journal_, table_, waiters_, options_.heartbeat),
+          performer_({table_, journal_, *metrics_, running_, keeper_, waiters_}),
           wakeup_(io_),
-          retry_(io_),
           thread_([this] { run_thread(); }) {}
 
     ~ThreadedJobManager() override {
@@ -104,7 +108,7 @@ class ThreadedJobManager final : public JobManager {
     }
 
     asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after, std::uint32_t limit) override {
-        auto task = wait_events_now(std::move(id), after, limit);
+        auto task = reading_.wait(std::move(id), after, limit);
         co_return co_await asio::co_spawn(io_, std::move(task), asio::use_awaitable);
     }
 
@@ -131,42 +135,6 @@ class ThreadedJobManager final : public JobManager {
             job->queue_position = table_.queue_position(job->id);
         }
         return job;
-    }
-
-    EventBatch read_events(const std::string& id, std::uint64_t after, std::uint32_t limit) {
-        EventBatch batch;
-        const auto state = journal_.state_of(id);
-        if (!state) {
-            batch.found = false;
-            batch.ended = true;
-            return batch;
-        }
-        auto page = journal_.events(id, after, limit);
-        batch.events = std::move(page.events);
-        batch.has_more = page.has_more;
-        if (batch.has_more) {
-            return batch;
-        }
-        if (api::is_terminal(*state)) {
-            if (!journal_.is_saved(id)) {
-                return batch;  // its last events will follow
-            }
-            batch.ended = true;
-            batch.job = visible(journal_.get(id));
-        } else {
-            batch.ended = table_.stopping() && !table_.is_running(id);
-        }
-        return batch;
-    }
-
-    asio::awaitable<EventBatch> wait_events_now(std::string id, std::uint64_t after, std::uint32_t limit) {
-        auto batch = read_events(id, after, limit);
-        if (batch.ended || !batch.events.empty()) {
-            co_return batch;
-        }
-        auto waiting = waiters_.wait(id, steady_clock::now() + options_.heartbeat);
-        co_await std::move(waiting);
-        co_return read_events(id, after, limit);
     }
 
     /// Carries out all that is to be done now, and comes back when there will be more.
@@ -197,104 +165,8 @@ class ThreadedJobManager final : public JobManager {
         };
         for (auto actions = poll(); !actions.empty(); actions = poll()) {
             for (const auto& action : actions) {
-                std::visit([this](const auto& it) { perform(it); }, action);
+                performer_.perform(action);
             }
-        }
-    }
-
-    void perform(const StartWorkerAction& action) {
-        if (const auto outcome = running_.start(action.id, action.resume)) {
-            table_.on_ended(action.id, *outcome, steady_clock::now());
-        }
-        saved_or_retried();
-        show_counts();
-    }
-
-    void perform(const StopWorkerAction& action) { running_.stop(action.id); }
-
-    void perform(const KillWorkerAction& action) { running_.kill(action.id); }
-
-    void perform(const StoreStateAction& action) {
-        auto& stored = journal_.edit(action.id);
-        auto reason = action.reason;
-        if (reason && action.waits) {
-            // The same wait, if it was not over in between.
-            const auto& before = stored.job.status_reason;
-            reason->since =
-                before && before->code == reason->code && !before->since.empty() ? before->since : now_text();
-            log::warn(kComponent, action.id + " waits: " + reason->message);
-        }
-        if (reason && reason->code == kWorkerRestarting) {
-            metrics_->worker_restarted();
-        }
-        stored.job.state = action.state;
-        stored.job.status_reason = std::move(reason);
-        stored.resume = action.resume;
-        if (api::is_terminal(action.state)) {
-            stored.job.finished_at = now_text();
-            metrics_->job_finished(action.state);
-            log::info(kComponent, action.id + " " + api::to_string(action.state) +
-                                      (action.reason ? ": " + action.reason->message : std::string()));
-        }
-        append(action.id, state_record(stored.job));
-        show_counts();
-    }
-
-    void perform(const StoreCancelRequestAction& action) {
-        journal_.edit(action.id).job.cancel_requested = true;
-        api::JobEvent event;
-        event.message = "cancellation requested";
-        append(action.id, std::move(event));
-    }
-
-    void perform(const WakeReadersAction&) { waiters_.wake_all(); }
-
-    void append(const std::string& id, api::JobEvent event) {
-        journal_.append(id, std::move(event));
-        saved_or_retried();
-    }
-
-    void saved_or_retried() {
-        if (journal_.needs_retry()) {
-            retry_later();
-        }
-    }
-
-    /// What asks for a write at once: its failure is the caller's as well.
-    template <class Write>
-    void written(Write write) {
-        try {
-            write();
-        } catch (const ErrorException&) {
-            show_counts();
-            saved_or_retried();
-            throw;
-        }
-    }
-
-    void retry_later() {
-        if (std::exchange(retrying_, true)) {
-            return;
-        }
-        retry_.expires_after(options_.store_retry);
-        retry_.async_wait([this](const boost::system::error_code& ec) {
-            retrying_ = false;
-            if (ec) {
-                return;
-            }
-            journal_.retry();
-            show_counts();
-            saved_or_retried();
-        });
-    }
-
-    void show_counts() {
-        try {
-            metrics_->set_store(!journal_.needs_retry(), journal_.unsaved_events());
-            metrics_->set_jobs_waiting(journal_.waiting());
-            metrics_->set_job_counts(journal_.counts());
-        } catch (const ErrorException& error) {
-            log::error(kComponent, error.what());
         }
     }
 
@@ -306,7 +178,7 @@ class ThreadedJobManager final : public JobManager {
         }
         table_.start();
         ready_ = true;
-        show_counts();
+        keeper_.show_counts();
         pump();
     }
 
@@ -320,7 +192,7 @@ class ThreadedJobManager final : public JobManager {
     bool ready_now() {
         try {
             if (ready_) {
-                written([&] { journal_.check_writable(); });
+                keeper_.written([&] { journal_.check_writable(); });
             }
         } catch (const ErrorException&) {
             // store_trouble() says why.
@@ -329,56 +201,24 @@ class ThreadedJobManager final : public JobManager {
     }
 
     SubmitOutcome submit_now(const SubmitRequest& request) {
-        SubmitOutcome outcome;
-        JobSubmission submission;
-        submission.dry_run = request.dry_run;
-        auto earlier = earlier_job(request, journal_, options_.idempotency_lifetime);
-        if (earlier) {
-            submission.earlier = {earlier->job.spec_json == request.spec_json};
+        auto judged = judge_submission(request, options_, table_, journal_);
+        auto& outcome = judged.outcome;
+        auto& stored = judged.job;
+        if (outcome.kind == SubmitVerdict::existing) {
+            outcome.job = *visible(std::move(outcome.job));
         }
-        auto spec = api::parse_job_spec(request.spec_json);
-        if (spec) {
-            api::make_paths_absolute(*spec, options_.working_directory);
-            submission.output = folder_identity(spec->output);
+        if (outcome.kind != SubmitVerdict::created) {
+            return std::move(outcome);
         }
-        outcome.kind = table_.judge(submission);
-        switch (outcome.kind) {
-            case SubmitVerdict::stopping:
-            case SubmitVerdict::key_reused:
-                return outcome;
-            case SubmitVerdict::existing:
-                outcome.job = *visible(std::move(earlier->job));
-                return outcome;
-            case SubmitVerdict::invalid:
-                outcome.violations = spec.error();
-                return outcome;
-            case SubmitVerdict::conflict:
-                outcome.violations = output_conflict(*table_.output_user(*submission.output), *submission.output);
-                return outcome;
-            case SubmitVerdict::valid:
-            case SubmitVerdict::created:
-                outcome.violations = check_named_files(*spec, submission.dry_run ? LookInside::yes : LookInside::no);
-                if (!outcome.violations.violations.empty()) {
-                    outcome.kind = SubmitVerdict::invalid;
-                    return outcome;
-                }
-                if (submission.dry_run) {
-                    outcome.job = new_job(request, *spec).job;
-                    return outcome;
-                }
-                break;
-        }
-        auto stored = new_job(request, *spec);
-        stored.job.id = make_job_id();
-        written([&] { journal_.create(stored); });
-        append(stored.job.id, state_record(stored.job));
-        show_counts();
-        table_.enqueue(stored.job.id, *submission.output);
+        keeper_.written([&] { journal_.create(stored); });
+        keeper_.append(stored.job.id, state_record(stored.job));
+        keeper_.show_counts();
+        table_.enqueue(stored.job.id, judged.output);
         journal_.board().set_queue(table_.queue());
         outcome.job = *visible(std::move(stored.job));
         // The answer says "queued", also when a slot is free.
         asio::post(io_, [this] { pump(); });
-        return outcome;
+        return std::move(outcome);
     }
 
     CancelOutcome cancel_now(const std::string& id) {
@@ -404,17 +244,17 @@ class ThreadedJobManager final : public JobManager {
         if (!api::is_terminal(*state)) {
             return {RemoveOutcome::Kind::not_ended, *state};
         }
-        written([&] { journal_.remove(id); });
+        keeper_.written([&] { journal_.remove(id); });
         log::info(kComponent, id + " deleted");
-        show_counts();
+        keeper_.show_counts();
         return {RemoveOutcome::Kind::removed, *state};
     }
 
     void on_event(const WorkerEvent& event) {
         if (std::holds_alternative<WaitingEvent>(event) || std::holds_alternative<StartedEvent>(event)) {
-            show_counts();
+            keeper_.show_counts();
         }
-        saved_or_retried();
+        keeper_.saved_or_retried();
     }
 
     void on_ended(const std::string& id, const WorkerOutcome& outcome) {
@@ -429,13 +269,14 @@ class ThreadedJobManager final : public JobManager {
     JobTable table_;
     bool ready_ = false;
     bool pumping_ = false;
-    bool retrying_ = false;
     asio::io_context io_{1};
     asio::executor_work_guard<asio::io_context::executor_type> work_;
     EventWaiters waiters_;
     RunningJobs running_;
+    StoreKeeper keeper_;
+    EventReading reading_;
+    ActionPerformer performer_;
     asio::steady_timer wakeup_;
-    asio::steady_timer retry_;
     std::thread thread_;
 };
 

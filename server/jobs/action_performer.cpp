@@ -1,0 +1,74 @@
+#include "server/jobs/action_performer.hpp"
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "server/jobs/event_records.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+constexpr const char* kComponent = "jobs";
+
+}  // namespace
+
+void ActionPerformer::perform(const JobAction& action) {
+    std::visit([this](const auto& it) { on(it); }, action);
+}
+
+void ActionPerformer::on(const StartWorkerAction& action) {
+    if (const auto outcome = parts_.running.start(action.id, action.resume)) {
+        parts_.table.on_ended(action.id, *outcome, std::chrono::steady_clock::now());
+    }
+    parts_.keeper.saved_or_retried();
+    parts_.keeper.show_counts();
+}
+
+void ActionPerformer::on(const StopWorkerAction& action) {
+    parts_.running.stop(action.id);
+}
+
+void ActionPerformer::on(const KillWorkerAction& action) {
+    parts_.running.kill(action.id);
+}
+
+void ActionPerformer::on(const StoreStateAction& action) {
+    auto& stored = parts_.journal.edit(action.id);
+    auto reason = action.reason;
+    if (reason && action.waits) {
+        // The same wait, if it was not over in between.
+        const auto& before = stored.job.status_reason;
+        reason->since = before && before->code == reason->code && !before->since.empty() ? before->since : now_text();
+        log::warn(kComponent, action.id + " waits: " + reason->message);
+    }
+    if (reason && reason->code == kWorkerRestarting) {
+        parts_.metrics.worker_restarted();
+    }
+    stored.job.state = action.state;
+    stored.job.status_reason = std::move(reason);
+    stored.resume = action.resume;
+    if (api::is_terminal(action.state)) {
+        stored.job.finished_at = now_text();
+        parts_.metrics.job_finished(action.state);
+        log::info(kComponent, action.id + " " + api::to_string(action.state) +
+                                  (action.reason ? ": " + action.reason->message : std::string()));
+    }
+    parts_.keeper.append(action.id, state_record(stored.job));
+    parts_.keeper.show_counts();
+}
+
+void ActionPerformer::on(const StoreCancelRequestAction& action) {
+    parts_.journal.edit(action.id).job.cancel_requested = true;
+    api::JobEvent event;
+    event.message = "cancellation requested";
+    parts_.keeper.append(action.id, std::move(event));
+}
+
+void ActionPerformer::on(const WakeReadersAction& /*action*/) {
+    parts_.waiters.wake_all();
+}
+
+}  // namespace distilld

@@ -1,0 +1,59 @@
+#include "server/jobs/submission.hpp"
+
+#include <utility>
+
+#include "api/spec_paths.hpp"
+#include "server/jobs/named_files_check.hpp"
+#include "server/jobs/new_job.hpp"
+
+namespace distilld {
+
+JudgedSubmission judge_submission(const SubmitRequest& request, const JobManagerOptions& options, const JobTable& table,
+                                  JobJournal& journal) {
+    JudgedSubmission judged;
+    auto& outcome = judged.outcome;
+    JobSubmission submission;
+    submission.dry_run = request.dry_run;
+    auto earlier = earlier_job(request, journal, options.idempotency_lifetime);
+    if (earlier) {
+        submission.earlier = {earlier->job.spec_json == request.spec_json};
+    }
+    auto spec = api::parse_job_spec(request.spec_json);
+    if (spec) {
+        api::make_paths_absolute(*spec, options.working_directory);
+        submission.output = folder_identity(spec->output);
+    }
+    outcome.kind = table.judge(submission);
+    switch (outcome.kind) {
+        case SubmitVerdict::stopping:
+        case SubmitVerdict::key_reused:
+            return judged;
+        case SubmitVerdict::existing:
+            outcome.job = std::move(earlier->job);
+            return judged;
+        case SubmitVerdict::invalid:
+            outcome.violations = spec.error();
+            return judged;
+        case SubmitVerdict::conflict:
+            outcome.violations = output_conflict(*table.output_user(*submission.output), *submission.output);
+            return judged;
+        case SubmitVerdict::valid:
+        case SubmitVerdict::created:
+            break;
+    }
+    outcome.violations = check_named_files(*spec, submission.dry_run ? LookInside::yes : LookInside::no);
+    if (!outcome.violations.violations.empty()) {
+        outcome.kind = SubmitVerdict::invalid;
+        return judged;
+    }
+    judged.job = new_job(request, *spec);
+    if (submission.dry_run) {
+        outcome.job = std::move(judged.job.job);
+        return judged;
+    }
+    judged.job.job.id = make_job_id();
+    judged.output = *submission.output;
+    return judged;
+}
+
+}  // namespace distilld
