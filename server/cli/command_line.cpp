@@ -75,6 +75,12 @@ void add_serve(CLI::App& app, ServeCommand& command) {
                      "restarts of a job's worker that dies, in a row without progress, before the job fails")
         ->check(CLI::Range(0, 1000))
         ->capture_default_str();
+    serve
+        ->add_option("--max-upload-size", command.max_upload_size,
+                     "largest file that /v1/files takes, in bytes or with a unit: 512MiB")
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 50))
+        ->capture_default_str();
     serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
 }
 

@@ -24,6 +24,7 @@ struct ServeCommand {
     std::filesystem::path key_root;  ///< empty = as the environment says, else none
     std::uint32_t slots = 1;
     std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
+    std::uint64_t max_upload_size = 512ULL << 20;  ///< bytes of a file sent to /v1/files
     bool log_json = false;
 };
 

@@ -24,6 +24,8 @@
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics_routes.hpp"
+#include "server/openai/file_store.hpp"
+#include "server/openai/openai_routes.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
@@ -135,6 +137,16 @@ int serve(const ServeCommand& command) {
     const auto manager =
         make_job_manager(options, std::move(*store), make_logged_workers(job_worker_options(), logs), metrics);
 
+    auto files = openai::FileStore::open(store_file, data_dir / "files");
+    if (!files) {
+        print_error(command, files.error().message);
+        return kFailed;
+    }
+    auto routes = make_job_routes(*manager, metrics, logs);
+    for (auto& route : openai::make_openai_routes({*manager, *files, data_dir / "outputs", command.max_upload_size})) {
+        routes.push_back(std::move(route));
+    }
+
     asio::io_context context(1);
     asio::signal_set signals(context, SIGINT, SIGTERM);
     http::ServerOptions server_options;
@@ -142,8 +154,8 @@ int serve(const ServeCommand& command) {
     server_options.hosts = command.hosts;
     server_options.max_connections = affordable_connections(server_options.max_connections);
     server_options.max_streams = server_options.max_connections / 2;
-    auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics, logs),
-                                    make_metrics_observer(metrics));
+    auto server =
+        http::make_server(context.get_executor(), server_options, std::move(routes), make_metrics_observer(metrics));
     if (!server) {
         print_error(command, server.error().message);
         return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;

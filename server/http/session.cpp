@@ -106,8 +106,7 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
         if (incoming.body) {
             deadline += Connection::transfer_time(incoming.body->expected_bytes());
         }
-        auto calling =
-            call_handler(connection_, *incoming.route, std::move(incoming.request), deadline, reply.label());
+        auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request), deadline, reply.label());
         answer = co_await std::move(calling);
         if (incoming.body && !incoming.body->whole()) {
             reply.keep_alive = false;  // the rest of the body stands where the next request would

@@ -16,6 +16,7 @@ api::Job newest(const LiveJob* live, api::Job stored) {
     auto job = live->job;
     job.spec_json = std::move(stored.spec_json);
     job.resolved_spec_json = std::move(stored.resolved_spec_json);
+    job.asked_json = std::move(stored.asked_json);
     job.checkpoints = std::move(stored.checkpoints);
     for (const auto& checkpoint : live->unsaved_checkpoints) {
         put_checkpoint(job.checkpoints, checkpoint);

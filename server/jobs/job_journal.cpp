@@ -96,6 +96,7 @@ void JobJournal::create(const StoredJob& stored) {
     live.stored = stored;
     live.stored.job.spec_json.clear();
     live.stored.job.resolved_spec_json.clear();
+    live.stored.job.asked_json.clear();
     show(stored.job.id, live);
 }
 

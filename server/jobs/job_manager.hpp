@@ -54,6 +54,9 @@ struct SubmitRequest {
     bool dry_run = false;
     std::string owner{};                            ///< who submits; empty = nobody said
     std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
+    std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's
+    /// See api::Job. A request with a key is the same as an earlier one when this is, or without it the spec.
+    std::string asked_json{};
 };
 
 /// Answer to cancel().
@@ -130,8 +133,12 @@ class JobManager {
     /// Stored events after `after`, at once.
     virtual boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) = 0;
 
-    /// The same, but waits up to the heartbeat for the first. A reader that is slow reads later and holds up nobody:
-    /// events wait in the store, not in memory.
+    /// Stored events before `before`, at once, newest first; without `ended` and `job`.
+    virtual boost::asio::awaitable<EventBatch> events_before(std::string id, std::uint64_t before,
+                                                             std::uint32_t limit) = 0;
+
+    /// The same as events(), but waits up to the heartbeat for the first. A reader that is slow reads later and holds
+    /// up nobody: events wait in the store, not in memory.
     virtual boost::asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after,
                                                            std::uint32_t limit) = 0;
 };

@@ -10,6 +10,7 @@
 #include "server/jobs/history_routes.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
+#include "server/jobs/submit_request.hpp"
 
 namespace distilld {
 namespace {
@@ -21,21 +22,6 @@ using api::Response;
 
 constexpr std::uint32_t kListDefault = 20;
 constexpr std::uint32_t kListMax = 100;
-constexpr std::size_t kKeyLimit = 255;
-
-std::string idempotency_key_of(const Request& request) {
-    auto header = request.header("idempotency-key");
-    if (!header) {
-        header = request.header("x-idempotency-key");
-    }
-    if (!header) {
-        return {};
-    }
-    if (header->empty() || header->size() > kKeyLimit) {
-        refuse(request, 400, "invalid_parameter", "Idempotency-Key must have 1 to 255 bytes", "idempotency-key");
-    }
-    return std::string(*header);
-}
 
 class JobApi {
   public:
@@ -168,21 +154,12 @@ class JobApi {
                                            {"resolved_spec", std::move(body["resolved_spec"])}});
             }
             case SubmitOutcome::Kind::invalid:
-                return api::to_response(api::spec_problem(outcome.violations, request.path));
-            case SubmitOutcome::Kind::conflict: {
-                auto problem = api::spec_problem(outcome.violations, request.path);
-                problem.status = 409;
-                problem.title.clear();
-                problem.code = "output_in_use";
-                return api::to_response(problem);
-            }
+            case SubmitOutcome::Kind::conflict:
             case SubmitOutcome::Kind::key_reused:
-                refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
-                       "idempotency-key");
             case SubmitOutcome::Kind::stopping:
                 break;
         }
-        return unavailable(request.path, "stopping", "the service is stopping and takes no jobs");
+        return refused_submission(request, outcome);
     }
 
     JobManager& manager_;
