@@ -255,12 +255,17 @@ def test_checkpoints_are_listed_with_their_losses(client, module_service, traine
     own = module_service.rest.get(f"/v1/jobs/{trained.id}/checkpoints").json["data"]
     assert steps == [one["step"] for one in reversed(own)]
     assert {10, 20} <= set(steps)
+    own_job = module_service.rest.job(trained.id)
     loss = module_service.rest.get(f"/v1/jobs/{trained.id}/metrics?names=loss").json["data"][0]
+    points = loss["steps"], loss["values"]
     for one in listed:
         assert one.fine_tuning_job_id == trained.id
         assert one.fine_tuned_model_checkpoint == f"{trained.fine_tuned_model}:ckpt-step-{one.step_number}"
         assert one.metrics.step == one.step_number
-        assert one.metrics.train_loss == loss["values"][loss["steps"].index(one.step_number)]
+        before = [value for step, value in zip(*points, strict=True) if step <= one.step_number]
+        assert one.metrics.train_loss == (before[-1] if before else None)
+    assert listed[0].metrics.train_loss is not None
+    assert listed[0].metrics.full_valid_loss == own_job["eval_loss"]
 
 
 def test_the_result_files_are_the_exported_model(client, module_service, trained):
