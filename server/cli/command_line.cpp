@@ -81,6 +81,22 @@ void add_serve(CLI::App& app, ServeCommand& command) {
         ->transform(CLI::AsSizeValue(false))
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 50))
         ->capture_default_str();
+    auto* webhook = serve
+                        ->add_option("--webhook-url", command.webhook_urls,
+                                     "http or https URL that is told of the end of each job; may be repeated")
+                        ->allow_extra_args(false)
+                        ->type_name("URL");
+    auto* secret = serve
+                       ->add_option("--webhook-secret-file", command.webhook_secret_file,
+                                    "file with the secret that webhooks are signed with, whsec_ and base64")
+                       ->type_name("FILE");
+    webhook->needs(secret);
+    serve
+        ->add_option("--webhook-private-host", command.webhook_private_hosts,
+                     "name of a receiver that may have a private address; may be repeated")
+        ->needs(webhook)
+        ->allow_extra_args(false)
+        ->type_name("NAME");
     serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
 }
 

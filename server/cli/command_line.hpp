@@ -24,7 +24,10 @@ struct ServeCommand {
     std::filesystem::path key_root;  ///< empty = as the environment says, else none
     std::uint32_t slots = 1;
     std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
-    std::uint64_t max_upload_size = 512ULL << 20;  ///< bytes of a file sent to /v1/files
+    std::uint64_t max_upload_size = 512ULL << 20;    ///< bytes of a file sent to /v1/files
+    std::vector<std::string> webhook_urls;           ///< told of the ends of jobs
+    std::filesystem::path webhook_secret_file;       ///< needed with webhook_urls
+    std::vector<std::string> webhook_private_hosts;  ///< of them, names that may have a private address
     bool log_json = false;
 };
 

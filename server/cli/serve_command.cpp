@@ -29,6 +29,9 @@
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
+#include "server/webhooks/webhook_outbox.hpp"
+#include "server/webhooks/webhook_sender.hpp"
+#include "server/webhooks/webhook_signature.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -68,6 +71,29 @@ WorkerProcessOptions job_worker_options() {
     options.program = default_worker_program();
     options.environment = worker_environment();
     return options;
+}
+
+/// Also without receivers: what waits for those of the last time is dropped. The manager must outlive the sender.
+Result<std::unique_ptr<webhooks::WebhookSender>> make_webhooks(const ServeCommand& command,
+                                                               const std::filesystem::path& store_file,
+                                                               JobManager& manager, JobMetrics& metrics) {
+    webhooks::WebhookOptions options;
+    options.urls = command.webhook_urls;
+    options.private_hosts = command.webhook_private_hosts;
+    if (!options.urls.empty()) {
+        auto secrets = webhooks::read_webhook_secrets(command.webhook_secret_file);
+        if (!secrets) {
+            return invalid_input("--webhook-secret-file: " + secrets.error().message);
+        }
+        options.secrets = *std::move(secrets);
+    }
+    auto outbox = webhooks::open_webhook_outbox(store_file);
+    if (!outbox) {
+        return outbox.error();
+    }
+    return webhooks::make_webhook_sender(
+        std::move(options), *std::move(outbox), [&manager](std::string id) { return manager.get(std::move(id)); },
+        [&metrics](const char* result) { metrics.webhook_attempt(result); });
 }
 
 /// First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their jobs
@@ -145,6 +171,12 @@ int serve(const ServeCommand& command) {
     auto routes = make_job_routes(*manager, metrics, logs);
     for (auto& route : openai::make_openai_routes({*manager, *files, data_dir / "outputs", command.max_upload_size})) {
         routes.push_back(std::move(route));
+    }
+
+    auto webhooks = make_webhooks(command, store_file, *manager, *metrics);
+    if (!webhooks) {
+        print_error(command, webhooks.error().message);
+        return webhooks.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
     }
 
     asio::io_context context(1);

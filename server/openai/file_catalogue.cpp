@@ -67,10 +67,15 @@ class SqliteFileCatalogue final : public FileCatalogue {
         return page;
     }
 
-    std::optional<std::string> user_of(const std::string& id) override {
+    std::optional<std::string> user_of(const std::string& id, const std::set<std::string>& ended) override {
         const sqlite::ResetGuard guard(user_);
         user_.bind(1, "/" + id + "/");
-        return user_.step() ? std::optional(user_.text(0)) : std::nullopt;
+        while (user_.step()) {
+            if (auto job = user_.text(0); !ended.contains(job)) {
+                return job;
+            }
+        }
+        return std::nullopt;
     }
 
     bool remove(const std::string& id) override {
@@ -94,7 +99,7 @@ class SqliteFileCatalogue final : public FileCatalogue {
         select("WHERE (?1 = 0 OR number < ?1) AND (?2 = '' OR purpose = ?2) ORDER BY number DESC LIMIT ?3").c_str()};
     sqlite::Statement user_{database_,
                             "SELECT jobs.id FROM jobs JOIN job_specs ON job_specs.job_id = jobs.id WHERE jobs.state "
-                            "NOT IN ('succeeded', 'failed', 'cancelled') AND instr(resolved_spec, ?1) > 0 LIMIT 1"};
+                            "NOT IN ('succeeded', 'failed', 'cancelled') AND instr(resolved_spec, ?1) > 0"};
     sqlite::Statement remove_{database_, "DELETE FROM files WHERE id = ?1"};
 };
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,9 @@ class FileCatalogue {
     virtual void add(const UploadedFile& file) = 0;
     [[nodiscard]] virtual std::optional<UploadedFile> get(const std::string& id) = 0;
     [[nodiscard]] virtual FilePage list(const FileQuery& query) = 0;
-    /// A job that has not ended and whose spec names the file.
-    [[nodiscard]] virtual std::optional<std::string> user_of(const std::string& id) = 0;
+    /// A job that has not ended, as far as the database knows, and whose spec names the file; none of `ended`.
+    [[nodiscard]] virtual std::optional<std::string> user_of(const std::string& id,
+                                                             const std::set<std::string>& ended) = 0;
     /// False: there is none.
     virtual bool remove(const std::string& id) = 0;
 };

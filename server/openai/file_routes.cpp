@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
@@ -130,8 +131,21 @@ class FileApi {
             refuse(request, 409, "file_of_a_model",
                    "file '" + id + "' is part of the model that a job made: delete the model", "id");
         }
-        auto removing = parts_.files->remove(id);
-        const auto removal = co_await std::move(removing);
+        std::set<std::string> ended;
+        FileRemoval removal;
+        while (true) {
+            auto removing = parts_.files->remove(id, ended);
+            removal = co_await std::move(removing);
+            if (removal.kind != FileRemoval::Kind::in_use) {
+                break;
+            }
+            auto asking = parts_.manager.get(removal.job_id);
+            const auto job = co_await std::move(asking);
+            if (job && !api::is_terminal(job->state)) {
+                break;
+            }
+            ended.insert(removal.job_id);
+        }
         if (removal.kind == FileRemoval::Kind::not_found) {
             file_not_found(request, id);
         }

@@ -145,13 +145,13 @@ asio::awaitable<FilePage> FileStore::list(FileQuery query) {
     return run_on(thread_.get_executor(), [this, query = std::move(query)] { return catalogue_->list(query); });
 }
 
-asio::awaitable<FileRemoval> FileStore::remove(std::string id) {
-    return run_on(thread_.get_executor(), [this, id = std::move(id)] {
+asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::string> ended) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id), ended = std::move(ended)] {
         FileRemoval removal;
         if (!catalogue_->get(id)) {
             return removal;
         }
-        if (auto user = catalogue_->user_of(id)) {
+        if (auto user = catalogue_->user_of(id, ended)) {
             removal.kind = FileRemoval::Kind::in_use;
             removal.job_id = *std::move(user);
             return removal;

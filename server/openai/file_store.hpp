@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "api/http_message.hpp"
@@ -38,7 +39,9 @@ class FileStore {
     boost::asio::awaitable<void> add(UploadedFile file);
     boost::asio::awaitable<std::optional<UploadedFile>> get(std::string id);
     boost::asio::awaitable<FilePage> list(FileQuery query);
-    boost::asio::awaitable<FileRemoval> remove(std::string id);
+    /// Not while a job reads it that has not ended. `ended`: jobs that have, whatever the database says (it learns of
+    /// an end a moment later than those who ask for the job).
+    boost::asio::awaitable<FileRemoval> remove(std::string id, std::set<std::string> ended);
 
     [[nodiscard]] std::filesystem::path path_of(const std::string& id) const { return folder_ / id / kStoredName; }
     /// For work on the disk.

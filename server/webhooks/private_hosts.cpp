@@ -27,10 +27,10 @@ bool is_private(const ip::address& address) {
                v6.is_multicast() || (first & 0xFEU) == 0xFC;  // fc00::/7
     }
     const auto v4 = address.to_v4();
-    return std::ranges::any_of(std::initializer_list<const char*>{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10",
-                                                                  "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-                                                                  "192.168.0.0/16", "224.0.0.0/3"},
-                               [&](const char* network) { return is_within(v4, network); });
+    return std::ranges::any_of(
+        std::initializer_list<const char*>{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+                                           "172.16.0.0/12", "192.168.0.0/16", "224.0.0.0/3"},
+        [&](const char* network) { return is_within(v4, network); });
 }
 
 HostLookup public_lookup(std::vector<std::string> allowed, HostLookup lookup) {

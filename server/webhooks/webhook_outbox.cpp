@@ -65,8 +65,7 @@ class SqliteWebhookOutbox final : public WebhookOutbox {
                            "SELECT number, id, job_id, type, created_at, body, attempts FROM webhook_events "
                            "WHERE url = ?1 AND next_attempt <= ?2 ORDER BY next_attempt, number LIMIT 1"};
     sqlite::Statement body_{database_, "UPDATE webhook_events SET body = ?2 WHERE number = ?1"};
-    sqlite::Statement again_{database_,
-                             "UPDATE webhook_events SET attempts = ?2, next_attempt = ?3 WHERE number = ?1"};
+    sqlite::Statement again_{database_, "UPDATE webhook_events SET attempts = ?2, next_attempt = ?3 WHERE number = ?1"};
     sqlite::Statement remove_{database_, "DELETE FROM webhook_events WHERE number = ?1"};
 };
 

@@ -55,6 +55,14 @@ struct Attempt {
     std::chrono::nanoseconds retry_after{0};
 };
 
+/// Paths of receivers may be secrets: the log has their hosts.
+std::string without_path(std::string message, const EndpointUrl& url) {
+    if (const auto at = message.find(url.name); at != std::string::npos) {
+        message.replace(at, url.name.size(), url.host_header);
+    }
+    return message;
+}
+
 class ThreadedWebhookSender final : public WebhookSender {
   public:
     ThreadedWebhookSender(WebhookOptions options, std::unique_ptr<WebhookOutbox> outbox, JobLookup job,
@@ -63,9 +71,10 @@ class ThreadedWebhookSender final : public WebhookSender {
           outbox_(std::move(outbox)),
           job_(std::move(job)),
           observer_(std::move(observer)),
-          tasks_(io_.get_executor(), {.on_failure = [](const std::exception_ptr& failure) {
-              log::error(kComponent, "unexpected: " + failure_message(failure));
-          }}),
+          tasks_(io_.get_executor(), {.on_failure =
+                                          [](const std::exception_ptr& failure) {
+                                              log::error(kComponent, "unexpected: " + failure_message(failure));
+                                          }}),
           resolver_(io_.get_executor(), public_lookup(options_.private_hosts)) {}
 
     ~ThreadedWebhookSender() override {
@@ -82,10 +91,9 @@ class ThreadedWebhookSender final : public WebhookSender {
         auto receiver = std::make_unique<Receiver>();
         receiver->url = std::move(url);
         receiver->parts = parts;
-        receiver->pool =
-            std::make_unique<HttpPool>(io_.get_executor(), resolver_, std::move(parts), std::move(tls),
-                                       std::make_shared<BufferPool>(kMaxReply), std::make_shared<TrafficCounters>(),
-                                       std::move(pool));
+        receiver->pool = std::make_unique<HttpPool>(io_.get_executor(), resolver_, std::move(parts), std::move(tls),
+                                                    std::make_shared<BufferPool>(kMaxReply),
+                                                    std::make_shared<TrafficCounters>(), std::move(pool));
         receivers_.push_back(std::move(receiver));
     }
 
@@ -169,7 +177,7 @@ class ThreadedWebhookSender final : public WebhookSender {
         if (!answer) {
             attempt.trouble = "no answer within " + std::to_string(options_.deadline.count()) + " s";
         } else if (!*answer) {
-            attempt.trouble = answer->error().message;
+            attempt.trouble = without_path(answer->error().message, receiver.parts);
         } else {
             const auto& response = **answer;
             // A redirect is not followed: nobody has said that its target may know.
@@ -182,7 +190,6 @@ class ThreadedWebhookSender final : public WebhookSender {
         co_return attempt;
     }
 
-    /// Paths of receivers may be secrets: the log has their hosts.
     void record(Receiver& receiver, const WebhookEvent& event, const Attempt& attempt) {
         if (attempt.delivered) {
             observer_("delivered");
@@ -194,8 +201,8 @@ class ThreadedWebhookSender final : public WebhookSender {
         const auto what = event.type + " of " + event.job_id + " to " + receiver.parts.host_header + ": ";
         if (attempt.final || event.attempts >= kWebhookDelays.size()) {
             observer_("given_up");
-            log::error(kComponent, what + attempt.trouble + "; given up after " + std::to_string(event.attempts + 1) +
-                                       " attempts");
+            log::error(kComponent,
+                       what + attempt.trouble + "; given up after " + std::to_string(event.attempts + 1) + " attempts");
             outbox_->remove(event.number);
             return;
         }

@@ -17,9 +17,9 @@ namespace distilld::webhooks {
 
 /// Waits before the second attempt and each later one: a day, all together.
 inline constexpr std::array<std::chrono::seconds, 11> kWebhookDelays{
-    std::chrono::seconds(1),     std::chrono::seconds(5),    std::chrono::seconds(30),   std::chrono::minutes(2),
-    std::chrono::minutes(10),    std::chrono::minutes(30),   std::chrono::hours(1),      std::chrono::hours(2),
-    std::chrono::hours(4),       std::chrono::hours(6),      std::chrono::hours(10)};
+    std::chrono::seconds(1),  std::chrono::seconds(5),  std::chrono::seconds(30), std::chrono::minutes(2),
+    std::chrono::minutes(10), std::chrono::minutes(30), std::chrono::hours(1),    std::chrono::hours(2),
+    std::chrono::hours(4),    std::chrono::hours(6),    std::chrono::hours(10)};
 
 struct WebhookOptions {
     std::vector<std::string> urls;           ///< http or https

@@ -293,8 +293,14 @@ def test_models_are_what_jobs_have_made(client, module_service, training_file, t
         module_service.rest.submit(jobs.base_spec(text_data, tmp_path / "student", 2)), ("succeeded",)
     )
     made = ended(client, create(client, training_file, distillation(steps=2), suffix="to go"))
-    names = [model.id for model in client.models.list()]
-    assert names.index(made.fine_tuned_model) < names.index(f"distilld:scratch:{own['id']}")
+
+    def listed():
+        # A job is shown as ended a moment before that is on disk, where lists are made.
+        names = [model.id for model in client.models.list()]
+        wanted = [made.fine_tuned_model, f"distilld:scratch:{own['id']}"]
+        return [name for name in names if name in wanted] == wanted
+
+    wait_until(listed, "both models to be listed, the newer one first")
     model = client.models.retrieve(made.fine_tuned_model)
     assert (model.id, model.object, model.owned_by) == (f"distilld:to-go:{made.id}", "model", "distilld")
     assert model.created == made.finished_at
