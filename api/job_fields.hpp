@@ -119,7 +119,9 @@ void describe(Visitor& v, T& job) {
     text_or_null_field(v, "started_at", job.started_at);
     text_or_null_field(v, "finished_at", job.finished_at);
     v("status_reason", job.status_reason);
+    v("priority", job.priority);
     v("queue_position", job.queue_position);
+    v("max_concurrent", job.max_concurrent);
     progress_field(v, "progress", job.progress);
     text_or_null_field(v, "dtype", job.dtype);
     v("eval_loss", job.eval_loss);

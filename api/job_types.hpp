@@ -28,10 +28,13 @@ using distilld::JobKind;
     return enum_from_string<JobKind>(text);
 }
 
-enum class JobState { queued, running, succeeded, failed, cancelled };
+/// pausing: the worker was told to checkpoint and end. paused: it waits for the user, without a worker.
+enum class JobState { queued, running, pausing, paused, succeeded, failed, cancelled };
 inline constexpr std::array kJobStateNames{
     distilld::EnumName<JobState>{"queued", JobState::queued},
     distilld::EnumName<JobState>{"running", JobState::running},
+    distilld::EnumName<JobState>{"pausing", JobState::pausing},
+    distilld::EnumName<JobState>{"paused", JobState::paused},
     distilld::EnumName<JobState>{"succeeded", JobState::succeeded},
     distilld::EnumName<JobState>{"failed", JobState::failed},
     distilld::EnumName<JobState>{"cancelled", JobState::cancelled},
@@ -47,13 +50,17 @@ constexpr const auto& enum_names(JobState) {
 }
 
 /// Why a job is in the state it is in: `code` for programs (invalid_input, io, teacher, internal, worker_killed,
-/// cancelled_by_user, service_stopped, service_restarted, damaged; of a job that waits for something:
-/// teacher_unavailable, disk_full, worker_restarting, worker_not_started, store_unavailable), `message` for people.
+/// cancelled_by_user, paused_by_user, resumed_by_user, service_stopped, service_restarted, damaged; of a job that waits
+/// for something: waiting_for_slot, teacher_unavailable, disk_full, worker_restarting, worker_not_started,
+/// store_unavailable), `message` for people.
 struct StatusReason {
     std::string code;
     std::string message;
     std::string since = {};  ///< RFC 3339: when a wait began; empty = not a wait
 };
+
+inline constexpr std::int32_t kLowestPriority = -100;
+inline constexpr std::int32_t kHighestPriority = 100;
 
 struct JobCheckpoint {
     std::uint64_t step = 0;
@@ -76,7 +83,10 @@ struct Job {
     std::string started_at;   ///< of the last run; empty = not yet
     std::string finished_at;  ///< empty = not yet
     std::optional<StatusReason> status_reason;
+    std::int32_t priority = 0;                    ///< kLowestPriority to kHighestPriority; higher ones run first
     std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only
+    /// Ceiling of the requests in flight that was set after the submission; nothing: the spec's.
+    std::optional<std::uint32_t> max_concurrent;
     std::optional<ProgressEvent> progress;
     std::string dtype;                          ///< of the last run's arithmetic, as it was resolved; empty = not yet
     std::optional<double> eval_loss;            ///< newest held-out loss

@@ -249,7 +249,9 @@ void describe(Visitor& v, T& e) {
 }
 
 template <class Visitor, Describes<CancelCommand> T>
-void describe(Visitor& /*v*/, T& /*order*/) {}
+void describe(Visitor& v, T& e) {
+    v("checkpoint", e.checkpoint);
+}
 
 template <class Visitor, Describes<CheckpointCommand> T>
 void describe(Visitor& /*v*/, T& /*order*/) {}

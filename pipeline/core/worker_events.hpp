@@ -280,7 +280,10 @@ using WorkerEvent = VariantOf<kWorkerEvents>;
 }
 
 /// Orders to a worker that trains.
-struct CancelCommand {};      ///< checkpoint at the next step boundary, then end
+/// End at the next step boundary.
+struct CancelCommand {
+    bool checkpoint = true;  ///< with a checkpoint of the last whole step; false: with those that there are
+};
 struct CheckpointCommand {};  ///< checkpoint at the next step boundary, go on
 /// Ceiling of the requests to the teacher in flight, from now on.
 struct SetLimitCommand {

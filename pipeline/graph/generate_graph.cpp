@@ -138,6 +138,7 @@ class StagedGenerateGraph final : public GenerateGraph {
         teacher_->stop();
         space_.give_up();
     }
+    void forgo_last_checkpoint() override {}
     void request_checkpoint() override {}  // what is written is kept
     void set_max_concurrent(std::uint32_t limit) override { teacher_->set_ceiling(limit); }
 

@@ -197,7 +197,7 @@ asio::awaitable<void> RecorderStage::checkpoint_when_due() {
 
 asio::awaitable<void> RecorderStage::last_checkpoint() {
     const bool nothing_new = outcome_.steps_done == options_.first_step;
-    if (nothing_new && !whole()) {
+    if ((nothing_new || forgoes_last_) && !whole()) {
         co_return;
     }
     if (nothing_new) {

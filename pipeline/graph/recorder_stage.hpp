@@ -80,6 +80,8 @@ class RecorderStage {
     /// The end of the run, with a checkpoint: after the last step, or at the last whole step of a run that ends early,
     /// failed ones included: nothing that was trained is lost.
     boost::asio::awaitable<void> last_checkpoint();
+    /// A run that ends before its last step ends without one.
+    void forgo_last_checkpoint() noexcept { forgoes_last_ = true; }
     /// After the last checkpoint of a whole run, so that no training is lost with it.
     boost::asio::awaitable<void> last_evaluation();
     /// Nobody waits for the run any more: an evaluation ends after the batch under way, and a full disk is not waited
@@ -133,6 +135,7 @@ class RecorderStage {
     std::uint64_t tokens_seen_ = 0;
     NonfiniteSteps nonfinite_;
     bool checkpoint_requested_ = false;
+    bool forgoes_last_ = false;
     bool cancelled_ = false;
     bool cut_short_ = false;
 };

@@ -126,6 +126,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         recorder_.cancel();
     }
 
+    void forgo_last_checkpoint() override { recorder_.forgo_last_checkpoint(); }
     void request_checkpoint() override { recorder_.request_checkpoint(); }
     void set_max_concurrent(std::uint32_t limit) override {
         teacher_->set_ceiling(limit);

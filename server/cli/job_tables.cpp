@@ -98,6 +98,13 @@ std::string job_text(const api::Job& job) {
     if (job.queue_position) {
         add("queue", std::to_string(*job.queue_position));
     }
+    add("priority", std::to_string(job.priority));
+    if (job.max_concurrent) {
+        add("in flight", "at most " + std::to_string(*job.max_concurrent) + ", which was set later");
+    }
+    for (const auto& [name, value] : job.metadata) {
+        add("metadata", name + "=" + value);
+    }
     add("created", job.created_at);
     add("started", job.started_at);
     add("finished", job.finished_at);
@@ -107,8 +114,15 @@ std::string job_text(const api::Job& job) {
     if (job.progress) {
         add("bottleneck", job.progress->bottleneck);
     }
+    add("dtype", job.dtype);
     if (job.eval_loss) {
         add("eval loss", std::to_string(*job.eval_loss));
+    }
+    if (job.eval_kl) {
+        add("eval kl", std::to_string(*job.eval_kl));
+    }
+    if (job.eval_top1_agreement) {
+        add("eval top-1", std::to_string(*job.eval_top1_agreement));
     }
     if (job.exported_eval_loss) {
         add("as exported", std::to_string(*job.exported_eval_loss));

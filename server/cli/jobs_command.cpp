@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 #include <cstdio>
+#include <utility>
 
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
@@ -29,9 +30,9 @@ int exit_code_of(const Error& error) {
     return error.kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
 }
 
-/// A problem with the spec is the user's to mend: 2, anything else 1.
-int exit_code_of(const RestResponse& response, bool submitting) {
-    return submitting && response.status == 400 ? kWrongUsage : kFailed;
+/// A problem with what was handed over is the user's to mend: 2, anything else 1.
+int exit_code_of(const RestResponse& response, bool hands_over) {
+    return hands_over && response.status == 400 ? kWrongUsage : kFailed;
 }
 
 Result<json::value> parse_body(const RestResponse& response) {
@@ -59,7 +60,7 @@ int print_job(const JobsCommand& command, const Result<RestResponse>& response, 
     }
     if (response->status >= 300) {
         print_error(describe_problem(*response));
-        return exit_code_of(*response, submitting);
+        return exit_code_of(*response, submitting || command.action == JobsCommand::Action::set);
     }
     if (command.json) {
         print(response->body + "\n");
@@ -80,7 +81,42 @@ int submit(const JobsCommand& command, RestClient& client) {
         print_error(text.error().message);
         return exit_code_of(text.error());
     }
-    return print_job(command, client.request("POST", "/v1/jobs", *text), true);
+    const std::string query = command.priority ? "?priority=" + std::to_string(*command.priority) : std::string();
+    return print_job(command, client.request("POST", "/v1/jobs" + query, *text), true);
+}
+
+/// Of NAME=TEXT, which the options have checked.
+std::pair<std::string, std::string> name_and_text(const std::string& pair) {
+    const auto end = pair.find('=');
+    return {pair.substr(0, end), pair.substr(end + 1)};
+}
+
+/// The body of a PATCH. A text that is empty is a pair that is to go.
+std::string patch_text(const JobsCommand& command) {
+    json::object patch;
+    if (command.priority) {
+        patch["priority"] = *command.priority;
+    }
+    if (command.max_concurrent) {
+        patch["max_concurrent"] = *command.max_concurrent;
+    }
+    if (!command.metadata.empty()) {
+        json::object metadata;
+        for (const auto& pair : command.metadata) {
+            const auto [name, text] = name_and_text(pair);
+            metadata[name] = text.empty() ? json::value(nullptr) : json::value(text);
+        }
+        patch["metadata"] = std::move(metadata);
+    }
+    return to_text(patch);
+}
+
+int set(const JobsCommand& command, RestClient& client, const std::string& target) {
+    if (!command.priority && !command.max_concurrent && command.metadata.empty()) {
+        print_error("nothing is to be set: give --priority, --max-concurrent or --metadata");
+        return kWrongUsage;
+    }
+    return print_job(command, client.request("PATCH", target, patch_text(command)), false);
 }
 
 /// Prints a successful answer as it is or as `text_of` puts it, or the problem.
@@ -122,7 +158,15 @@ std::string list_target(const JobsCommand& command) {
     if (!command.name.empty()) {
         target += "&name=" + path_segment(command.name);
     }
+    for (const auto& pair : command.metadata) {
+        const auto [name, text] = name_and_text(pair);
+        target += "&metadata%5B" + path_segment(name) + "%5D=" + path_segment(text);
+    }
     return target;
+}
+
+const char* cancel_query(bool checkpoint) {
+    return checkpoint ? "" : "?checkpoint=false";
 }
 
 std::string metrics_target(const JobsCommand& command, const std::string& job) {
@@ -176,7 +220,16 @@ int jobs(const JobsCommand& command) {
         case JobsCommand::Action::watch:
             return watch(command, **client);
         case JobsCommand::Action::cancel:
-            return print_job(command, (*client)->request("POST", target + "/cancel"), false);
+            return print_job(
+                command, (*client)->request("POST", target + "/cancel" + cancel_query(command.checkpoint_at_end)), false);
+        case JobsCommand::Action::pause:
+            return print_job(command, (*client)->request("POST", target + "/pause"), false);
+        case JobsCommand::Action::resume:
+            return print_job(command, (*client)->request("POST", target + "/resume"), false);
+        case JobsCommand::Action::checkpoint:
+            return print_job(command, (*client)->request("POST", target + "/checkpoint"), false);
+        case JobsCommand::Action::set:
+            return set(command, **client, target);
         case JobsCommand::Action::remove:
             return print_answer(command, (*client)->request("DELETE", target), deleted_text);
         case JobsCommand::Action::checkpoints:

@@ -10,6 +10,21 @@ namespace {
 
 using Action = JobsCommand::Action;
 
+void add_priority_option(CLI::App& app, JobsCommand& command) {
+    app.add_option("--priority", command.priority, "jobs of higher priority run first; 0 when not given")
+        ->check(CLI::Range(api::kLowestPriority, api::kHighestPriority));
+}
+
+void add_metadata_option(CLI::App& app, JobsCommand& command, const char* help) {
+    app.add_option("--metadata", command.metadata, help)
+        ->type_name("NAME=TEXT")
+        ->allow_extra_args(false)
+        ->check([](const std::string& pair) {
+            const auto name = pair.find('=');
+            return name == 0 || name == std::string::npos ? "NAME=TEXT is expected, not '" + pair + "'" : std::string();
+        });
+}
+
 void add_list_options(CLI::App& list, JobsCommand& command) {
     list.add_option("--limit", command.limit, "jobs to list")->check(CLI::Range(1, 100))->capture_default_str();
     std::vector<std::string> states;
@@ -18,6 +33,14 @@ void add_list_options(CLI::App& list, JobsCommand& command) {
     }
     list.add_option("--state", command.state, "only jobs in this state")->check(CLI::IsMember(states));
     list.add_option("--name", command.name, "only jobs of this name");
+    add_metadata_option(list, command, "only jobs that have it; more than once: all of them");
+}
+
+void add_set_options(CLI::App& set, JobsCommand& command) {
+    add_priority_option(set, command);
+    set.add_option("--max-concurrent", command.max_concurrent, "requests to the teacher in flight, from now on")
+        ->check(CLI::Range(1, 1024));
+    add_metadata_option(set, command, "a text to keep with the job, NAME= to drop it; more than once: several");
 }
 
 void add_metrics_options(CLI::App& metrics, JobsCommand& command) {
@@ -55,11 +78,16 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
             ->check(CLI::IsMember({"text", "json"}));
         return one;
     };
-    add("submit", "Submit a job", Action::submit);
+    add_priority_option(*add("submit", "Submit a job", Action::submit), command);
     add_list_options(*add("list", "List jobs, newest first", Action::list), command);
     add("get", "Show a job", Action::get);
     add("watch", "Follow a job until it ends; exit code 0 only when it succeeded", Action::watch);
-    add("cancel", "Cancel a job; a running one writes a checkpoint first", Action::cancel);
+    add("cancel", "Cancel a job; a running one writes a checkpoint first", Action::cancel)
+        ->add_flag("!--no-checkpoint", command.checkpoint_at_end, "end without the last checkpoint");
+    add("pause", "Pause a job; a running one writes a checkpoint first", Action::pause);
+    add("resume", "Go on with a job that is paused, failed or cancelled, from its newest checkpoint", Action::resume);
+    add("checkpoint", "Have a running job write a checkpoint and go on", Action::checkpoint);
+    add_set_options(*add("set", "Change priority, max_concurrent or metadata of a job", Action::set), command);
     add("delete", "Remove a job that has ended, with its history; its files stay", Action::remove);
     add("checkpoints", "List the checkpoints that a job has written", Action::checkpoints);
     add_metrics_options(

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -11,7 +13,7 @@ namespace distilld::cli {
 
 /// What `distilld jobs` is to do.
 struct JobsCommand {
-    enum class Action { submit, list, get, watch, cancel, remove, checkpoints, metrics, logs };
+    enum class Action { submit, list, get, watch, cancel, pause, resume, checkpoint, set, remove, checkpoints, metrics, logs };
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
@@ -20,6 +22,11 @@ struct JobsCommand {
     std::uint32_t limit = 20;  ///< list
     std::string state;         ///< list; empty = any
     std::string name;          ///< list; empty = any
+    std::vector<std::string> metadata;  ///< list, set: NAME=TEXT each
+
+    std::optional<std::int32_t> priority;         ///< submit, set
+    std::optional<std::uint32_t> max_concurrent;  ///< set
+    bool checkpoint_at_end = true;                ///< cancel
 
     std::string names;               ///< metrics: with commas between them; empty = all
     std::uint64_t after_step = 0;    ///< metrics, where `from_step` is set

@@ -28,7 +28,11 @@ void ActionPerformer::on(const StartWorkerAction& action) {
 }
 
 void ActionPerformer::on(const StopWorkerAction& action) {
-    parts_.running.stop(action.id);
+    parts_.running.stop(action.id, action.last);
+}
+
+void ActionPerformer::on(const CheckpointWorkerAction& action) {
+    parts_.running.checkpoint(action.id);
 }
 
 void ActionPerformer::on(const KillWorkerAction& action) {
@@ -62,9 +66,11 @@ void ActionPerformer::on(const StoreStateAction& action) {
 
 void ActionPerformer::on(const StoreCancelRequestAction& action) {
     parts_.journal.edit(action.id).job.cancel_requested = true;
-    api::JobEvent event;
-    event.message = "cancellation requested";
-    parts_.keeper.append(action.id, std::move(event));
+    parts_.keeper.append(action.id, message_record("cancellation requested"));
+}
+
+void ActionPerformer::on(const StoreNoteAction& action) {
+    parts_.keeper.append(action.id, message_record(action.message));
 }
 
 void ActionPerformer::on(const WakeReadersAction& /*action*/) {

@@ -29,9 +29,11 @@ class ActionPerformer {
   private:
     void on(const StartWorkerAction& action);
     void on(const StopWorkerAction& action);
+    void on(const CheckpointWorkerAction& action);
     void on(const KillWorkerAction& action);
     void on(const StoreStateAction& action);
     void on(const StoreCancelRequestAction& action);
+    void on(const StoreNoteAction& action);
     void on(const WakeReadersAction& action);
 
     Parts parts_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json/object.hpp>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,6 +30,14 @@ asio::awaitable<Response> answer_of(std::shared_ptr<const http::Handler> handler
         log::error("http", path + ": " + error.what());
         co_return unavailable(path, "store_unavailable", "the job store cannot be used; the service's log says why");
     }
+}
+
+/// `known` ends with "[]" where all of the form known[…] are meant.
+bool is_called(std::string_view name, std::string_view known) {
+    if (!known.ends_with("[]")) {
+        return name == known;
+    }
+    return name.starts_with(known.substr(0, known.size() - 1)) && name.ends_with(']');
 }
 
 }  // namespace
@@ -78,7 +85,7 @@ asio::awaitable<api::Job> job_of(JobManager& manager, const Request& request) {
 void check_query(const Request& request, std::initializer_list<std::string_view> known) {
     for (auto entry = request.query.begin(); entry != request.query.end(); ++entry) {
         const auto& name = entry->first;
-        if (std::find(known.begin(), known.end(), name) == known.end()) {
+        if (std::none_of(known.begin(), known.end(), [&](auto one) { return is_called(name, one); })) {
             refuse(request, 400, "unknown_parameter", "unknown query parameter '" + name + "'", name);
         }
         const bool twice =
@@ -89,33 +96,20 @@ void check_query(const Request& request, std::initializer_list<std::string_view>
     }
 }
 
-std::uint64_t whole_number(const Request& request, std::string_view text, const char* name, std::uint64_t min,
-                           std::uint64_t max) {
-    std::uint64_t value = 0;
-    const auto* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (text.empty() || stop != end || error != std::errc() || value < min || value > max) {
-        refuse(request, 400, "invalid_parameter",
-               std::string(name) + " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max),
-               name);
-    }
-    return value;
-}
-
 std::uint32_t limit_of(const Request& request, std::uint32_t otherwise, std::uint32_t max) {
     const auto text = request.query_value("limit");
     return text ? static_cast<std::uint32_t>(whole_number(request, *text, "limit", 1, max)) : otherwise;
 }
 
-bool flag_of(const Request& request, const char* name) {
+bool flag_of(const Request& request, const char* name, bool otherwise) {
     const auto text = request.query_value(name);
-    if (!text || *text == "false") {
-        return false;
+    if (!text) {
+        return otherwise;
     }
-    if (*text != "true") {
+    if (*text != "true" && *text != "false") {
         refuse(request, 400, "invalid_parameter", std::string(name) + " must be true or false", name);
     }
-    return true;
+    return *text == "true";
 }
 
 http::Route api_route(const char* method, const char* pattern, http::Handler handler, Access access) {

@@ -75,6 +75,12 @@ void shorten_progress(boost::json::object& progress) {
     progress["fetch"] = std::move(kept);
 }
 
+api::JobEvent message_record(std::string message) {
+    api::JobEvent record;
+    record.message = std::move(message);
+    return record;
+}
+
 api::JobEvent state_record(const api::Job& job) {
     api::JobEvent record;
     record.type = api::EventType::state;

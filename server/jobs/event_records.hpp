@@ -63,6 +63,9 @@ template <const auto& kTable = kWorkerEvents, class Event>
     return record;
 }
 
+/// What a user asked for, or the like.
+[[nodiscard]] api::JobEvent message_record(std::string message);
+
 /// The job came to its present state.
 [[nodiscard]] api::JobEvent state_record(const api::Job& job);
 

@@ -40,8 +40,8 @@ class EventWaiters {
 
   private:
     boost::asio::any_io_executor executor_;
-    /// By job: of those that had a reader since they were last woken. A job that has ended is woken and never waited
-    /// for again.
+    /// By job: of those that had a reader since they were last woken. A job that has ended is woken and not waited
+    /// for, unless it is resumed.
     std::map<std::string, std::shared_ptr<Condition>> conditions_;
 };
 

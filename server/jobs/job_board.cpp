@@ -1,5 +1,6 @@
 #include "server/jobs/job_board.hpp"
 
+#include <string>
 #include <utility>
 
 namespace distilld {
@@ -64,6 +65,18 @@ std::optional<std::uint64_t> JobBoard::queue_position(const std::string& id) con
     const std::lock_guard lock(mutex_);
     const auto found = positions_.find(id);
     return found == positions_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void JobBoard::complete(api::Job& job) const {
+    job.queue_position = queue_position(job.id);
+    if (!job.queue_position || job.status_reason) {
+        return;
+    }
+    const auto before = *job.queue_position - 1;
+    job.status_reason =
+        api::StatusReason{"waiting_for_slot", before == 0   ? "it is the next to get a slot"
+                                              : before == 1 ? "1 job is before it"
+                                                            : std::to_string(before) + " jobs are before it"};
 }
 
 std::optional<api::StatusReason> JobBoard::trouble() const {

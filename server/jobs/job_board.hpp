@@ -45,6 +45,9 @@ class JobBoard {
     [[nodiscard]] LiveJobs all() const;
     /// 1 = next; of jobs that wait.
     [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const;
+    /// What follows from the place in the queue, which is stored nowhere: the position, and why a job waits of which
+    /// nothing else is said.
+    void complete(api::Job& job) const;
     [[nodiscard]] std::optional<api::StatusReason> trouble() const;
 
   private:

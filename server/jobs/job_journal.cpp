@@ -85,9 +85,9 @@ std::map<std::string, std::uint64_t> JobJournal::waiting() const {
     return counts;
 }
 
-void JobJournal::create(const StoredJob& stored) {
+std::uint64_t JobJournal::create(StoredJob stored) {
     try {
-        store_->create(stored);
+        stored.number = store_->create(stored);
     } catch (const ErrorException& error) {
         refused(error.what());
         throw;
@@ -98,6 +98,41 @@ void JobJournal::create(const StoredJob& stored) {
     live.stored.job.resolved_spec_json.clear();
     live.stored.job.asked_json.clear();
     show(stored.job.id, live);
+    return stored.number;
+}
+
+const StoredJob* JobJournal::revive(const std::string& id) {
+    const auto known = live_.find(id);  // its end is not written yet
+    if (known != live_.end()) {
+        return &known->second.stored;
+    }
+    auto stored = store_->get(id);
+    if (!stored) {
+        return nullptr;
+    }
+    auto& live = live_[id];
+    live.stored = *std::move(stored);
+    live.stored.job.spec_json.clear();
+    live.stored.job.resolved_spec_json.clear();
+    live.stored.job.checkpoints.clear();
+    show(id, live);
+    return &live.stored;
+}
+
+bool JobJournal::set_metadata(const std::string& id, const std::map<std::string, std::string>& metadata) {
+    try {
+        if (!store_->set_metadata(id, metadata)) {
+            return false;
+        }
+    } catch (const ErrorException& error) {
+        refused(error.what());
+        throw;
+    }
+    if (const auto live = live_.find(id); live != live_.end()) {
+        live->second.stored.job.metadata = metadata;
+        show(id, live->second);
+    }
+    return true;
 }
 
 bool JobJournal::remove(const std::string& id) {

@@ -54,8 +54,16 @@ class JobJournal {
     void check_writable();
 
     // --- writing ---
-    /// A new job, on disk when this returns. ErrorException when it cannot be.
-    void create(const StoredJob& stored);
+    /// A new job, on disk when this returns; its number. ErrorException when it cannot be.
+    std::uint64_t create(StoredJob stored);
+
+    /// A job that has ended is to go on: it is one that has not again, and its history goes on behind what it has.
+    /// What changes is written with append(). Nothing: there is no such job. ErrorException when the store cannot be
+    /// read.
+    [[nodiscard]] const StoredJob* revive(const std::string& id);
+
+    /// Of any job, on disk when this returns. False: there is none. ErrorException when it cannot be.
+    bool set_metadata(const std::string& id, const std::map<std::string, std::string>& metadata);
 
     /// Removes a job that has ended. False: there is none. ErrorException when that, or its end, cannot be written.
     bool remove(const std::string& id);

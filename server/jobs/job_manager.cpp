@@ -18,6 +18,7 @@
 #include "server/jobs/event_waiters.hpp"
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_table.hpp"
+#include "server/jobs/job_verbs.hpp"
 #include "server/jobs/job_views.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/jobs/running_jobs.hpp"
@@ -29,7 +30,6 @@ namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
-using api::JobState;
 using std::chrono::steady_clock;
 
 constexpr const char* kComponent = "jobs";
@@ -55,6 +55,7 @@ class ThreadedJobManager final : public JobManager {
                     [this](const std::string& id, const WorkerOutcome& outcome) { on_ended(id, outcome); }}),
           keeper_(io_.get_executor(), options_.store_retry, journal_, *metrics_),
           reading_(journal_, table_, waiters_, options_.heartbeat),
+          verbs_({table_, journal_, running_, keeper_}),
           performer_({table_, journal_, *metrics_, running_, keeper_, waiters_}),
           wakeup_(io_),
           thread_([this] { run_thread(); }) {}
@@ -91,8 +92,21 @@ class ThreadedJobManager final : public JobManager {
 
     asio::awaitable<JobListing> list(JobQuery query) override { return views_.list(std::move(query)); }
 
-    asio::awaitable<CancelOutcome> cancel(std::string id) override {
-        return on_thread([this, id = std::move(id)] { return cancel_now(id); });
+    asio::awaitable<VerbOutcome> cancel(std::string id, LastCheckpoint last) override {
+        return ask(std::move(id), [this, last](const std::string& job) { return verbs_.cancel(job, last); });
+    }
+    asio::awaitable<VerbOutcome> pause(std::string id) override {
+        return ask(std::move(id), [this](const std::string& job) { return verbs_.pause(job); });
+    }
+    asio::awaitable<VerbOutcome> resume(std::string id) override {
+        return ask(std::move(id), [this](const std::string& job) { return verbs_.resume(job); });
+    }
+    asio::awaitable<VerbOutcome> checkpoint(std::string id) override {
+        return ask(std::move(id), [this](const std::string& job) { return verbs_.checkpoint(job); });
+    }
+    asio::awaitable<VerbOutcome> change(std::string id, JobPatch patch) override {
+        return ask(std::move(id),
+                   [this, patch = std::move(patch)](const std::string& job) { return verbs_.change(job, patch); });
     }
 
     asio::awaitable<RemoveOutcome> remove(std::string id) override {
@@ -134,11 +148,20 @@ class ThreadedJobManager final : public JobManager {
         return run_on(io_.get_executor(), std::move(function));
     }
 
-    std::optional<api::Job> visible(std::optional<api::Job> job) const {
-        if (job) {
-            job->queue_position = table_.queue_position(job->id);
-        }
-        return job;
+    /// Calls `verb` with the id on the manager's thread, carries out what comes of it, and answers with the job.
+    template <class Verb>
+    asio::awaitable<VerbOutcome> ask(std::string id, Verb verb) {
+        return on_thread([this, id = std::move(id), verb = std::move(verb)] {
+            VerbOutcome outcome = verb(id);
+            if (outcome.kind == VerbOutcome::Kind::accepted) {
+                pump();
+            }
+            if (auto job = journal_.get(id)) {
+                outcome.job = *std::move(job);
+                journal_.board().complete(outcome.job);
+            }
+            return outcome;
+        });
     }
 
     /// Carries out all that is to be done now, and comes back when there will be more.
@@ -176,9 +199,7 @@ class ThreadedJobManager final : public JobManager {
 
     void start_now() {
         for (const auto& stored : journal_.restore()) {
-            const auto& job = stored.job;
-            table_.restore({job.id, folder_identity(job.output), job.state == JobState::running, job.cancel_requested,
-                            stored.resume});
+            table_.restore(restored_job(stored));
         }
         table_.start();
         ready_ = true;
@@ -209,35 +230,21 @@ class ThreadedJobManager final : public JobManager {
         auto& outcome = judged.outcome;
         auto& stored = judged.job;
         if (outcome.kind == SubmitVerdict::existing) {
-            outcome.job = *visible(std::move(outcome.job));
+            journal_.board().complete(outcome.job);
         }
         if (outcome.kind != SubmitVerdict::created) {
             return std::move(outcome);
         }
-        keeper_.written([&] { journal_.create(stored); });
+        keeper_.written([&] { stored.number = journal_.create(stored); });
         keeper_.append(stored.job.id, state_record(stored.job));
         keeper_.show_counts();
-        table_.enqueue(stored.job.id, judged.output);
+        table_.enqueue(stored.job.id, judged.output, {stored.job.priority, stored.number});
         journal_.board().set_queue(table_.queue());
-        outcome.job = *visible(std::move(stored.job));
+        outcome.job = std::move(stored.job);
+        journal_.board().complete(outcome.job);
         // The answer says "queued", also when a slot is free.
         asio::post(io_, [this] { pump(); });
         return std::move(outcome);
-    }
-
-    CancelOutcome cancel_now(const std::string& id) {
-        CancelOutcome outcome;
-        if (table_.cancel(id, steady_clock::now())) {
-            outcome.kind = CancelOutcome::Kind::accepted;
-            pump();
-        }
-        if (auto job = visible(journal_.get(id))) {
-            outcome.job = *std::move(job);
-            if (outcome.kind == CancelOutcome::Kind::not_found) {
-                outcome.kind = CancelOutcome::Kind::terminal;
-            }
-        }
-        return outcome;
     }
 
     RemoveOutcome remove_now(const std::string& id) {
@@ -279,6 +286,7 @@ class ThreadedJobManager final : public JobManager {
     RunningJobs running_;
     StoreKeeper keeper_;
     EventReading reading_;
+    JobVerbs verbs_;
     ActionPerformer performer_;
     asio::steady_timer wakeup_;
     std::thread thread_;

@@ -15,6 +15,7 @@
 #include "api/job_spec_json.hpp"
 #include "api/job_types.hpp"
 #include "server/jobs/job_metrics.hpp"
+#include "server/jobs/job_patch.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/metric_series.hpp"
@@ -57,14 +58,29 @@ struct SubmitRequest {
     std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's
     /// See api::Job. A request with a key is the same as an earlier one when this is, or without it the spec.
     std::string asked_json{};
+    std::int32_t priority = 0;  ///< api::kLowestPriority to api::kHighestPriority
 };
 
-/// Answer to cancel().
-struct CancelOutcome {
-    enum class Kind { accepted, not_found, terminal };
+/// Answer to what a user asks of a job. `job` is the job as it is then, except where there is none.
+struct VerbOutcome {
+    enum class Kind {
+        accepted,           ///< it is so, or will be
+        not_found,          ///< there is no such job
+        terminal,           ///< it has ended
+        cancelling,         ///< its end was asked for
+        not_running,        ///< no worker is at work on it
+        no_checkpoints,     ///< jobs of its kind keep what they have done without
+        no_remote_teacher,  ///< it asks no endpoint
+        invalid,            ///< `violations` of what was asked
+        not_runnable,       ///< `violations` of its spec: what this names is not there any more
+        output_in_use,      ///< `violations`: another job that has not ended writes to its folder
+        stopping,           ///< the service is
+    };
     Kind kind = Kind::not_found;
-    api::Job job;
+    api::Job job{};
+    api::SpecViolations violations{};
 };
+using CancelOutcome = VerbOutcome;
 
 /// Answer to remove().
 struct RemoveOutcome {
@@ -118,9 +134,18 @@ class JobManager {
     virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;
     virtual boost::asio::awaitable<JobListing> list(JobQuery query) = 0;
 
-    /// Queued: cancelled at once. Running: asked to checkpoint and end, cancelled when it has. Asking again is no
-    /// error.
-    virtual boost::asio::awaitable<CancelOutcome> cancel(std::string id) = 0;
+    // --- what a user asks of a job; asking again is no error ---
+    /// Queued and paused: cancelled at once. Running: asked to end, after a checkpoint unless `last` says otherwise,
+    /// and cancelled when it has.
+    virtual boost::asio::awaitable<VerbOutcome> cancel(std::string id, LastCheckpoint last = LastCheckpoint::write) = 0;
+    /// Queued: paused at once. Running: asked to checkpoint and end, paused when it has.
+    virtual boost::asio::awaitable<VerbOutcome> pause(std::string id) = 0;
+    /// Paused, failed or cancelled: back to its place in the queue, to go on from its newest checkpoint.
+    virtual boost::asio::awaitable<VerbOutcome> resume(std::string id) = 0;
+    /// Running: a checkpoint at the next step boundary.
+    virtual boost::asio::awaitable<VerbOutcome> checkpoint(std::string id) = 0;
+    /// All of the patch or nothing.
+    virtual boost::asio::awaitable<VerbOutcome> change(std::string id, JobPatch patch) = 0;
 
     /// Removes a job that has ended from the store, with its history. Its files stay.
     virtual boost::asio::awaitable<RemoveOutcome> remove(std::string id) = 0;

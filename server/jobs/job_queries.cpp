@@ -34,7 +34,10 @@ JobQueries::JobQueries(sqlite::Database& database)
     : get_(select_jobs(database, "WHERE id = ?1")),
       list_(select_jobs(database,
                         "WHERE (?1 = '' OR number < (SELECT number FROM jobs WHERE id = ?1)) "
-                        "AND (?2 = '' OR state = ?2) AND (?4 = '' OR name = ?4) ORDER BY number DESC LIMIT ?3")),
+                        "AND (?2 = '' OR state = ?2) AND (?4 = '' OR name = ?4) "
+                        "AND (?5 = '{}' OR NOT EXISTS (SELECT 1 FROM json_each(?5) AS wanted WHERE NOT EXISTS "
+                        "(SELECT 1 FROM json_each(CASE WHEN json_valid(metadata) THEN metadata ELSE '{}' END) AS has "
+                        "WHERE has.key = wanted.key AND has.value = wanted.value))) ORDER BY number DESC LIMIT ?3")),
       specs_(database, "SELECT spec, resolved_spec, asked FROM job_specs WHERE job_id = ?1"),
       checkpoints_(
           database,
@@ -62,6 +65,7 @@ JobPage JobQueries::list(const JobQuery& query) {
     statement.bind(2, query.state ? api::to_string(*query.state) : "");
     statement.bind(3, std::int64_t{query.limit} + 1);
     statement.bind(4, query.name);
+    statement.bind(5, metadata_text(query.metadata));
     while (statement.step()) {
         if (page.jobs.size() == query.limit) {
             page.has_more = true;

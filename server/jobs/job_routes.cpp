@@ -8,9 +8,10 @@
 #include "distilld_version.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/history_routes.hpp"
+#include "server/jobs/job_requests.hpp"
+#include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
-#include "server/jobs/submit_request.hpp"
 
 namespace distilld {
 namespace {
@@ -23,14 +24,28 @@ using api::Response;
 constexpr std::uint32_t kListDefault = 20;
 constexpr std::uint32_t kListMax = 100;
 
+/// "queued, running, …"
+template <class Names>
+std::string joined_names(const Names& names) {
+    std::string text;
+    for (const auto& name : names_of(names)) {
+        text += (text.empty() ? "" : ", ") + name;
+    }
+    return text;
+}
+
 class JobApi {
   public:
     JobApi(JobManager& manager, std::shared_ptr<JobLogs> logs) : manager_(manager), logs_(std::move(logs)) {}
 
     asio::awaitable<Response> submit(Request request) {
-        check_query(request, {"dry_run"});
+        check_query(request, {"dry_run", "priority"});
         SubmitRequest order;
         order.dry_run = flag_of(request, "dry_run");
+        if (const auto text = request.query_value("priority")) {
+            order.priority = static_cast<std::int32_t>(
+                whole_number<std::int64_t>(request, *text, "priority", api::kLowestPriority, api::kHighestPriority));
+        }
         order.idempotency_key = idempotency_key_of(request);
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
@@ -38,8 +53,9 @@ class JobApi {
     }
 
     asio::awaitable<Response> list(Request request) {
-        check_query(request, {"limit", "after", "state", "name"});
         JobQuery query;
+        query.metadata = metadata_filter_of(request);
+        check_query(request, {"limit", "after", "state", "name", "metadata[]"});
         query.limit = limit_of(request, kListDefault, kListMax);
         if (const auto after = request.query_value("after")) {
             query.after = *after;
@@ -47,8 +63,8 @@ class JobApi {
         if (const auto text = request.query_value("state")) {
             query.state = api::job_state_from_string(*text);
             if (!query.state) {
-                refuse(request, 400, "invalid_parameter",
-                       "state must be queued, running, succeeded, failed or cancelled", "state");
+                refuse(request, 400, "invalid_parameter", "state must be one of " + joined_names(api::kJobStateNames),
+                       "state");
             }
         }
         if (const auto name = request.query_value("name")) {
@@ -80,20 +96,6 @@ class JobApi {
         auto asking = job_of(manager_, request);
         const api::Job job = co_await std::move(asking);
         co_return json_response(200, api::to_json_object(job, true));
-    }
-
-    asio::awaitable<Response> cancel(Request request) {
-        check_query(request, {});
-        const std::string id(request.path_parameter("id"));
-        const auto outcome = co_await manager_.cancel(id);
-        if (outcome.kind == CancelOutcome::Kind::not_found) {
-            job_not_found(request, id);
-        }
-        if (outcome.kind == CancelOutcome::Kind::terminal) {
-            refuse(request, 409, "job_is_terminal",
-                   "job '" + id + "' has ended: it is " + api::to_string(outcome.job.state));
-        }
-        co_return json_response(202, api::to_json_object(outcome.job, true));
     }
 
     asio::awaitable<Response> remove(Request request) {
@@ -175,12 +177,14 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
         api_route(api, "POST", "/v1/jobs", &JobApi::submit),
         api_route(api, "GET", "/v1/jobs", &JobApi::list, Access::vital),
         api_route(api, "GET", "/v1/jobs/{id}", &JobApi::get, Access::vital),
-        api_route(api, "POST", "/v1/jobs/{id}/cancel", &JobApi::cancel),
         api_route(api, "DELETE", "/v1/jobs/{id}", &JobApi::remove),
         api_route(api, "GET", "/readyz", &JobApi::ready, Access::anybody),
         api_route(api, "GET", "/version", &JobApi::version),
         api_route(api, "GET", "/openapi.yaml", &JobApi::openapi),
     };
+    for (auto& row : make_job_verb_routes(manager)) {
+        routes.push_back(std::move(row));
+    }
     for (auto& row : make_history_routes(manager)) {
         routes.push_back(std::move(row));
     }

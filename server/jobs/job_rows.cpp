@@ -8,14 +8,6 @@ namespace {
 namespace json = boost::json;
 using Metadata = std::map<std::string, std::string>;
 
-std::string metadata_text(const Metadata& metadata) {
-    json::object object;
-    for (const auto& [name, text] : metadata) {
-        object[name] = text;
-    }
-    return to_text(object);
-}
-
 Result<Metadata> metadata_from(const json::value& value) {
     Metadata metadata;
     if (!value.is_object()) {
@@ -72,7 +64,23 @@ void bind_reason(sqlite::Statement& statement, int index, const std::optional<ap
     }
 }
 
+void bind_limit(sqlite::Statement& statement, int index, const std::optional<std::uint32_t>& limit) {
+    if (limit) {
+        statement.bind(index, std::int64_t{*limit});
+    } else {
+        statement.bind_null(index);
+    }
+}
+
 }  // namespace
+
+std::string metadata_text(const Metadata& metadata) {
+    json::object object;
+    for (const auto& [name, text] : metadata) {
+        object[name] = text;
+    }
+    return to_text(object);
+}
 
 void bind_real(sqlite::Statement& statement, int index, const std::optional<double>& number) {
     if (number) {
@@ -111,6 +119,11 @@ StoredJob job_of(const sqlite::Statement& row) {
     job.dtype = row.text(20);
     job.eval_kl = real_of(row, 21);
     job.eval_top1_agreement = real_of(row, 22);
+    stored.number = static_cast<std::uint64_t>(row.integer(23));
+    job.priority = static_cast<std::int32_t>(row.integer(24));
+    if (!row.is_null(25)) {
+        job.max_concurrent = static_cast<std::uint32_t>(row.integer(25));
+    }
     if (!damage.text().empty()) {
         job.status_reason = {"damaged", "the job's row in the store is damaged: " + damage.text()};
     }
@@ -138,6 +151,8 @@ void bind_new_job(sqlite::Statement& insert, const StoredJob& stored) {
     } else {
         insert.bind(17, stored.idempotency_key);
     }
+    insert.bind(18, std::int64_t{job.priority});
+    bind_limit(insert, 19, job.max_concurrent);
 }
 
 void bind_state(sqlite::Statement& update, const StoredJob& stored) {
@@ -152,6 +167,8 @@ void bind_state(sqlite::Statement& update, const StoredJob& stored) {
     update.bind(10, job.weights_sha256);
     bind_real(update, 11, job.exported_eval_loss);
     update.bind(12, job.dtype);
+    update.bind(13, std::int64_t{job.priority});
+    bind_limit(update, 14, job.max_concurrent);
 }
 
 }  // namespace distilld

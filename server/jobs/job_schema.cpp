@@ -111,6 +111,11 @@ ALTER TABLE job_progress ADD COLUMN eval_top1_agreement REAL;
 ALTER TABLE job_checkpoints ADD COLUMN bytes INTEGER;
 )";
 
+constexpr const char* kPriorityAndLimit = R"(
+ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN max_concurrent INTEGER;
+)";
+
 // What was asked of the alias for OpenAI's clients, as it was asked; and the files that they upload.
 constexpr const char* kUploadedFiles = R"(
 ALTER TABLE job_specs ADD COLUMN asked TEXT NOT NULL DEFAULT '';
@@ -152,9 +157,9 @@ END;
 )";
 
 constexpr std::array kSteps{
-    SchemaStep{1, kFirst},        SchemaStep{2, kPartsOfAJob},       SchemaStep{3, kSinceWhenAJobWaits},
-    SchemaStep{4, kExportedLoss}, SchemaStep{5, kDtypeTeacherBytes}, SchemaStep{6, kUploadedFiles},
-    SchemaStep{7, kWebhooks}};
+    SchemaStep{1, kFirst},         SchemaStep{2, kPartsOfAJob},       SchemaStep{3, kSinceWhenAJobWaits},
+    SchemaStep{4, kExportedLoss},  SchemaStep{5, kDtypeTeacherBytes}, SchemaStep{6, kPriorityAndLimit},
+    SchemaStep{7, kUploadedFiles}, SchemaStep{8, kWebhooks}};
 
 void apply(sqlite::Database& database, const SchemaStep& step) {
     sqlite::Transaction transaction(database);

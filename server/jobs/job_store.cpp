@@ -9,6 +9,17 @@
 namespace distilld {
 namespace {
 
+/// "WHERE state IN ('queued', …) …": of the states that are not terminal.
+std::string unfinished_jobs() {
+    std::string states;
+    for (const auto& [name, state] : api::kJobStateNames) {
+        if (!api::is_terminal(state)) {
+            states += (states.empty() ? "'" : ", '") + std::string(name) + "'";
+        }
+    }
+    return "WHERE state IN (" + states + ") ORDER BY number";
+}
+
 class SqliteJobReader final : public JobReader {
   public:
     explicit SqliteJobReader(const std::filesystem::path& file) : database_(file), queries_(database_) {
@@ -42,11 +53,12 @@ class SqliteJobStore final : public JobStore {
         prepare();
     }
 
-    void create(const StoredJob& stored) override {
+    std::uint64_t create(const StoredJob& stored) override {
         sqlite::Transaction transaction(database_);
         const auto& job = stored.job;
         bind_new_job(*insert_, stored);
         insert_->run();
+        const auto number = sqlite3_last_insert_rowid(database_.handle());
         insert_specs_->bind(1, job.id);
         insert_specs_->bind(2, job.spec_json);
         insert_specs_->bind(3, job.resolved_spec_json);
@@ -55,6 +67,7 @@ class SqliteJobStore final : public JobStore {
         write_change(job.id, {nullptr, job.progress ? &*job.progress : nullptr, job.eval_loss ? &job : nullptr,
                               job.checkpoints});
         transaction.commit();
+        return static_cast<std::uint64_t>(number);
     }
 
     std::optional<StoredJob> get(std::string_view id) override { return queries_->get(id); }
@@ -123,6 +136,16 @@ class SqliteJobStore final : public JobStore {
         queries_->measurements(id, take);
     }
 
+    bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) override {
+        sqlite::Transaction transaction(database_);
+        set_metadata_->bind(1, id);
+        set_metadata_->bind(2, metadata_text(metadata));
+        set_metadata_->run();
+        const bool changed = sqlite3_changes(database_.handle()) != 0;
+        transaction.commit();
+        return changed;
+    }
+
     bool remove(std::string_view id) override {
         sqlite::Transaction transaction(database_);
         remove_->bind(1, id);
@@ -155,7 +178,7 @@ class SqliteJobStore final : public JobStore {
         update_ = make(kUpdateJob);
         insert_specs_ = make("INSERT INTO job_specs (job_id, spec, resolved_spec, asked) VALUES (?1, ?2, ?3, ?4)");
         by_key_ = select("WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1");
-        unfinished_ = select("WHERE state IN ('queued', 'running') ORDER BY number");
+        unfinished_ = select(unfinished_jobs().c_str());
         counts_ = make("SELECT state, count(*) FROM jobs GROUP BY state");
         progress_ = make(
             "INSERT INTO job_progress (job_id, progress) VALUES (?1, ?2) "
@@ -171,6 +194,7 @@ class SqliteJobStore final : public JobStore {
         next_sequence_ = make("SELECT coalesce(max(sequence), 0) + 1 FROM job_events WHERE job_id = ?1");
         insert_event_ = make("INSERT INTO job_events (job_id, sequence, type, document) VALUES (?1, ?2, ?3, ?4)");
         drop_metrics_ = make("DELETE FROM job_events WHERE job_id = ?1 AND sequence <= ?2 AND type = 'metrics'");
+        set_metadata_ = make("UPDATE jobs SET metadata = ?2 WHERE id = ?1");
         remove_ = make("DELETE FROM jobs WHERE id = ?1");  // what refers to it goes along
     }
 
@@ -233,6 +257,7 @@ class SqliteJobStore final : public JobStore {
     Prepared next_sequence_;
     Prepared insert_event_;
     Prepared drop_metrics_;
+    Prepared set_metadata_;
     Prepared remove_;
 };
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,13 +22,15 @@ struct StoredJob {
     api::Job job;
     bool resume = false;          ///< the next run goes on from the newest checkpoint
     std::string idempotency_key;  ///< empty = none
+    std::uint64_t number = 0;     ///< jobs are numbered as they are submitted, from 1; 0 = not stored yet
 };
 
 struct JobQuery {
     std::string after;  ///< id; jobs older than it. Empty = from the newest
     std::uint32_t limit = 20;
     std::optional<api::JobState> state;
-    std::string name{};  ///< empty = any
+    std::string name{};                             ///< empty = any
+    std::map<std::string, std::string> metadata{};  ///< pairs that a job must have
 };
 
 struct JobPage {
@@ -43,7 +46,8 @@ struct EventPage {
 /// What changes in a job with an event. Each part is written only when it is there, so that the cost of an event does
 /// not grow with the job.
 struct JobChange {
-    const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume; not the parts below, nor the specs
+    const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume, priority, limit; not the parts
+                                       ///< below, nor specs and metadata
     const ProgressEvent* progress = nullptr;
     const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
     /// One whose folder is known takes the place of the older one.
@@ -67,7 +71,8 @@ class JobReader {
 /// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk when it returns.
 class JobStore : public JobReader {
   public:
-    virtual void create(const StoredJob& job) = 0;
+    /// The job's number.
+    virtual std::uint64_t create(const StoredJob& job) = 0;
     /// Job that was submitted with this key at or after `not_before` (RFC 3339).
     [[nodiscard]] virtual std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) = 0;
     /// Jobs that are not terminal, oldest first, without specs.
@@ -83,6 +88,8 @@ class JobStore : public JobReader {
     }
     /// Drops the metrics events of a job with sequence at or below `sequence`.
     virtual void drop_metrics(std::string_view id, std::uint64_t sequence) = 0;
+    /// In place of the job's metadata. False: there is no such job.
+    virtual bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) = 0;
     /// Removes a job with all that is known of it. False: there is none.
     virtual bool remove(std::string_view id) = 0;
     /// Writes, and changes nothing: throws when nothing can be written.

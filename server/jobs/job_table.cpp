@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/jobs/run_conclusion.hpp"
+
 namespace distilld {
 namespace {
 
@@ -10,73 +12,27 @@ using api::JobState;
 using api::StatusReason;
 
 bool has_worker(JobIntent intent) {
-    return intent != JobIntent::wait;
+    return intent != JobIntent::wait && intent != JobIntent::paused;
 }
 
-/// What the end of a worker means for its job.
-struct Conclusion {
-    JobState state = JobState::failed;  ///< queued: it goes on later
-    std::optional<StatusReason> reason;
-};
-
-bool is_requeued(JobIntent intent) {
-    return intent == JobIntent::requeue || intent == JobIntent::requeue_by_force;
+bool is_cancelled(JobIntent intent) {
+    return intent == JobIntent::cancel || intent == JobIntent::cancel_by_force;
 }
 
-StatusReason cancel_reason(bool checkpoint) {
-    return {"cancelled_by_user", checkpoint ? "cancelled after a checkpoint" : "cancelled before a step was done"};
-}
-
-std::string what_happened(const WorkerOutcome& outcome) {
-    if (outcome.kind == WorkerOutcome::Kind::cancelled) {
-        return "the worker was told to stop from outside the service";
+/// What an order to stop that was not obeyed in time becomes. Nothing: there is no such order.
+std::optional<JobIntent> by_force(JobIntent intent) {
+    switch (intent) {
+        case JobIntent::pause:
+            return JobIntent::pause_by_force;
+        case JobIntent::resume:
+            return JobIntent::resume_by_force;
+        case JobIntent::cancel:
+            return JobIntent::cancel_by_force;
+        case JobIntent::requeue:
+            return JobIntent::requeue_by_force;
+        default:
+            return std::nullopt;
     }
-    return outcome.reason.message.empty() ? "the worker ended without a result" : outcome.reason.message;
-}
-
-/// Of a job of which nobody but its worker wanted that it ends. Empty: it is not over.
-std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
-    switch (outcome.kind) {
-        case WorkerOutcome::Kind::finished:
-            return Conclusion{JobState::succeeded, std::nullopt};
-        case WorkerOutcome::Kind::failed:
-            return Conclusion{JobState::failed, outcome.reason};
-        case WorkerOutcome::Kind::cancelled:  // by a signal to the worker, perhaps one that the service gets as well
-        case WorkerOutcome::Kind::died:
-        case WorkerOutcome::Kind::not_started:
-            break;
-    }
-    return std::nullopt;
-}
-
-Conclusion conclude_requeue(const WorkerOutcome& outcome) {
-    // A worker that fails inside while the service ends (a signal to the whole group) is no failure of the job.
-    const bool inside = outcome.kind == WorkerOutcome::Kind::failed && outcome.reason.code == "internal";
-    if (const auto end = conclude_run(outcome); end && !inside) {
-        return *end;
-    }
-    return {JobState::queued,
-            StatusReason{"service_stopped", "the service stopped; the job goes on when it starts again"}};
-}
-
-Conclusion conclude_cancel(JobIntent intent, const WorkerOutcome& outcome) {
-    using Kind = WorkerOutcome::Kind;
-    if (outcome.kind == Kind::cancelled) {
-        return {JobState::cancelled, cancel_reason(outcome.checkpoint)};
-    }
-    if (outcome.kind == Kind::not_started) {
-        return {JobState::cancelled, cancel_reason(false)};
-    }
-    if (intent == JobIntent::cancel_by_force && outcome.kind != Kind::finished) {
-        return {JobState::cancelled,
-                StatusReason{"worker_killed",
-                             "the worker did not stop in time and was killed; the newest checkpoint is whole"}};
-    }
-    if (outcome.kind == Kind::died) {
-        return {JobState::cancelled,
-                StatusReason{"worker_killed", what_happened(outcome) + "; the newest checkpoint is whole"}};
-    }
-    return *conclude_run(outcome);
 }
 
 }  // namespace
@@ -87,6 +43,16 @@ const char* to_string(JobIntent intent) noexcept {
             return "wait";
         case JobIntent::run:
             return "run";
+        case JobIntent::pause:
+            return "pause";
+        case JobIntent::pause_by_force:
+            return "pause_by_force";
+        case JobIntent::paused:
+            return "paused";
+        case JobIntent::resume:
+            return "resume";
+        case JobIntent::resume_by_force:
+            return "resume_by_force";
         case JobIntent::cancel:
             return "cancel";
         case JobIntent::cancel_by_force:
@@ -109,11 +75,16 @@ void JobTable::restore(const RestoredJob& job) {
     }
     place->second.output = job.output;
     place->second.resume = job.resume;
-    place->second.place = next_place_++;
-    if (!job.running) {
-        queue_.push_back(job.id);
+    take_place(place, job.place);
+    if (!job.running && job.paused) {
+        place->second.intent = JobIntent::paused;
+    } else if (!job.running) {
+        insert_into_queue(place);
     } else if (job.cancel_requested) {
         end(place, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled; the service ended meanwhile"});
+    } else if (job.paused) {
+        place->second.resume = true;
+        rest(place, paused_reason("the service ended meanwhile; the newest checkpoint is whole"));
     } else {
         // Its worker has died with the service.
         StatusReason reason{"service_restarted",
@@ -136,6 +107,10 @@ void JobTable::stop(Time now) {
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
         if (job->second.intent == JobIntent::run) {
             order_stop(job, JobIntent::requeue, now);
+        } else if (job->second.intent == JobIntent::resume) {  // the worker has its order, and the deadline stays
+            job->second.intent = JobIntent::requeue;
+        } else if (job->second.intent == JobIntent::resume_by_force) {
+            job->second.intent = JobIntent::requeue_by_force;
         }
     }
     actions_.emplace_back(WakeReadersAction{});
@@ -157,41 +132,132 @@ SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
     return submission.dry_run ? SubmitVerdict::valid : SubmitVerdict::created;
 }
 
-void JobTable::enqueue(const std::string& id, const std::string& output) {
-    const auto [place, added] = jobs_.try_emplace(id);
+void JobTable::enqueue(const std::string& id, const std::string& output, QueuePlace place, bool resume) {
+    const auto [job, added] = jobs_.try_emplace(id);
     if (added) {
-        place->second.output = output;
-        place->second.place = next_place_++;
-        queue_.push_back(id);
+        job->second.output = output;
+        job->second.resume = resume;
+        take_place(job, place);
+        insert_into_queue(job);
     }
 }
 
-bool JobTable::cancel(const std::string& id, Time now) {
+bool JobTable::cancel(const std::string& id, Time now, LastCheckpoint last) {
     const auto job = jobs_.find(id);
     if (job == jobs_.end()) {
         return false;
     }
-    switch (job->second.intent) {
+    const auto intent = job->second.intent;
+    const bool killed = intent == JobIntent::pause_by_force || intent == JobIntent::resume_by_force ||
+                        intent == JobIntent::requeue_by_force;
+    switch (intent) {
         case JobIntent::wait:
             std::erase(queue_, id);
             end(job, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled while it was queued"});
-            break;
+            return true;
+        case JobIntent::paused:
+            end(job, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled while it was paused"});
+            return true;
         case JobIntent::run:
             actions_.emplace_back(StoreCancelRequestAction{id});
-            order_stop(job, JobIntent::cancel, now);
-            break;
-        case JobIntent::requeue:
-            // The worker has its order, and the deadline stays.
-            actions_.emplace_back(StoreCancelRequestAction{id});
-            job->second.intent = JobIntent::cancel;
-            break;
-        case JobIntent::requeue_by_force:
-            actions_.emplace_back(StoreCancelRequestAction{id});
-            job->second.intent = JobIntent::cancel_by_force;
-            break;
+            order_stop(job, JobIntent::cancel, now, last);
+            return true;
         case JobIntent::cancel:
         case JobIntent::cancel_by_force:
             break;
+        default:  // the worker has its order, and the deadline stays
+            actions_.emplace_back(StoreCancelRequestAction{id});
+            job->second.intent = killed ? JobIntent::cancel_by_force : JobIntent::cancel;
+            break;
+    }
+    if (last == LastCheckpoint::skip && job->second.intent == JobIntent::cancel) {
+        order_skip(job);
+    }
+    return true;
+}
+
+VerbVerdict JobTable::pause(const std::string& id, Time now) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) {
+        return VerbVerdict::not_here;
+    }
+    const auto intent = job->second.intent;
+    if (is_cancelled(intent)) {
+        return VerbVerdict::cancelling;
+    }
+    switch (intent) {
+        case JobIntent::wait:
+            std::erase(queue_, id);
+            rest(job, paused_reason("paused while it was queued"));
+            break;
+        case JobIntent::run:
+            begin_pause(job, JobIntent::pause);
+            order_stop(job, JobIntent::pause, now);
+            break;
+        case JobIntent::resume:  // the worker has its order, and the deadline stays
+        case JobIntent::requeue:
+            begin_pause(job, JobIntent::pause);
+            break;
+        case JobIntent::resume_by_force:
+        case JobIntent::requeue_by_force:
+            begin_pause(job, JobIntent::pause_by_force);
+            break;
+        default:
+            break;  // it is, or will be
+    }
+    return VerbVerdict::accepted;
+}
+
+VerbVerdict JobTable::resume(const std::string& id) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) {
+        return VerbVerdict::not_here;
+    }
+    const auto intent = job->second.intent;
+    if (is_cancelled(intent)) {
+        return VerbVerdict::cancelling;
+    }
+    if (intent == JobIntent::paused) {
+        actions_.emplace_back(StoreNoteAction{id, "resume requested"});
+        requeue(job, {id, JobState::queued, std::nullopt, job->second.resume});
+    } else if (intent == JobIntent::pause || intent == JobIntent::pause_by_force) {
+        const bool killed = intent == JobIntent::pause_by_force;
+        if (mode_ == Mode::stopping) {
+            job->second.intent = killed ? JobIntent::requeue_by_force : JobIntent::requeue;
+        } else {
+            job->second.intent = killed ? JobIntent::resume_by_force : JobIntent::resume;
+        }
+        StatusReason reason{kResumedByUser, "the job is queued again when its worker has ended"};
+        actions_.emplace_back(StoreStateAction{id, JobState::pausing, std::move(reason), true});
+    }
+    return VerbVerdict::accepted;
+}
+
+VerbVerdict JobTable::checkpoint(const std::string& id) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) {
+        return VerbVerdict::not_here;
+    }
+    if (is_cancelled(job->second.intent)) {
+        return VerbVerdict::cancelling;
+    }
+    if (job->second.intent != JobIntent::run) {
+        return VerbVerdict::not_running;
+    }
+    actions_.emplace_back(StoreNoteAction{id, "checkpoint requested"});
+    actions_.emplace_back(CheckpointWorkerAction{id});
+    return VerbVerdict::accepted;
+}
+
+bool JobTable::set_priority(const std::string& id, std::int32_t priority) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) {
+        return false;
+    }
+    job->second.place.priority = priority;
+    if (job->second.intent == JobIntent::wait) {
+        std::erase(queue_, id);
+        insert_into_queue(job);
     }
     return true;
 }
@@ -203,19 +269,18 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     }
     --running_;
     const auto intent = job->second.intent;
-    std::optional<Conclusion> conclusion;
-    if (intent == JobIntent::run) {
-        conclusion = conclude_run(outcome);
-    } else {
-        conclusion = is_requeued(intent) ? conclude_requeue(outcome) : conclude_cancel(intent, outcome);
-    }
-    if (!conclusion && outcome.kind == WorkerOutcome::Kind::not_started) {
+    const bool started = outcome.kind != WorkerOutcome::Kind::not_started;
+    auto conclusion = conclude(intent, outcome, job->second.skips_checkpoint);
+    if (!conclusion && !started) {
         on_not_started(job, outcome, now);
     } else if (!conclusion) {
         on_died(job, outcome, now);
     } else if (conclusion->state == JobState::queued) {
         job->second.deadline = {};
         requeue(job, {id, JobState::queued, std::move(conclusion->reason), true});
+    } else if (conclusion->state == JobState::paused) {
+        job->second.resume = job->second.resume || started;
+        rest(job, *std::move(conclusion->reason));
     } else {
         end(job, conclusion->state, std::move(conclusion->reason));
     }
@@ -251,7 +316,7 @@ std::optional<JobTable::Time> JobTable::next_wakeup() const {
     std::optional<Time> next;
     const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
     for (const auto& [id, job] : jobs_) {
-        if (job.intent == JobIntent::cancel || job.intent == JobIntent::requeue) {
+        if (by_force(job.intent)) {
             consider(job.deadline);
         }
     }
@@ -285,10 +350,46 @@ std::optional<std::string> JobTable::output_user(const std::string& output) cons
     return std::nullopt;
 }
 
-void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now) {
+void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last) {
     job->second.intent = intent;
     job->second.deadline = now + options_.cancel_grace;
-    actions_.emplace_back(StopWorkerAction{job->first});
+    job->second.skips_checkpoint = last == LastCheckpoint::skip;
+    actions_.emplace_back(StopWorkerAction{job->first, last});
+}
+
+void JobTable::order_skip(Entries::iterator job) {
+    if (!std::exchange(job->second.skips_checkpoint, true)) {
+        actions_.emplace_back(StopWorkerAction{job->first, LastCheckpoint::skip});
+    }
+}
+
+void JobTable::take_place(Entries::iterator job, QueuePlace place) {
+    newest_ = std::max(newest_ + (place.number == 0 ? 1 : 0), place.number);
+    job->second.place = {place.priority, place.number == 0 ? newest_ : place.number};
+}
+
+void JobTable::insert_into_queue(Entries::iterator job) {
+    const auto& mine = job->second.place;
+    const auto stands_before = [&](const std::string& id) {
+        const auto& other = jobs_.at(id).place;
+        return other.priority != mine.priority ? other.priority > mine.priority : other.number < mine.number;
+    };
+    // From behind: most jobs come last.
+    const auto before = std::find_if(queue_.rbegin(), queue_.rend(), stands_before);
+    queue_.insert(before.base(), job->first);
+}
+
+void JobTable::begin_pause(Entries::iterator job, JobIntent intent) {
+    job->second.intent = intent;
+    auto reason = paused_reason("the job is paused when its worker has written a checkpoint");
+    actions_.emplace_back(StoreStateAction{job->first, JobState::pausing, std::move(reason), true});
+}
+
+void JobTable::rest(Entries::iterator job, StatusReason reason) {
+    job->second.intent = JobIntent::paused;
+    job->second.deadline = {};
+    job->second.restarts = {};
+    actions_.emplace_back(StoreStateAction{job->first, JobState::paused, std::move(reason), job->second.resume});
 }
 
 void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusReason> reason) {
@@ -299,18 +400,17 @@ void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusRe
 void JobTable::requeue(Entries::iterator job, StoreStateAction action) {
     job->second.intent = JobIntent::wait;
     job->second.resume = action.resume;
-    const auto behind = std::find_if(queue_.begin(), queue_.end(),
-                                     [&](const std::string& id) { return jobs_.at(id).place > job->second.place; });
-    queue_.insert(behind, job->first);
+    insert_into_queue(job);
     actions_.emplace_back(std::move(action));
 }
 
 void JobTable::kill_late(Time now) {
     for (auto& [id, job] : jobs_) {
-        if ((job.intent != JobIntent::cancel && job.intent != JobIntent::requeue) || now < job.deadline) {
+        const auto forced = by_force(job.intent);
+        if (!forced || now < job.deadline) {
             continue;
         }
-        job.intent = job.intent == JobIntent::cancel ? JobIntent::cancel_by_force : JobIntent::requeue_by_force;
+        job.intent = *forced;
         actions_.emplace_back(KillWorkerAction{id});
     }
 }

@@ -18,6 +18,11 @@ namespace distilld {
 enum class JobIntent {
     wait,              ///< it stands in the queue
     run,               ///< it has a worker, which is to go on to the end
+    pause,             ///< the user wants it to pause: its worker was told to checkpoint and stop
+    pause_by_force,    ///< the worker did not obey in time and was killed
+    paused,            ///< it has no worker and waits for the user
+    resume,            ///< its worker was told to stop for a pause that is not wanted any more: it is queued then
+    resume_by_force,   ///< the worker did not obey in time and was killed
     cancel,            ///< the user wants it to end: its worker was told to checkpoint and stop
     cancel_by_force,   ///< the worker did not obey in time and was killed
     requeue,           ///< the service stops: its worker was told to checkpoint and stop, the job goes on later
@@ -25,6 +30,23 @@ enum class JobIntent {
 };
 
 [[nodiscard]] const char* to_string(JobIntent intent) noexcept;
+
+/// Whether a run that is cancelled saves its last steps.
+enum class LastCheckpoint { write, skip };
+
+/// What a verb of a user comes to.
+enum class VerbVerdict {
+    accepted,     ///< it is so, or will be
+    not_here,     ///< the table has no such job: it has ended, or there is none
+    cancelling,   ///< the job's end was asked for before
+    not_running,  ///< it has no worker that could do it, or one that is to stop
+};
+
+/// Where a job stands in the queue: before those of lower priority, and before those of its own that came later.
+struct QueuePlace {
+    std::int32_t priority = 0;
+    std::uint64_t number = 0;  ///< jobs are numbered as they come; 0 = behind all that there have been
+};
 
 /// What a client wants to submit, and what is known of it.
 struct JobSubmission {
@@ -50,6 +72,9 @@ enum class SubmitVerdict {
 /// Code of the reason of a job whose worker died and is started again.
 inline constexpr const char* kWorkerRestarting = "worker_restarting";
 
+/// Code of the reason of a job whose worker is to stop for a pause that is not wanted any more.
+inline constexpr const char* kResumedByUser = "resumed_by_user";
+
 /// How a run ended.
 struct WorkerOutcome {
     enum class Kind {
@@ -71,8 +96,13 @@ struct StartWorkerAction {
     std::string id;
     bool resume = false;
 };
-/// Tell the worker to checkpoint and end.
+/// Tell the worker to checkpoint and end; or, perhaps after that, to end without.
 struct StopWorkerAction {
+    std::string id;
+    LastCheckpoint last = LastCheckpoint::write;
+};
+/// Tell the worker to checkpoint and go on.
+struct CheckpointWorkerAction {
     std::string id;
 };
 /// End the worker by force.
@@ -80,23 +110,28 @@ struct KillWorkerAction {
     std::string id;
 };
 /// The job has come to a state: store it, append it to the job's history, wake its readers. Nothing follows for the job
-/// after a terminal one.
+/// after a terminal one, unless it is enqueued again.
 struct StoreStateAction {
     std::string id;
     api::JobState state = api::JobState::queued;
     std::optional<api::StatusReason> reason;
-    bool resume = false;  ///< queued: the next run goes on from the newest checkpoint
+    bool resume = false;  ///< not terminal: the next run goes on from the newest checkpoint
     bool waits = false;   ///< queued: for what `reason` says to pass; whoever stores it says since when
 };
 /// The job runs on until its worker has stopped: store that its end was asked for, append it to the history.
 struct StoreCancelRequestAction {
     std::string id;
 };
+/// The user asked for something: append it to the job's history.
+struct StoreNoteAction {
+    std::string id;
+    std::string message;
+};
 /// The service stops: wake every reader.
 struct WakeReadersAction {};
 
-using JobAction = std::variant<StartWorkerAction, StopWorkerAction, KillWorkerAction, StoreStateAction,
-                               StoreCancelRequestAction, WakeReadersAction>;
+using JobAction = std::variant<StartWorkerAction, StopWorkerAction, CheckpointWorkerAction, KillWorkerAction,
+                               StoreStateAction, StoreCancelRequestAction, StoreNoteAction, WakeReadersAction>;
 
 struct JobTableOptions {
     std::uint32_t slots = 1;                  ///< jobs that run at once
@@ -111,6 +146,8 @@ struct RestoredJob {
     bool running = false;  ///< it ran when the service ended without a chance to say so
     bool cancel_requested = false;
     bool resume = false;
+    bool paused = false;  ///< it is; or, if it was running, was on its way there
+    QueuePlace place{};
 };
 
 /// Decides what becomes of each job that has not ended: who waits, who runs, who is told to stop, and what the end of a
@@ -133,10 +170,18 @@ class JobTable {
     /// No job is taken or started any more; those that run are to stop and to go on at the next start.
     void stop(Time now);
     [[nodiscard]] SubmitVerdict judge(const JobSubmission& submission) const;
-    /// The job is on disk and waits for its turn.
-    void enqueue(const std::string& id, const std::string& output);
+    /// The job is on disk and waits for its turn; one that had ended goes on with `resume`.
+    void enqueue(const std::string& id, const std::string& output, QueuePlace place = {}, bool resume = false);
     /// True: it will end (or has). False: there is no such job, or it has ended before.
-    bool cancel(const std::string& id, Time now);
+    bool cancel(const std::string& id, Time now, LastCheckpoint last = LastCheckpoint::write);
+    /// It comes to have no worker and no turn until it is resumed.
+    VerbVerdict pause(const std::string& id, Time now);
+    /// It goes back to its place in the queue, or will when its worker has ended.
+    VerbVerdict resume(const std::string& id);
+    /// Its worker writes a checkpoint and goes on.
+    VerbVerdict checkpoint(const std::string& id);
+    /// False: there is no such job.
+    bool set_priority(const std::string& id, std::int32_t priority);
     /// A worker that died, and one that could not be started, send the job back to its place in the queue, where it
     /// waits for a while (RestartPolicy) and holds up those behind it: what kept it would keep them.
     void on_ended(const std::string& id, const WorkerOutcome& outcome, Time now);
@@ -164,13 +209,20 @@ class JobTable {
         JobIntent intent = JobIntent::wait;
         std::string output;
         bool resume = false;
-        Time deadline{};          ///< wait: not started before; cancel, requeue: killed then
-        std::uint64_t place = 0;  ///< the queue is in its order
+        bool skips_checkpoint = false;  ///< cancel: the worker was told so
+        Time deadline{};                ///< wait: not started before; with a worker that is to stop: killed then
+        QueuePlace place;
         RestartPolicy restarts;
     };
     using Entries = std::map<std::string, Entry>;
 
-    void order_stop(Entries::iterator job, JobIntent intent, Time now);
+    void order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last = LastCheckpoint::write);
+    /// Of a job that is to be cancelled: the order, if it was not given before.
+    void order_skip(Entries::iterator job);
+    void take_place(Entries::iterator job, QueuePlace place);
+    void insert_into_queue(Entries::iterator job);
+    void begin_pause(Entries::iterator job, JobIntent intent);
+    void rest(Entries::iterator job, api::StatusReason reason);
     void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason);
     /// Back to its place.
     void requeue(Entries::iterator job, StoreStateAction action);
@@ -183,7 +235,7 @@ class JobTable {
     Mode mode_ = Mode::restoring;
     Entries jobs_;  ///< that have not ended, by id
     std::deque<std::string> queue_;
-    std::uint64_t next_place_ = 0;
+    std::uint64_t newest_ = 0;  ///< greatest number of a place that was given
     std::uint32_t running_ = 0;
     std::vector<JobAction> actions_;  ///< of events since the last poll
 };

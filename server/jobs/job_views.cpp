@@ -49,7 +49,7 @@ std::optional<api::Job> JobViews::get_now(const std::string& id) {
         return std::nullopt;
     }
     auto job = newest(live.get(), std::move(stored->job));
-    job.queue_position = board_.queue_position(id);
+    board_.complete(job);
     return job;
 }
 
@@ -65,7 +65,7 @@ JobListing JobViews::list_now(const JobQuery& query) {
     for (auto& stored : page.jobs) {
         const auto found = live.find(stored.job.id);
         auto job = newest(found == live.end() ? nullptr : found->second.get(), std::move(stored.job));
-        job.queue_position = board_.queue_position(job.id);
+        board_.complete(job);
         listing.jobs.push_back(std::move(job));
     }
     return listing;

@@ -14,6 +14,7 @@ StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
     stored.job.kind = spec.kind;
     stored.job.owner = request.owner;
     stored.job.metadata = request.metadata;
+    stored.job.priority = request.priority;
     stored.job.name = spec.name;
     stored.job.created_at = now_text();
     stored.job.output = spec.output;
@@ -21,6 +22,19 @@ StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
     stored.job.resolved_spec_json = api::to_json(spec);
     stored.job.asked_json = request.asked_json;
     return stored;
+}
+
+RestoredJob restored_job(const StoredJob& stored) {
+    const auto& job = stored.job;
+    RestoredJob restored{job.id, folder_identity(job.output)};
+    const bool pausing = job.state == api::JobState::pausing;
+    restored.running = pausing || job.state == api::JobState::running;
+    const bool resumed = pausing && job.status_reason && job.status_reason->code == kResumedByUser;
+    restored.paused = job.state == api::JobState::paused || (pausing && !resumed);
+    restored.cancel_requested = job.cancel_requested;
+    restored.resume = stored.resume;
+    restored.place = {job.priority, stored.number};
+    return restored;
 }
 
 std::optional<StoredJob> earlier_job(const SubmitRequest& request, JobJournal& journal, std::chrono::hours lifetime) {

@@ -14,6 +14,9 @@ namespace distilld {
 /// The job that a request asks for, made now: queued, without an id. `spec` is the request's, its paths absolute.
 [[nodiscard]] StoredJob new_job(const SubmitRequest& request, const JobSpec& spec);
 
+/// An unfinished job of the store, as the table takes it when the service starts.
+[[nodiscard]] RestoredJob restored_job(const StoredJob& stored);
+
 /// The job that was submitted with the request's idempotency key no longer than `lifetime` ago. A dry run has no key.
 [[nodiscard]] std::optional<StoredJob> earlier_job(const SubmitRequest& request, JobJournal& journal,
                                                    std::chrono::hours lifetime);

@@ -24,7 +24,7 @@ void RunRecorder::handle(const WorkerEvent& event, Time now) {
 
 void RunRecorder::on(const StartedEvent& event, Time) {
     outcome_.reach = {event.first_step, event.first_step};
-    if (!waiting_ && journal_.job(id_).status_reason) {
+    if (!waiting_ && gives_reasons() && journal_.job(id_).status_reason) {
         journal_.edit(id_).job.status_reason.reset();  // that it waited for a worker
     }
     journal_.edit(id_).job.dtype = event.dtype;
@@ -57,9 +57,13 @@ void RunRecorder::on(const CheckpointEvent& event, Time) {
 }
 
 void RunRecorder::on(const WaitingEvent& event, Time) {
+    waiting_ = !event.code.empty();
+    if (!gives_reasons()) {
+        journal_.append(id_, record_of(event));
+        return;
+    }
     auto& reason = journal_.edit(id_).job.status_reason;
     reason.reset();
-    waiting_ = !event.code.empty();
     if (waiting_) {
         const std::chrono::duration<double> since(event.since);
         const auto began = std::chrono::duration_cast<std::chrono::system_clock::duration>(since);
@@ -114,6 +118,10 @@ void RunRecorder::on(const FailedEvent& event, Time) {
         kind = WorkerOutcome::Kind::not_started;
     }
     end(kind, false, {event.kind, event.message});
+}
+
+bool RunRecorder::gives_reasons() const {
+    return journal_.job(id_).state == api::JobState::running;
 }
 
 void RunRecorder::end(WorkerOutcome::Kind kind, bool checkpoint, api::StatusReason reason) {

@@ -42,6 +42,9 @@ class RunRecorder {
     void on(const FinishedEvent& event, Time now);
     void on(const CancelledEvent& event, Time now);
     void on(const FailedEvent& event, Time now);
+    /// What the worker waits for is the reason of a job that is running. Of one on its way to a pause that is the
+    /// pause.
+    [[nodiscard]] bool gives_reasons() const;
     void end(WorkerOutcome::Kind kind, bool checkpoint = false, api::StatusReason reason = {});
 
     const std::string id_;

@@ -70,15 +70,30 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         reason.reset();  // a wait is over when the worker has begun
     }
     active_[id] = active;
+    if (stored.job.max_concurrent) {
+        set_limit(id, *stored.job.max_concurrent);
+    }
     metrics_.run_started(id);
     journal_.append(id, state_record(stored.job));
     static_cast<void>(runs_.spawn(run_job(id, active, std::move(start))));  // closed only when none is started
     return std::nullopt;
 }
 
-void RunningJobs::stop(const std::string& id) {
+void RunningJobs::stop(const std::string& id, LastCheckpoint last) {
+    send(id, CancelCommand{last == LastCheckpoint::write});
+}
+
+void RunningJobs::checkpoint(const std::string& id) {
+    send(id, CheckpointCommand{});
+}
+
+void RunningJobs::set_limit(const std::string& id, std::uint32_t max_concurrent) {
+    send(id, SetLimitCommand{max_concurrent});
+}
+
+void RunningJobs::send(const std::string& id, const WorkerCommand& command) {
     if (const auto active = active_.find(id); active != active_.end()) {
-        active->second->worker->send(CancelCommand{});
+        active->second->worker->send(command);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -37,8 +38,12 @@ class RunningJobs {
     [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume);
 
     // Nothing happens to a job that has no worker (any more).
-    /// Tells the worker to checkpoint and end.
-    void stop(const std::string& id);
+    /// Tells the worker to checkpoint and end, or to end without.
+    void stop(const std::string& id, LastCheckpoint last);
+    /// Tells the worker to checkpoint and go on.
+    void checkpoint(const std::string& id);
+    /// Ceiling of the worker's requests in flight.
+    void set_limit(const std::string& id, std::uint32_t max_concurrent);
     void kill(const std::string& id);
     void kill_all();
 
@@ -52,6 +57,7 @@ class RunningJobs {
         std::unique_ptr<WorkerProcess> worker;
         RunRecorder run;
     };
+    void send(const std::string& id, const WorkerCommand& command);
     boost::asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start);
 
     boost::asio::any_io_executor executor_;

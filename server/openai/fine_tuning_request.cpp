@@ -9,6 +9,7 @@
 
 #include "api/text_checks.hpp"
 #include "base/json_text.hpp"
+#include "server/jobs/job_patch.hpp"
 
 namespace distilld::openai {
 namespace {
@@ -16,9 +17,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr const char* kDistillation = "/method/distillation";
-constexpr std::size_t kMaxPairs = 16;
-constexpr std::size_t kMaxKey = 64;
-constexpr std::size_t kMaxValue = 512;
 constexpr std::size_t kMaxModel = 256;
 constexpr std::size_t kMaxSuffix = 64;
 
@@ -113,15 +111,16 @@ class Reader {
             wrong_type("/metadata", "an object of texts", *value);
             return;
         }
-        if (value->get_object().size() > kMaxPairs) {
-            violate("/metadata", "out_of_range", "at most " + std::to_string(kMaxPairs) + " pairs are kept");
+        if (value->get_object().size() > kMetadataPairs) {
+            violate("/metadata", "out_of_range", "at most " + std::to_string(kMetadataPairs) + " pairs are kept");
         }
         for (const auto& member : value->get_object()) {
             const std::string key(member.key());
             const auto pointer = "/metadata/" + escape_pointer_token(key);
             if (!member.value().is_string()) {
                 wrong_type(pointer, "a text", member.value());
-            } else if (key.empty() || key.size() > kMaxKey || member.value().get_string().size() > kMaxValue) {
+            } else if (key.empty() || key.size() > kMetadataNameBytes ||
+                       member.value().get_string().size() > kMetadataTextBytes) {
                 violate(pointer, "out_of_range", "keys have 1 to 64 bytes, values at most 512");
             } else {
                 request_.metadata.emplace(key, std::string(member.value().get_string()));

@@ -8,8 +8,9 @@
 #include "api/problem.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_requests.hpp"
+#include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/new_job.hpp"
-#include "server/jobs/submit_request.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/fine_tuning_request.hpp"
 #include "server/openai/fine_tuning_stream.hpp"
@@ -112,8 +113,9 @@ class FineTuningApi {
     }
 
     asio::awaitable<Response> list(Request request) {
-        check_query(request, {"after", "limit"});
         JobQuery query;
+        query.metadata = metadata_filter_of(request);
+        check_query(request, {"after", "limit", "metadata[]"});
         query.limit = limit_of(request, kListDefault, kListMax);
         query.after = request.query_value("after").value_or("");
         auto asking = parts_.manager.list(query);
@@ -141,17 +143,23 @@ class FineTuningApi {
 
     asio::awaitable<Response> cancel(Request request) {
         check_query(request, {});
-        const std::string id(request.path_parameter("id"));
-        auto cancelling = parts_.manager.cancel(id);
-        const auto outcome = co_await std::move(cancelling);
-        if (outcome.kind == CancelOutcome::Kind::not_found) {
-            job_not_found(request, id);
-        }
-        if (outcome.kind == CancelOutcome::Kind::terminal) {
-            refuse(request, 409, "job_is_terminal",
-                   "job '" + id + "' has ended: it is " + api::to_string(outcome.job.state));
-        }
-        co_return co_await as_it_is(std::move(request));
+        auto cancelling = parts_.manager.cancel(std::string(request.path_parameter("id")), LastCheckpoint::write);
+        const VerbOutcome outcome = co_await std::move(cancelling);
+        co_return co_await after_verb(std::move(request), outcome);
+    }
+
+    asio::awaitable<Response> pause(Request request) {
+        check_query(request, {});
+        auto pausing = parts_.manager.pause(std::string(request.path_parameter("id")));
+        const VerbOutcome outcome = co_await std::move(pausing);
+        co_return co_await after_verb(std::move(request), outcome);
+    }
+
+    asio::awaitable<Response> resume(Request request) {
+        check_query(request, {});
+        auto resuming = parts_.manager.resume(std::string(request.path_parameter("id")));
+        const VerbOutcome outcome = co_await std::move(resuming);
+        co_return co_await after_verb(std::move(request), outcome);
     }
 
     asio::awaitable<Response> events(Request request) {
@@ -217,6 +225,13 @@ class FineTuningApi {
     }
 
   private:
+    asio::awaitable<Response> after_verb(Request request, VerbOutcome outcome) {
+        if (outcome.kind != VerbOutcome::Kind::accepted) {
+            co_return verb_answer(request, outcome, 200);
+        }
+        co_return co_await as_it_is(std::move(request));
+    }
+
     asio::awaitable<Response> as_it_is(Request request) {
         auto asking = job_of(parts_.manager, request);
         const auto job = co_await std::move(asking);
@@ -257,6 +272,8 @@ std::vector<http::Route> make_fine_tuning_routes(const OpenAiParts& parts) {
         api_route(api, "GET", "/v1/fine_tuning/jobs", &FineTuningApi::list),
         api_route(api, "GET", "/v1/fine_tuning/jobs/{id}", &FineTuningApi::get),
         api_route(api, "POST", "/v1/fine_tuning/jobs/{id}/cancel", &FineTuningApi::cancel),
+        api_route(api, "POST", "/v1/fine_tuning/jobs/{id}/pause", &FineTuningApi::pause),
+        api_route(api, "POST", "/v1/fine_tuning/jobs/{id}/resume", &FineTuningApi::resume),
         api_route(api, "GET", "/v1/fine_tuning/jobs/{id}/events", &FineTuningApi::events),
         api_route(api, "GET", "/v1/fine_tuning/jobs/{id}/checkpoints", &FineTuningApi::checkpoints),
     };

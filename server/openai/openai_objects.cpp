@@ -148,7 +148,7 @@ json::object file_object(const ExportedFile& file, std::int64_t created_at) {
 }
 
 std::string_view fine_tuning_status(api::JobState state) {
-    return api::to_string(state);
+    return api::to_string(state == api::JobState::pausing ? api::JobState::paused : state);
 }
 
 std::string model_name(const api::Job& job) {

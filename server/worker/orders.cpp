@@ -15,7 +15,12 @@ namespace {
 struct Obey {
     RunControl& control;
 
-    void operator()(const CancelCommand&) const { control.cancel(); }
+    void operator()(const CancelCommand& command) const {
+        if (!command.checkpoint) {
+            control.forgo_last_checkpoint();
+        }
+        control.cancel();
+    }
     void operator()(const CheckpointCommand&) const { control.request_checkpoint(); }
     void operator()(const SetLimitCommand& command) const { control.set_max_concurrent(command.max_concurrent); }
     void operator()(const WorkerStart&) const { log::warn("worker", "a second start was ignored"); }
@@ -43,9 +48,18 @@ void RunControl::cancel() {
     }
 }
 
+void RunControl::forgo_last_checkpoint() {
+    forgoes_last_checkpoint_ = true;
+    if (graph_ != nullptr) {
+        graph_->forgo_last_checkpoint();
+    }
+}
+
 void RunControl::request_checkpoint() {
     if (graph_ != nullptr) {
         graph_->request_checkpoint();
+    } else {
+        checkpoint_requested_ = true;
     }
 }
 
@@ -60,6 +74,12 @@ void RunControl::attach(RunningGraph& graph) {
     graph_ = &graph;
     if (max_concurrent_) {
         graph.set_max_concurrent(*max_concurrent_);
+    }
+    if (std::exchange(checkpoint_requested_, false)) {
+        graph.request_checkpoint();
+    }
+    if (forgoes_last_checkpoint_) {
+        graph.forgo_last_checkpoint();
     }
     if (cancelled_) {
         graph.cancel();

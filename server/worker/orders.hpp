@@ -21,12 +21,14 @@ class RunControl {
   public:
     /// The run is to stop: what waits on cancel_slot() is cancelled, the graph ends with a checkpoint.
     void cancel();
+    /// The graph is to end without its last checkpoint, whenever it is cancelled.
+    void forgo_last_checkpoint();
     /// Any thread.
     [[nodiscard]] bool cancelled() const noexcept { return cancelled_; }
     /// For one wait at a time that comes before or after the graph.
     [[nodiscard]] boost::asio::cancellation_slot cancel_slot() { return cancel_signal_.slot(); }
 
-    /// A checkpoint at the next step boundary; nothing before the graph works, for then there is nothing to keep.
+    /// A checkpoint at the next step boundary; before the graph works, after its first step.
     void request_checkpoint();
 
     /// Ceiling of the requests in flight. A graph that is attached later gets it then.
@@ -38,6 +40,8 @@ class RunControl {
 
   private:
     std::atomic<bool> cancelled_ = false;
+    bool forgoes_last_checkpoint_ = false;
+    bool checkpoint_requested_ = false;  ///< before there was a graph
     std::optional<std::uint32_t> max_concurrent_;
     RunningGraph* graph_ = nullptr;
     boost::asio::cancellation_signal cancel_signal_;

@@ -17,6 +17,8 @@ SHELLS = {
     "zsh": ("share/zsh/vendor-completions/_distilld", ["zsh", "-n"]),
     "fish": ("share/fish/vendor_completions.d/distilld.fish", ["fish", "-n"]),
 }
+JOBS = "submit list get watch cancel pause resume checkpoint set delete checkpoints metrics logs".split()
+
 # Completes the words given, the last of which may be empty.
 BASH = """
 source "$1"; shift
@@ -103,8 +105,8 @@ def test_links_of_the_documents_hold(tree):
                 "man",
             ],
         ),
-        (["jobs", ""], ["submit", "list", "get", "watch", "cancel", "delete", "checkpoints", "metrics", "logs"]),
-        (["jobs", "c"], ["cancel", "checkpoints"]),
+        (["jobs", ""], JOBS),
+        (["jobs", "c"], ["cancel", "checkpoint", "checkpoints"]),
         (["serve", "--data"], ["--data-dir"]),
         (["serve", "--data-dir", "bi"], ["bin"]),
         (["run", "bin/distilld-w"], ["bin/distilld-worker"]),

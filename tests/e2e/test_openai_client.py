@@ -341,6 +341,21 @@ def test_a_job_is_cancelled_and_its_file_is_free_again(client, text_data):
     assert client.files.delete(file.id).deleted
 
 
+def test_a_job_is_paused_and_goes_on(client, training_file):
+    job = create(client, training_file, distillation(steps=400), metadata={"paused": "once"})
+    wait_until(lambda: client.fine_tuning.jobs.retrieve(job.id).status == "running", "the job to run", pause=0.01)
+    assert client.fine_tuning.jobs.pause(job.id).status == "paused"
+    wait_until(lambda: client.get(f"/jobs/{job.id}", cast_to=dict)["state"] == "paused", "the worker's end")
+    assert client.fine_tuning.jobs.resume(job.id).status in ("queued", "running")
+    assert ended(client, job).status == "succeeded"
+    with pytest.raises(openai.ConflictError):
+        client.fine_tuning.jobs.resume(job.id)
+    with pytest.raises(openai.NotFoundError):
+        client.fine_tuning.jobs.pause("job-nobody")
+    found = client.fine_tuning.jobs.list(metadata={"paused": "once"})
+    assert [one.id for one in found] == [job.id]
+
+
 def test_a_failed_job_says_why(client, module_service, training_file):
     broken = client.files.create(file=("broken.jsonl", b'{"text": 1}\n'), purpose="fine-tune")
     job = ended(client, create(client, broken, distillation()))

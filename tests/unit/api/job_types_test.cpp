@@ -28,6 +28,8 @@ Job full_job() {
     job.metadata = {{"project", "tiny"}, {"ticket", "17"}};
     job.state = JobState::running;
     job.cancel_requested = true;
+    job.priority = -5;
+    job.max_concurrent = 3;
     job.created_at = "2026-01-01T00:00:00.000Z";
     job.started_at = "2026-01-01T00:00:01.000Z";
     job.status_reason = StatusReason{"c", "m"};
@@ -145,8 +147,8 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     }
     EXPECT_THAT(
         names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
-                           "created_at", "started_at", "finished_at", "status_reason", "queue_position", "progress",
-                           "dtype", "eval_loss", "eval_kl", "eval_top1_agreement", "exported_eval_loss", "output",
+                           "created_at", "started_at", "finished_at", "status_reason", "priority", "queue_position",
+                           "max_concurrent", "progress", "dtype", "eval_loss", "eval_kl", "eval_top1_agreement", "exported_eval_loss", "output",
                            "weights_sha256", "checkpoints", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
@@ -181,10 +183,13 @@ TEST(JobTypes, TimesAreRfc3339) {
 
 TEST(JobTypes, EveryStateHasAName) {
     for (const auto state :
-         {JobState::queued, JobState::running, JobState::succeeded, JobState::failed, JobState::cancelled}) {
+         {JobState::queued, JobState::running, JobState::pausing, JobState::paused, JobState::succeeded,
+          JobState::failed, JobState::cancelled}) {
         EXPECT_EQ(job_state_from_string(to_string(state)), state);
     }
-    EXPECT_FALSE(job_state_from_string("paused"));
+    EXPECT_FALSE(is_terminal(JobState::pausing));
+    EXPECT_FALSE(is_terminal(JobState::paused));
+    EXPECT_FALSE(job_state_from_string("sleeping"));
     EXPECT_EQ(job_kind_from_string(to_string(JobKind::train)), JobKind::train);
 }
 

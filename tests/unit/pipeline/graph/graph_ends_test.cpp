@@ -60,6 +60,26 @@ TEST_F(TrainingGraphTest, CancelWhileTheTeacherHangsCheckpointsTheLastStep) {
     EXPECT_EQ(teacher_.in_flight, 0) << "requests under way were cancelled and waited for";
 }
 
+TEST_F(TrainingGraphTest, ACancelledRunThatForgoesItsLastCheckpointEndsWithTheOneBefore) {
+    options_.checkpoint.every_steps = 2;
+    student_.on_train = [this](std::uint64_t n) {
+        if (n != 8) {  // the last micro-batch of the third step
+            return;
+        }
+        boost::asio::post(*io_, [this] {
+            graph_->forgo_last_checkpoint();
+            graph_->cancel();
+        });
+    };
+    const Outcome run = this->run(&teacher_);
+    ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
+    const GraphOutcome& outcome = **run.outcome;
+    EXPECT_TRUE(outcome.cancelled);
+    EXPECT_EQ(outcome.steps_done, 3U);
+    EXPECT_EQ(outcome.checkpoint, "step-2");
+    EXPECT_EQ(run.checkpoints, std::vector<std::uint64_t>{2});
+}
+
 TEST_F(TrainingGraphTest, CheckpointsComeAtTheirSteps) {
     options_.checkpoint.every_steps = 2;
     const Outcome run = this->run(&teacher_);

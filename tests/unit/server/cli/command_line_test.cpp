@@ -82,6 +82,10 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
                                                       {"jobs", "get"},
                                                       {"jobs", "list", "-o", "yaml"},
                                                       {"jobs", "list", "--state", "lost"},
+                                                      {"jobs", "set", "x", "--priority", "101"},
+                                                      {"jobs", "set", "x", "--max-concurrent", "0"},
+                                                      {"jobs", "set", "x", "--metadata", "=b"},
+                                                      {"jobs", "set", "x", "--metadata", "b"},
                                                       {"jobs", "metrics", "x", "--max-points", "1"}};
     for (const auto& arguments : wrong) {
         const auto line = parse_command_line(arguments);
@@ -248,6 +252,20 @@ TEST(CommandLine, Jobs) {
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s"}).action, JobsCommand::Action::submit);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "get", "s"}).action, JobsCommand::Action::get);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "cancel", "s"}).action, JobsCommand::Action::cancel);
+    EXPECT_TRUE(parsed<JobsCommand>({"jobs", "cancel", "s"}).checkpoint_at_end);
+    EXPECT_FALSE(parsed<JobsCommand>({"jobs", "cancel", "s", "--no-checkpoint"}).checkpoint_at_end);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "pause", "s"}).action, JobsCommand::Action::pause);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "resume", "s"}).action, JobsCommand::Action::resume);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "checkpoint", "s"}).action, JobsCommand::Action::checkpoint);
+    EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s", "--priority", "-7"}).priority, -7);
+    const auto set = parsed<JobsCommand>({"jobs", "set", "s", "--priority", "100", "--max-concurrent", "3", "--metadata",
+                                          "a=b=c", "--metadata", "gone="});
+    EXPECT_EQ(set.action, JobsCommand::Action::set);
+    EXPECT_EQ(set.subject, "s");
+    EXPECT_EQ(set.priority, 100);
+    EXPECT_EQ(set.max_concurrent, 3U);
+    EXPECT_THAT(set.metadata, ElementsAre("a=b=c", "gone="));
+    EXPECT_THAT(parsed<JobsCommand>({"jobs", "list", "--metadata", "team=red"}).metadata, ElementsAre("team=red"));
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "delete", "s"}).action, JobsCommand::Action::remove);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "checkpoints", "s"}).action, JobsCommand::Action::checkpoints);
     const auto failed = parsed<JobsCommand>({"jobs", "list", "--state", "failed", "--name", "n m"});

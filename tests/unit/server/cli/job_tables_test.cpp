@@ -22,6 +22,29 @@ TEST(JobTables, Jobs) {
     EXPECT_FALSE(jobs_table(json::parse(R"({"data":[{"id":"job-1"}]})")));
 }
 
+TEST(JobTables, OneJob) {
+    api::Job job;
+    job.id = "job-1";
+    job.state = api::JobState::paused;
+    job.status_reason = {"paused_by_user", "paused after a checkpoint"};
+    job.priority = -3;
+    job.max_concurrent = 2;
+    job.metadata = {{"team", "red"}};
+    job.dtype = "bf16";
+    job.eval_kl = 0.5;
+    job.eval_top1_agreement = 0.25;
+    EXPECT_EQ(job_text(job),
+              "id            job-1\n"
+              "state         paused\n"
+              "reason        paused_by_user: paused after a checkpoint\n"
+              "priority      -3\n"
+              "in flight     at most 2, which was set later\n"
+              "metadata      team=red\n"
+              "dtype         bf16\n"
+              "eval kl       0.500000\n"
+              "eval top-1    0.250000\n");
+}
+
 TEST(JobTables, Checkpoints) {
     const auto text = checkpoints_table(json::parse(
         R"({"data":[{"number":1,"step":10,"folder":"/c/10","seconds":1,"created_at":"then","bytes":2500000},

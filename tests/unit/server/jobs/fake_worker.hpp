@@ -51,6 +51,7 @@ class FakeControl {
     bool obeys = true;  ///< ends with CancelledEvent when told to cancel
     bool over = false;
     int cancels = 0;
+    std::vector<std::string> told;  ///< "cancel", "cancel unsaved", "checkpoint", "limit 3"
     int kills = 0;
     Result<WorkerExit> exit = WorkerExit{};
     asio::any_io_executor executor_;
@@ -109,6 +110,7 @@ class FakeWorker final : public WorkerProcess {
         co_return control->exit;
     }
     void send(const WorkerCommand& command) override {
+        control_->told.push_back(text_of(command));
         if (!std::holds_alternative<CancelCommand>(command)) {
             return;
         }
@@ -132,6 +134,16 @@ class FakeWorker final : public WorkerProcess {
     }
 
   private:
+    static std::string text_of(const WorkerCommand& command) {
+        if (const auto* limit = std::get_if<SetLimitCommand>(&command)) {
+            return "limit " + std::to_string(limit->max_concurrent);
+        }
+        if (const auto* cancel = std::get_if<CancelCommand>(&command)) {
+            return cancel->checkpoint ? "cancel" : "cancel unsaved";
+        }
+        return "checkpoint";
+    }
+
     Fleet& fleet_;
     Control control_;
 };
@@ -156,6 +168,13 @@ inline std::string spec_text(const std::string& output) {
     return R"({"name":"test","student":{"model":"m"},"dataset":{"train":"t.jsonl","sequence_length":16},)"
            R"("training":{"max_steps":10,"batch_size":2},"output":")" +
            output + "\"}";
+}
+
+/// The same of a student that learns from a remote teacher.
+inline std::string distil_text(const std::string& output) {
+    auto text = spec_text(output);
+    text.insert(1, R"("teacher":{"endpoints":["http://127.0.0.1:9"],"top_k":4},)");
+    return text;
 }
 
 inline ProgressEvent progress_at(std::uint64_t step, double loss) {
@@ -210,8 +229,9 @@ class World {
         }
         return *std::move(store);
     }
-    std::string submit(const std::string& output) {
-        const auto outcome = await(manager->submit({spec_text(output), "", false}));
+    std::string submit(const std::string& output) { return submit_text(spec_text(output)); }
+    std::string submit_text(const std::string& spec, std::int32_t priority = 0) {
+        const auto outcome = await(manager->submit({spec, "", false, {}, {}, priority}));
         if (outcome.kind != SubmitOutcome::Kind::created) {
             throw std::runtime_error("not created");
         }

@@ -15,7 +15,10 @@ class FullDisk : public JobStore {
   public:
     FullDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full)
         : inner_(std::move(inner)), full_(std::move(full)) {}
-    void create(const StoredJob& job) override { check(), inner_->create(job); }
+    std::uint64_t create(const StoredJob& job) override { return check(), inner_->create(job); }
+    bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) override {
+        return check(), inner_->set_metadata(id, metadata);
+    }
     std::optional<StoredJob> get(std::string_view id) override { return inner_->get(id); }
     std::optional<StoredJob> find_by_key(std::string_view key, std::string_view time) override {
         return inner_->find_by_key(key, time);

@@ -128,7 +128,7 @@ TEST_F(JobRoutesTest, ListsInPages) {
     EXPECT_TRUE(body(get("/v1/jobs", "", {{"name", "tes"}})).at("data").as_array().empty());
     for (const Query& bad :
          {Query{{"limit", "0"}}, Query{{"limit", "101"}}, Query{{"limit", "x"}}, Query{{"limit", "1"}, {"limit", "2"}},
-          Query{{"state", "paused"}}, Query{{"after", "nobody"}}, Query{{"order", "asc"}}, Query{{"name", ""}}}) {
+          Query{{"state", "sleeping"}}, Query{{"after", "nobody"}}, Query{{"order", "asc"}}, Query{{"name", ""}}}) {
         EXPECT_EQ(get("/v1/jobs", "", bad).status, 400U) << bad[0].first << "=" << bad[0].second;
     }
 }

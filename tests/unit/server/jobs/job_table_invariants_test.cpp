@@ -48,7 +48,8 @@ class Checker {
         EXPECT_EQ(table_.running(), 0U);
         EXPECT_FALSE(table_.next_wakeup());
         for (const auto& [id, state] : states_) {
-            EXPECT_TRUE(api::is_terminal(state) || state == api::JobState::queued) << id;
+            EXPECT_TRUE(api::is_terminal(state) || state == api::JobState::queued || state == api::JobState::paused)
+                << id;
             EXPECT_EQ(table_.intent(id).has_value(), !api::is_terminal(state)) << id;
         }
     }
@@ -60,7 +61,7 @@ class Checker {
     std::string any_id() { return "j" + std::to_string(pick(next_id_ + 1)); }
 
     void happen() {
-        switch (pick(8)) {
+        switch (pick(11)) {
             case 0:
             case 1:
             case 2:
@@ -68,14 +69,34 @@ class Checker {
             case 3: {
                 const auto id = any_id();
                 const bool known = table_.intent(id).has_value();
-                EXPECT_EQ(table_.cancel(id, now_), known) << id;
+                const auto last = pick(3) == 0 ? LastCheckpoint::skip : LastCheckpoint::write;
+                EXPECT_EQ(table_.cancel(id, now_, last), known) << id;
+                return;
+            }
+            case 8: {
+                const auto id = any_id();
+                const bool known = table_.intent(id).has_value();
+                EXPECT_EQ(table_.pause(id, now_) != VerbVerdict::not_here, known) << id;
+                return;
+            }
+            case 9: {
+                const auto id = any_id();
+                const bool known = table_.intent(id).has_value();
+                EXPECT_EQ(table_.resume(id) != VerbVerdict::not_here, known) << id;
+                return;
+            }
+            case 10: {
+                const auto id = any_id();
+                const bool runs = table_.intent(id) == JobIntent::run;
+                EXPECT_EQ(table_.checkpoint(id) == VerbVerdict::accepted, runs) << id;
+                table_.set_priority(any_id(), pick(5) - 2);
                 return;
             }
             case 4:
                 // About a job that may wait, have ended, or never have been.
                 if (const auto id = any_id(); !running_.contains(id)) {
                     const auto before = table_.intent(id);
-                    if (before == JobIntent::wait || !before) {
+                    if (before == JobIntent::wait || before == JobIntent::paused || !before) {
                         table_.on_ended(id, test::outcome(Kind::finished), now_);
                         EXPECT_EQ(table_.intent(id), before) << id;
                     }
@@ -120,7 +141,13 @@ class Checker {
     }
 
     void carry_out() {
-        for (const auto& action : table_.poll(now_)) {
+        const auto actions = table_.poll(now_);
+        for (const auto& action : actions) {
+            if (const auto* start = std::get_if<StartWorkerAction>(&action)) {
+                starting_.insert(start->id);
+            }
+        }
+        for (const auto& action : actions) {
             std::visit([this](const auto& it) { check(it); }, action);
         }
         EXPECT_LE(running_.size(), slots_);
@@ -136,6 +163,7 @@ class Checker {
     void check(const StartWorkerAction& it) {
         EXPECT_FALSE(stopped_) << "started after the stop";
         EXPECT_TRUE(running_.insert(it.id).second) << it.id << " runs already";
+        starting_.erase(it.id);
         EXPECT_LE(running_.size(), slots_);
         // A worker goes on from a checkpoint exactly when the job was put back with one.
         EXPECT_EQ(it.resume, resumable_.contains(it.id)) << it.id;
@@ -143,8 +171,11 @@ class Checker {
     }
     void check(const StopWorkerAction& it) {
         EXPECT_TRUE(running_.contains(it.id) || ended_meanwhile(it.id));
-        EXPECT_TRUE(told_.insert(it.id).second || ended_meanwhile(it.id)) << it.id << " was told twice";
+        const bool again = it.last == LastCheckpoint::skip && skipping_.insert(it.id).second;
+        EXPECT_TRUE(told_.insert(it.id).second || again || ended_meanwhile(it.id)) << it.id << " was told twice";
     }
+    void check(const CheckpointWorkerAction& it) { EXPECT_TRUE(running_.contains(it.id) || ended_meanwhile(it.id)); }
+    void check(const StoreNoteAction& it) { EXPECT_FALSE(is_terminal(it.id)) << it.id << " had ended"; }
     void check(const KillWorkerAction& it) {
         EXPECT_TRUE(running_.contains(it.id)) << it.id;
         EXPECT_TRUE(told_.contains(it.id)) << it.id << " was never asked";
@@ -152,12 +183,17 @@ class Checker {
     }
     void check(const StoreStateAction& it) {
         EXPECT_FALSE(is_terminal(it.id)) << it.id << " had ended";
-        EXPECT_FALSE(running_.contains(it.id)) << it.id << " has a worker";
         EXPECT_NE(it.state, api::JobState::running);
         states_[it.id] = it.state;
+        if (it.state == api::JobState::pausing) {
+            EXPECT_TRUE(running_.contains(it.id) || ended_meanwhile(it.id)) << it.id << " has no worker";
+            return;
+        }
+        EXPECT_FALSE(running_.contains(it.id)) << it.id << " has a worker";
         told_.erase(it.id);
+        skipping_.erase(it.id);
         if (it.resume) {
-            EXPECT_EQ(it.state, api::JobState::queued);
+            EXPECT_FALSE(api::is_terminal(it.state));
             resumable_.insert(it.id);
         }
     }
@@ -169,7 +205,7 @@ class Checker {
         return found != states_.end() && api::is_terminal(found->second);
     }
     /// The worker ended before the order was carried out.
-    bool ended_meanwhile(const std::string& id) const { return !table_.is_running(id); }
+    bool ended_meanwhile(const std::string& id) const { return !table_.is_running(id) || starting_.contains(id); }
 
     std::mt19937 random_;
     std::uint32_t slots_;
@@ -180,8 +216,10 @@ class Checker {
     std::map<std::string, api::JobState> states_;
     std::map<std::string, std::string> owners_;  ///< newest job of each folder
     std::set<std::string> running_;
+    std::set<std::string> starting_;  ///< that are to be started by the actions that are carried out
     std::set<std::string> told_;
     std::set<std::string> killed_;
+    std::set<std::string> skipping_;  ///< told to end without a checkpoint
     std::set<std::string> resumable_;
 };
 

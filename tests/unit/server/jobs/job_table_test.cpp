@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "tests/unit/server/jobs/job_table_text.hpp"
 
 namespace distilld {
@@ -20,213 +18,8 @@ using ::testing::ElementsAre;
 constexpr Time kNow{};
 constexpr JobTableOptions kOneSlot{1, 2min};
 
-/// A step of a table with the job "j" in it (and "other", which takes the slot where "j" has to wait).
-using Step = std::function<void(JobTable&)>;
-
 void poll(JobTable& table) {
     static_cast<void>(table.poll(kNow));
-}
-
-const std::map<std::string, Step> kStates{
-    {"unknown", [](JobTable& table) { table.start(); }},
-    {"restored", [](JobTable& table) { table.restore({"j", "/j", false, false, false}); }},
-    {"waiting",
-     [](JobTable& table) {
-         table.start();
-         table.enqueue("other", "/other");
-         table.enqueue("j", "/j");
-     }},
-    {"not started",
-     [](JobTable& table) {
-         table.start();
-         table.enqueue("j", "/j");
-         poll(table);
-         table.on_ended("j", outcome(Kind::not_started, "worker_not_started"), kNow);
-     }},
-    {"died",
-     [](JobTable& table) {
-         kStates.at("running")(table);
-         poll(table);
-         table.on_ended("j", outcome(Kind::died), kNow);
-     }},
-    {"died for the last time",
-     [](JobTable& table) {
-         kStates.at("running")(table);
-         for (const auto after : {0s, 1s, 3s, 7s}) {
-             static_cast<void>(table.poll(kNow + after));
-             table.on_ended("j", outcome(Kind::died), kNow + after);
-         }
-     }},
-    {"running",
-     [](JobTable& table) {
-         table.start();
-         table.enqueue("j", "/j");
-     }},
-    {"cancelling",
-     [](JobTable& table) {
-         kStates.at("running")(table);
-         poll(table);
-         table.cancel("j", kNow);
-     }},
-    {"cancelling by force",
-     [](JobTable& table) {
-         kStates.at("cancelling")(table);
-         static_cast<void>(table.poll(kNow + 2min));
-     }},
-    {"requeuing",
-     [](JobTable& table) {
-         kStates.at("running")(table);
-         poll(table);
-         table.stop(kNow);
-     }},
-    {"requeuing by force",
-     [](JobTable& table) {
-         kStates.at("requeuing")(table);
-         static_cast<void>(table.poll(kNow + 2min));
-     }},
-    {"cancelling, service stops",
-     [](JobTable& table) {
-         kStates.at("requeuing")(table);
-         poll(table);
-         table.cancel("j", kNow);
-     }},
-    {"waiting, service stops",
-     [](JobTable& table) {
-         kStates.at("waiting")(table);
-         poll(table);
-         table.stop(kNow);
-     }},
-};
-
-const std::map<std::string, Step> kEvents{
-    {"restore", [](JobTable& table) { table.restore({"j", "/elsewhere", true, false, true}); }},
-    {"start", [](JobTable& table) { table.start(); }},
-    {"stop", [](JobTable& table) { table.stop(kNow); }},
-    {"enqueue", [](JobTable& table) { table.enqueue("j", "/j"); }},
-    {"cancel", [](JobTable& table) { table.cancel("j", kNow); }},
-    {"finished", [](JobTable& table) { table.on_ended("j", outcome(Kind::finished), kNow); }},
-    {"cancelled", [](JobTable& table) { table.on_ended("j", outcome(Kind::cancelled, "", true), kNow); }},
-    {"failed", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "teacher"), kNow); }},
-    {"failed inside", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "internal"), kNow); }},
-    {"died", [](JobTable& table) { table.on_ended("j", outcome(Kind::died), kNow); }},
-    {"not started",
-     [](JobTable& table) { table.on_ended("j", outcome(Kind::not_started, "worker_not_started"), kNow); }},
-    {"short time", [](JobTable&) {}},
-    {"long time", [](JobTable&) {}},
-};
-
-/// Actions, then what is wanted of the job. A pair that is not here changes nothing and gives no action.
-using Expected = std::map<std::string, std::string>;
-const std::map<std::string, Expected> kTable{
-    {"unknown", {{"enqueue", "start j -> run"}, {"stop", "wake -> gone"}}},
-    {"restored",
-     {{"start", "start j -> run"},
-      {"stop", "wake -> wait"},
-      {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
-    {"waiting", {{"stop", "wake -> wait"}, {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
-    {"not started",
-     {{"stop", "wake -> wait"},
-      {"cancel", "store j cancelled cancelled_by_user -> gone"},
-      {"long time", "start j -> run"}}},
-    {"died",
-     {{"stop", "wake -> wait"},
-      {"cancel", "store j cancelled cancelled_by_user -> gone"},
-      {"long time", "start j resume -> run"}}},
-    {"died for the last time", {{"enqueue", "start j -> run"}, {"stop", "wake -> gone"}}},
-    {"running",
-     {{"stop", "stop j, wake -> requeue"},
-      {"cancel", "cancel-request j, stop j -> cancel"},
-      {"finished", "store j succeeded -> gone"},
-      {"cancelled", "store j queued worker_restarting resume waits -> wait"},
-      {"failed", "store j failed teacher -> gone"},
-      {"failed inside", "store j failed internal -> gone"},
-      {"died", "store j queued worker_restarting resume waits -> wait"},
-      {"not started", "store j queued worker_not_started waits -> wait"}}},
-    {"cancelling",
-     {{"stop", "wake -> cancel"},
-      {"finished", "store j succeeded -> gone"},
-      {"cancelled", "store j cancelled cancelled_by_user -> gone"},
-      {"failed", "store j failed teacher -> gone"},
-      {"failed inside", "store j failed internal -> gone"},
-      {"died", "store j cancelled worker_killed -> gone"},
-      {"not started", "store j cancelled cancelled_by_user -> gone"},
-      {"long time", "kill j -> cancel_by_force"}}},
-    {"cancelling by force",
-     {{"stop", "wake -> cancel_by_force"},
-      {"finished", "store j succeeded -> gone"},
-      {"cancelled", "store j cancelled cancelled_by_user -> gone"},
-      {"failed", "store j cancelled worker_killed -> gone"},
-      {"failed inside", "store j cancelled worker_killed -> gone"},
-      {"died", "store j cancelled worker_killed -> gone"},
-      {"not started", "store j cancelled cancelled_by_user -> gone"}}},
-    {"requeuing",
-     {{"cancel", "cancel-request j -> cancel"},
-      {"finished", "store j succeeded -> gone"},
-      {"cancelled", "store j queued service_stopped resume -> wait"},
-      {"failed", "store j failed teacher -> gone"},
-      {"failed inside", "store j queued service_stopped resume -> wait"},
-      {"died", "store j queued service_stopped resume -> wait"},
-      {"not started", "store j queued service_stopped resume -> wait"},
-      {"long time", "kill j -> requeue_by_force"}}},
-    {"requeuing by force",
-     {{"cancel", "cancel-request j -> cancel_by_force"},
-      {"finished", "store j succeeded -> gone"},
-      {"cancelled", "store j queued service_stopped resume -> wait"},
-      {"failed", "store j failed teacher -> gone"},
-      {"failed inside", "store j queued service_stopped resume -> wait"},
-      {"died", "store j queued service_stopped resume -> wait"},
-      {"not started", "store j queued service_stopped resume -> wait"}}},
-    {"cancelling, service stops",
-     {{"finished", "store j succeeded -> gone"},
-      {"cancelled", "store j cancelled cancelled_by_user -> gone"},
-      {"failed", "store j failed teacher -> gone"},
-      {"failed inside", "store j failed internal -> gone"},
-      {"died", "store j cancelled worker_killed -> gone"},
-      {"not started", "store j cancelled cancelled_by_user -> gone"},
-      {"long time", "kill j -> cancel_by_force"}}},
-    {"waiting, service stops", {{"cancel", "store j cancelled cancelled_by_user -> gone"}}},
-};
-
-std::string intent_text(const JobTable& table) {
-    const auto intent = table.intent("j");
-    return intent ? to_string(*intent) : "gone";
-}
-
-/// "action, action -> intent", of "j" and of the service.
-std::string step_text(JobTable& table, Time now) {
-    std::string text;
-    for (const auto& action : texts_of(table.poll(now))) {
-        if (action.find("other") == std::string::npos) {
-            text += (text.empty() ? "" : ", ") + action;
-        }
-    }
-    return text + " -> " + intent_text(table);
-}
-
-TEST(JobTable, EveryStateAnswersEveryEvent) {
-    std::size_t expected = 0;
-    for (const auto& [state, arrive] : kStates) {
-        for (const auto& [event, happen] : kEvents) {
-            JobTable table(kOneSlot);
-            arrive(table);
-            poll(table);
-            const auto nothing = " -> " + intent_text(table);
-            happen(table);
-            const auto now = event == "short time" ? kNow + 999ms : event == "long time" ? kNow + 2min : kNow;
-            const auto& row = kTable.at(state);
-            const auto found = row.find(event);
-            expected += found == row.end() ? 0 : 1;
-            EXPECT_EQ(step_text(table, now), found == row.end() ? nothing : found->second) << state << " × " << event;
-            EXPECT_LE(table.running(), 1U) << state << " × " << event;
-            EXPECT_TRUE(texts_of(table.poll(now)).empty()) << state << " × " << event << ": poll twice";
-        }
-    }
-    std::size_t rows = 0;
-    for (const auto& [state, row] : kTable) {
-        rows += row.size();
-    }
-    EXPECT_EQ(expected, rows) << "a row of the table names an event that there is not";
-    EXPECT_EQ(kTable.size(), kStates.size());
 }
 
 TEST(JobTable, JudgesSubmissions) {
@@ -336,6 +129,87 @@ TEST(JobTable, AWorkerThatDiesIsRestartedUntilItMakesNoProgress) {
     EXPECT_EQ(run({98, 99}), "queued: " + killed + "restart 3 of 3 from the newest checkpoint in 4 s");
     EXPECT_EQ(run({98, 99}), "failed: " + killed + "it died 4 times in a row without progress");
     EXPECT_TRUE(table.is_running("k"));
+}
+
+TEST(JobTable, QueuesByPriorityAndThenAsTheyCame) {
+    JobTable table(kOneSlot);
+    table.restore({"old", "/old", false, false, false, false, {0, 7}});
+    table.restore({"urgent", "/urgent", false, false, false, false, {5, 9}});
+    table.restore({"ran", "/ran", true, false, false, false, {0, 8}});
+    table.enqueue("new", "/new");
+    table.enqueue("low", "/low", {-1, 11});
+    table.enqueue("revived", "/revived", {0, 3}, true);
+    EXPECT_THAT(table.queue(), ElementsAre("urgent", "revived", "old", "ran", "new", "low"));
+    EXPECT_TRUE(table.set_priority("low", 6));
+    EXPECT_TRUE(table.set_priority("urgent", -100));
+    EXPECT_FALSE(table.set_priority("nobody", 1));
+    EXPECT_THAT(table.queue(), ElementsAre("low", "revived", "old", "ran", "new", "urgent"));
+    EXPECT_EQ(table.queue_position("urgent"), 6U);
+    poll(table);
+    table.start();
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("start low"));
+    // Of one that runs it is for later.
+    EXPECT_TRUE(table.set_priority("low", -1));
+    table.on_ended("low", outcome(Kind::died), kNow);
+    EXPECT_THAT(table.queue(), ElementsAre("revived", "old", "ran", "new", "low", "urgent"));
+    EXPECT_THAT(texts_of(table.poll(kNow)),
+                ElementsAre("store low queued worker_restarting resume waits", "start revived resume"));
+}
+
+TEST(JobTable, APausedJobHoldsNoSlotAndComesBackToItsPlace) {
+    JobTable table(kOneSlot);
+    table.start();
+    for (const auto* id : {"a", "b", "c"}) {
+        table.enqueue(id, id);
+    }
+    poll(table);
+    EXPECT_EQ(table.pause("a", kNow), VerbVerdict::accepted);
+    EXPECT_EQ(table.pause("c", kNow), VerbVerdict::accepted);
+    EXPECT_EQ(table.pause("nobody", kNow), VerbVerdict::not_here);
+    poll(table);
+    EXPECT_EQ(table.running(), 1U);
+    table.on_ended("a", outcome(Kind::cancelled, "", true), kNow);
+    EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("store a paused paused_by_user resume", "start b"));
+    EXPECT_EQ(table.output_user("a"), "a");
+    EXPECT_FALSE(table.queue_position("a"));
+    EXPECT_EQ(table.resume("c"), VerbVerdict::accepted);
+    EXPECT_EQ(table.resume("a"), VerbVerdict::accepted);
+    EXPECT_EQ(table.resume("a"), VerbVerdict::accepted);
+    EXPECT_THAT(table.queue(), ElementsAre("a", "c"));
+}
+
+TEST(JobTable, SaysWhyAVerbIsOfNoUse) {
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("runs", "/runs");
+    table.enqueue("waits", "/waits");
+    poll(table);
+    EXPECT_EQ(table.checkpoint("runs"), VerbVerdict::accepted);
+    EXPECT_EQ(table.checkpoint("waits"), VerbVerdict::not_running);
+    EXPECT_EQ(table.checkpoint("nobody"), VerbVerdict::not_here);
+    EXPECT_EQ(table.resume("nobody"), VerbVerdict::not_here);
+    table.pause("waits", kNow);
+    EXPECT_EQ(table.checkpoint("waits"), VerbVerdict::not_running);
+    table.cancel("runs", kNow);
+    EXPECT_EQ(table.pause("runs", kNow), VerbVerdict::cancelling);
+    EXPECT_EQ(table.resume("runs"), VerbVerdict::cancelling);
+    EXPECT_EQ(table.checkpoint("runs"), VerbVerdict::cancelling);
+}
+
+TEST(JobTable, AJobThatDiedOftenBeginsAnewWhenItIsResumed) {
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("j", "/j");
+    poll(table);
+    for (const auto after : {0s, 1s, 3s}) {
+        table.on_ended("j", outcome(Kind::died), kNow + after);
+        static_cast<void>(table.poll(kNow + after));
+        table.pause("j", kNow + after);
+        table.resume("j");
+        EXPECT_THAT(texts_of(table.poll(kNow + after)).back(), "start j resume") << "at once";
+    }
+    table.on_ended("j", outcome(Kind::died), kNow + 7s);
+    EXPECT_THAT(texts_of(table.poll(kNow + 7s)), ElementsAre("store j queued worker_restarting resume waits"));
 }
 
 TEST(JobTable, SaysWhenToCallAgain) {

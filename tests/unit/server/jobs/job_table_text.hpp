@@ -14,13 +14,17 @@ struct ActionText {
     std::string operator()(const StartWorkerAction& it) const {
         return "start " + it.id + (it.resume ? " resume" : "");
     }
-    std::string operator()(const StopWorkerAction& it) const { return "stop " + it.id; }
+    std::string operator()(const StopWorkerAction& it) const {
+        return "stop " + it.id + (it.last == LastCheckpoint::skip ? " unsaved" : "");
+    }
+    std::string operator()(const CheckpointWorkerAction& it) const { return "checkpoint " + it.id; }
     std::string operator()(const KillWorkerAction& it) const { return "kill " + it.id; }
     std::string operator()(const StoreStateAction& it) const {
         return "store " + it.id + " " + api::to_string(it.state) + (it.reason ? " " + it.reason->code : "") +
                (it.resume ? " resume" : "") + (it.waits ? " waits" : "");
     }
     std::string operator()(const StoreCancelRequestAction& it) const { return "cancel-request " + it.id; }
+    std::string operator()(const StoreNoteAction& it) const { return "note " + it.id + " " + it.message; }
     std::string operator()(const WakeReadersAction&) const { return "wake"; }
 };
 

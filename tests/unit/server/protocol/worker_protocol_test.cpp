@@ -74,7 +74,9 @@ TEST(WorkerProtocol, CarriesTheSpecWithItsDigits) {
 }
 
 TEST(WorkerProtocol, CarriesCommands) {
-    down(CancelCommand{});
+    EXPECT_TRUE(down(CancelCommand{}).checkpoint);
+    EXPECT_FALSE(down(CancelCommand{false}).checkpoint);
+    EXPECT_TRUE(std::get<CancelCommand>(decode_down("{\"type\":\"cancel\"}").value()).checkpoint);
     down(CheckpointCommand{});
     EXPECT_EQ(down(SetLimitCommand{8}).max_concurrent, 8U);
 }

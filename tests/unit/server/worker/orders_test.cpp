@@ -36,6 +36,7 @@ using ::testing::IsEmpty;
 class FakeGraph final : public RunningGraph {
   public:
     void cancel() override { told.emplace_back("cancel"); }
+    void forgo_last_checkpoint() override { told.emplace_back("no last checkpoint"); }
     void request_checkpoint() override { told.emplace_back("checkpoint"); }
     void set_max_concurrent(std::uint32_t limit) override { told.push_back("limit " + std::to_string(limit)); }
 
@@ -63,9 +64,29 @@ TEST(RunControl, KeepsALimitForTheGraphThatComesLater) {
     FakeGraph graph;
     control.set_max_concurrent(3);
     control.set_max_concurrent(4);
-    control.request_checkpoint();  // there is nothing to keep yet
     control.attach(graph);
     EXPECT_THAT(graph.told, ElementsAre("limit 4"));
+}
+
+TEST(RunControl, ACheckpointThatWasAskedForTooEarlyIsAskedForOnce) {
+    RunControl control;
+    FakeGraph first;
+    FakeGraph second;
+    control.request_checkpoint();
+    control.attach(first);
+    control.detach();
+    control.attach(second);
+    EXPECT_THAT(first.told, ElementsAre("checkpoint"));
+    EXPECT_TRUE(second.told.empty());
+}
+
+TEST(RunControl, AGraphIsToldToForgoItsLastCheckpointBeforeItIsCancelled) {
+    RunControl control;
+    FakeGraph graph;
+    control.forgo_last_checkpoint();
+    control.cancel();
+    control.attach(graph);
+    EXPECT_THAT(graph.told, ElementsAre("no last checkpoint", "cancel"));
 }
 
 TEST(RunControl, CancelsAGraphThatComesTooLate) {
@@ -138,9 +159,11 @@ TEST_F(FollowOrders, EachOrderReachesTheGraphAndTheEndOfTheParentCancels) {
     order(CheckpointCommand{});
     order(SetLimitCommand{8});
     order(CancelCommand{});
+    order(CancelCommand{false});
     hang_up();
     follow();
-    EXPECT_THAT(graph_.told, ElementsAre("checkpoint", "limit 8", "cancel", "cancel"));
+    EXPECT_THAT(graph_.told,
+                ElementsAre("checkpoint", "limit 8", "cancel", "no last checkpoint", "cancel", "cancel"));
 }
 
 TEST_F(FollowOrders, PassesOverWhatIsNoOrder) {

@@ -1,4 +1,4 @@
-#include "server/jobs/submit_request.hpp"
+#include "server/jobs/job_requests.hpp"
 
 #include "api/problem.hpp"
 #include "server/jobs/api_route.hpp"
@@ -7,6 +7,7 @@ namespace distilld {
 namespace {
 
 constexpr std::size_t kKeyLimit = 255;
+constexpr std::string_view kMetadataFilter = "metadata[";
 
 }  // namespace
 
@@ -22,6 +23,29 @@ std::string idempotency_key_of(const api::Request& request) {
         refuse(request, 400, "invalid_parameter", "Idempotency-Key must have 1 to 255 bytes", "idempotency-key");
     }
     return std::string(*header);
+}
+
+std::map<std::string, std::string> metadata_filter_of(const api::Request& request) {
+    std::map<std::string, std::string> wanted;
+    for (const auto& [name, text] : request.query) {
+        const bool whole = name.starts_with(kMetadataFilter) && name.ends_with(']');
+        if (!whole) {
+            continue;
+        }
+        const auto key = name.substr(kMetadataFilter.size(), name.size() - kMetadataFilter.size() - 1);
+        if (key.empty() || key.size() > kMetadataNameBytes || text.size() > kMetadataTextBytes) {
+            refuse(request, 400, "invalid_parameter",
+                   name + ": a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes and a text at most " +
+                       std::to_string(kMetadataTextBytes),
+                   name);
+        }
+        wanted[key] = text;
+    }
+    if (wanted.size() > kMetadataPairs) {
+        refuse(request, 400, "invalid_parameter",
+               "metadata: at most " + std::to_string(kMetadataPairs) + " pairs can be asked for", "metadata");
+    }
+    return wanted;
 }
 
 api::Response refused_submission(const api::Request& request, const SubmitOutcome& outcome) {

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/job_spec_json.hpp"
+
+namespace distilld {
+
+/// What is to change in a job that there is.
+struct JobPatch {
+    std::optional<std::int32_t> priority;
+    std::optional<std::uint32_t> max_concurrent;
+    /// By name: the new text, or nothing for a pair that is to go. Pairs that are not named stay.
+    std::optional<std::map<std::string, std::optional<std::string>>> metadata;
+};
+
+/// Bounds of a job's metadata, in pairs and bytes.
+inline constexpr std::size_t kMetadataPairs = 16;
+inline constexpr std::size_t kMetadataNameBytes = 64;
+inline constexpr std::size_t kMetadataTextBytes = 512;
+
+/// Longest patch that is read, in bytes.
+inline constexpr std::size_t kPatchSizeLimit = 64U << 10U;
+
+/// Reads {"priority", "max_concurrent", "metadata"}, of which one at least must be there; all that is wrong at once.
+[[nodiscard]] boost::system::result<JobPatch, api::SpecViolations> parse_job_patch(std::string_view json);
+
+/// The metadata as the patch changes them; a violation where they become too many.
+[[nodiscard]] boost::system::result<std::map<std::string, std::string>, api::SpecViolations> patched_metadata(
+    std::map<std::string, std::string> metadata, const JobPatch& patch);
+
+}  // namespace distilld

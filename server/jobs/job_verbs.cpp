@@ -1,0 +1,156 @@
+#include "server/jobs/job_verbs.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "api/job_spec_json.hpp"
+#include "server/jobs/event_records.hpp"
+#include "server/jobs/named_files_check.hpp"
+#include "server/jobs/new_job.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+using Kind = VerbOutcome::Kind;
+using std::chrono::steady_clock;
+
+VerbOutcome outcome(Kind kind, api::SpecViolations violations = {}) {
+    return {kind, {}, std::move(violations)};
+}
+
+bool asks_endpoints(const JobSpec& spec) {
+    const bool one = spec.teacher && !spec.teacher->endpoints.empty();
+    return one || std::any_of(spec.teachers.begin(), spec.teachers.end(),
+                              [](const auto& teacher) { return !teacher.second.endpoints.empty(); });
+}
+
+}  // namespace
+
+VerbOutcome JobVerbs::cancel(const std::string& id, LastCheckpoint last) {
+    const bool here = parts_.table.cancel(id, steady_clock::now(), last);
+    return outcome_of(here ? VerbVerdict::accepted : VerbVerdict::not_here, id);
+}
+
+VerbOutcome JobVerbs::pause(const std::string& id) {
+    return outcome_of(parts_.table.pause(id, steady_clock::now()), id);
+}
+
+VerbOutcome JobVerbs::resume(const std::string& id) {
+    const auto verdict = parts_.table.resume(id);
+    return verdict == VerbVerdict::not_here ? revive(id) : outcome_of(verdict, id);
+}
+
+VerbOutcome JobVerbs::checkpoint(const std::string& id) {
+    const auto state = parts_.journal.state_of(id);
+    if (!state) {
+        return outcome(Kind::not_found);
+    }
+    if (!api::is_terminal(*state) && parts_.journal.job(id).kind == JobKind::generate) {
+        return outcome(Kind::no_checkpoints);
+    }
+    const auto verdict = parts_.table.checkpoint(id);
+    return verdict == VerbVerdict::not_here ? outcome(Kind::not_running) : outcome_of(verdict, id);
+}
+
+VerbOutcome JobVerbs::change(const std::string& id, const JobPatch& patch) {
+    const auto job = parts_.journal.get(id);
+    if (!job) {
+        return outcome(Kind::not_found);
+    }
+    if (api::is_terminal(job->state) && (patch.priority || patch.max_concurrent)) {
+        return outcome(Kind::terminal);
+    }
+    auto metadata = patched_metadata(job->metadata, patch);
+    if (!metadata) {
+        return outcome(Kind::invalid, metadata.error());
+    }
+    if (patch.max_concurrent) {
+        const auto spec = api::parse_job_spec(job->resolved_spec_json);
+        if (!spec || !asks_endpoints(*spec)) {
+            return outcome(Kind::no_remote_teacher);
+        }
+    }
+    parts_.keeper.written([&] {
+        parts_.journal.check_writable();
+        if (patch.metadata && *metadata != job->metadata) {
+            parts_.journal.set_metadata(id, *metadata);
+        }
+    });
+    apply(id, patch);
+    return outcome(Kind::accepted);
+}
+
+/// What is the job's own to remember, and what its worker is to hear of it.
+void JobVerbs::apply(const std::string& id, const JobPatch& patch) {
+    if (patch.priority && *patch.priority != parts_.journal.job(id).priority) {
+        parts_.journal.edit(id).job.priority = *patch.priority;
+        parts_.table.set_priority(id, *patch.priority);
+        parts_.keeper.append(id, message_record("priority is " + std::to_string(*patch.priority) + " now"));
+    }
+    if (patch.max_concurrent && patch.max_concurrent != parts_.journal.job(id).max_concurrent) {
+        parts_.journal.edit(id).job.max_concurrent = patch.max_concurrent;
+        parts_.running.set_limit(id, *patch.max_concurrent);
+        parts_.keeper.append(id, message_record("max_concurrent is " + std::to_string(*patch.max_concurrent) + " now"));
+    }
+}
+
+VerbOutcome JobVerbs::outcome_of(VerbVerdict verdict, const std::string& id) {
+    switch (verdict) {
+        case VerbVerdict::accepted:
+            return outcome(Kind::accepted);
+        case VerbVerdict::cancelling:
+            return outcome(Kind::cancelling);
+        case VerbVerdict::not_running:
+            return outcome(Kind::not_running);
+        case VerbVerdict::not_here:
+            break;
+    }
+    return outcome(parts_.journal.state_of(id) ? Kind::terminal : Kind::not_found);
+}
+
+/// A job that has ended goes on, as if it were submitted again where it was.
+VerbOutcome JobVerbs::revive(const std::string& id) {
+    const auto ended = parts_.journal.get(id);
+    if (!ended) {
+        return outcome(Kind::not_found);
+    }
+    if (ended->state == api::JobState::succeeded) {
+        return outcome(Kind::terminal);
+    }
+    if (parts_.table.stopping()) {
+        return outcome(Kind::stopping);
+    }
+    const auto spec = api::parse_job_spec(ended->resolved_spec_json);
+    if (!spec) {
+        return outcome(Kind::not_runnable, spec.error());
+    }
+    const auto output = folder_identity(ended->output);
+    if (const auto user = parts_.table.output_user(output)) {
+        return outcome(Kind::output_in_use, output_conflict(*user, output));
+    }
+    if (auto missing = check_named_files(*spec, LookInside::no); !missing.violations.empty()) {
+        return outcome(Kind::not_runnable, std::move(missing));
+    }
+    parts_.keeper.written([&] { parts_.journal.check_writable(); });
+    if (parts_.journal.revive(id) == nullptr) {
+        return outcome(Kind::not_found);
+    }
+    auto& stored = parts_.journal.edit(id);
+    stored.job.state = api::JobState::queued;
+    stored.job.cancel_requested = false;
+    stored.job.finished_at.clear();
+    stored.job.status_reason.reset();
+    stored.resume = true;
+    const QueuePlace place{stored.job.priority, stored.number};
+    const auto record = state_record(stored.job);
+    parts_.keeper.append(id, message_record("resume requested"));
+    parts_.keeper.append(id, record);
+    parts_.keeper.show_counts();
+    parts_.table.enqueue(id, output, place, true);
+    log::info("jobs", id + " is resumed");
+    return outcome(Kind::accepted);
+}
+
+}  // namespace distilld

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include "server/jobs/job_journal.hpp"
+#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_table.hpp"
+#include "server/jobs/running_jobs.hpp"
+#include "server/jobs/store_keeper.hpp"
+
+namespace distilld {
+
+/// What users ask of jobs, judged and begun; the job of an outcome is left out. The table's actions are the caller's to
+/// carry out. The manager's thread; all that it is given must outlive it.
+class JobVerbs {
+  public:
+    struct Parts {
+        JobTable& table;
+        JobJournal& journal;
+        RunningJobs& running;
+        StoreKeeper& keeper;
+    };
+    explicit JobVerbs(Parts parts) : parts_(parts) {}
+
+    // See JobManager. ErrorException when the store cannot be read, or not be written where the answer is that it was.
+    VerbOutcome cancel(const std::string& id, LastCheckpoint last);
+    VerbOutcome pause(const std::string& id);
+    VerbOutcome resume(const std::string& id);
+    VerbOutcome checkpoint(const std::string& id);
+    VerbOutcome change(const std::string& id, const JobPatch& patch);
+
+  private:
+    VerbOutcome outcome_of(VerbVerdict verdict, const std::string& id);
+    VerbOutcome revive(const std::string& id);
+    void apply(const std::string& id, const JobPatch& patch);
+
+    Parts parts_;
+};
+
+}  // namespace distilld

@@ -1,0 +1,121 @@
+#include "server/jobs/run_conclusion.hpp"
+
+#include <string>
+#include <utility>
+
+namespace distilld {
+namespace {
+
+using api::JobState;
+using api::StatusReason;
+using Kind = WorkerOutcome::Kind;
+
+constexpr const char* kWhole = "; the newest checkpoint is whole";
+constexpr const char* kKilled = "the worker did not stop in time and was killed";
+
+/// Of a job of which nobody but its worker wanted that it ends. Empty: it is not over.
+std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
+    switch (outcome.kind) {
+        case Kind::finished:
+            return Conclusion{JobState::succeeded, std::nullopt};
+        case Kind::failed:
+            return Conclusion{JobState::failed, outcome.reason};
+        case Kind::cancelled:  // by a signal to the worker, perhaps one that the service gets as well
+        case Kind::died:
+        case Kind::not_started:
+            break;
+    }
+    return std::nullopt;
+}
+
+Conclusion conclude_requeue(const WorkerOutcome& outcome) {
+    // A worker that fails inside while the service ends (a signal to the whole group) is no failure of the job.
+    const bool inside = outcome.kind == Kind::failed && outcome.reason.code == "internal";
+    if (const auto end = conclude_run(outcome); end && !inside) {
+        return *end;
+    }
+    return {JobState::queued,
+            StatusReason{"service_stopped", "the service stopped; the job goes on when it starts again"}};
+}
+
+StatusReason cancel_reason(const WorkerOutcome& outcome, bool skips_checkpoint) {
+    const char* saved = skips_checkpoint     ? "cancelled without a last checkpoint"
+                        : outcome.checkpoint ? "cancelled after a checkpoint"
+                                             : "cancelled before a step was done";
+    return {"cancelled_by_user", saved};
+}
+
+Conclusion conclude_cancel(bool forced, const WorkerOutcome& outcome, bool skips_checkpoint) {
+    if (outcome.kind == Kind::cancelled) {
+        return {JobState::cancelled, cancel_reason(outcome, skips_checkpoint)};
+    }
+    if (outcome.kind == Kind::not_started) {
+        return {JobState::cancelled, cancel_reason({}, false)};
+    }
+    if (forced && outcome.kind != Kind::finished) {
+        return {JobState::cancelled, StatusReason{"worker_killed", std::string(kKilled) + kWhole}};
+    }
+    if (outcome.kind == Kind::died) {
+        return {JobState::cancelled, StatusReason{"worker_killed", what_happened(outcome) + kWhole}};
+    }
+    return *conclude_run(outcome);
+}
+
+Conclusion conclude_pause(bool forced, const WorkerOutcome& outcome) {
+    if (forced && outcome.kind != Kind::finished && outcome.kind != Kind::cancelled) {
+        return {JobState::paused, paused_reason(std::string(kKilled) + kWhole)};
+    }
+    if (const auto end = conclude_run(outcome)) {
+        return *end;
+    }
+    if (outcome.kind == Kind::died) {
+        return {JobState::paused, paused_reason(what_happened(outcome) + kWhole)};
+    }
+    return {JobState::paused,
+            paused_reason(outcome.checkpoint ? "paused after a checkpoint" : "paused before a step was done")};
+}
+
+/// It was to pause and then was not.
+Conclusion conclude_resume(bool forced, const WorkerOutcome& outcome) {
+    if (const auto end = conclude_run(outcome); end && (!forced || outcome.kind == Kind::finished)) {
+        return *end;
+    }
+    return {JobState::queued, std::nullopt};
+}
+
+}  // namespace
+
+std::optional<Conclusion> conclude(JobIntent intent, const WorkerOutcome& outcome, bool skips_checkpoint) {
+    switch (intent) {
+        case JobIntent::cancel:
+        case JobIntent::cancel_by_force:
+            return conclude_cancel(intent == JobIntent::cancel_by_force, outcome, skips_checkpoint);
+        case JobIntent::requeue:
+        case JobIntent::requeue_by_force:
+            return conclude_requeue(outcome);
+        case JobIntent::pause:
+        case JobIntent::pause_by_force:
+            return conclude_pause(intent == JobIntent::pause_by_force, outcome);
+        case JobIntent::resume:
+        case JobIntent::resume_by_force:
+            return conclude_resume(intent == JobIntent::resume_by_force, outcome);
+        case JobIntent::run:
+        case JobIntent::wait:
+        case JobIntent::paused:
+            break;
+    }
+    return conclude_run(outcome);
+}
+
+std::string what_happened(const WorkerOutcome& outcome) {
+    if (outcome.kind == Kind::cancelled) {
+        return "the worker was told to stop from outside the service";
+    }
+    return outcome.reason.message.empty() ? "the worker ended without a result" : outcome.reason.message;
+}
+
+StatusReason paused_reason(std::string message) {
+    return {"paused_by_user", std::move(message)};
+}
+
+}  // namespace distilld
