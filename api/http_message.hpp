@@ -13,6 +13,29 @@ namespace distilld::api {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
+/// How far a body that is read while it arrives has come.
+enum class BodyEnd {
+    not_yet,
+    whole,
+    too_large,  ///< it goes on beyond the route's limit: 413
+    malformed,  ///< it is not chunked as it says: 400
+    lost,       ///< the client left, or was too slow: nobody reads an answer
+};
+
+struct BodyPiece {
+    std::string bytes;  ///< may be empty at the end
+    BodyEnd end = BodyEnd::not_yet;
+};
+
+/// A body that is read while it arrives, for those too large for the memory. One pull at a time, by the handler; it is
+/// of no use once the handler has answered. A pull waits no longer than a slow client may take for a piece.
+class BodySource {
+  public:
+    virtual ~BodySource() = default;
+    /// The next piece; after the last, the same end again.
+    virtual boost::asio::awaitable<BodyPiece> next() = 0;
+};
+
 /// A request as handlers see it: no Beast type. Header names compare without case.
 struct Request {
     std::string method;                                                ///< upper case
@@ -21,6 +44,7 @@ struct Request {
     std::vector<std::pair<std::string, std::string>> path_parameters;  ///< {id} of the matched route
     Headers headers;
     std::string body;
+    std::shared_ptr<BodySource> body_source = nullptr;  ///< in place of `body`, of a route that asks for it
     std::string remote;  ///< address of the peer, for logs
 
     [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;

@@ -66,6 +66,13 @@ FLEET = (
                 "Workers that died and were started again from the newest checkpoint.",
                 ("sum by (instance) (increase(distilld_worker_restarts_total{INSTANCE}[RATE]))", "{{instance}}"),
             ),
+            plot(
+                "Webhooks",
+                "short",
+                "Attempts to tell a receiver of the end of a job. Retried: it gave no 2xx answer, and is asked again for "
+                "a day; given up: the day is over, or it said that it has gone.",
+                ("sum by (result) (increase(distilld_webhook_deliveries_total{INSTANCE}[RATE]))", "{{result}}"),
+            ),
             heat_map(
                 "Wait in the queue",
                 "s",

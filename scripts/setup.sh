@@ -207,6 +207,7 @@ test_packages=(
     kubernetes-validate kubeflow-trainer-api compose-spec         # schemas of the manifests
     cloudcoil-models-prometheus-operator
     matplotlib                                                    # panels as pictures
+    openai standardwebhooks                                       # drive the service as their users do
     orjson                                                        # what decoding is compared with
     jsonschema openapi-spec-validator schemathesis                # hold the service against api/openapi.yaml
 )

@@ -24,9 +24,14 @@
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics_routes.hpp"
+#include "server/openai/file_store.hpp"
+#include "server/openai/openai_routes.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
+#include "server/webhooks/webhook_outbox.hpp"
+#include "server/webhooks/webhook_sender.hpp"
+#include "server/webhooks/webhook_signature.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -92,6 +97,29 @@ http::ServerOptions server_options(const ServerSettings& settings) {
     options.idle_timeout = std::chrono::ceil<std::chrono::seconds>(settings.idle_timeout);
     options.handler_timeout = std::chrono::ceil<std::chrono::seconds>(settings.handler_timeout);
     return options;
+}
+
+/// Also without receivers: what waits for those of the last time is dropped. The manager must outlive the sender.
+Result<std::unique_ptr<webhooks::WebhookSender>> make_webhooks(const WebhooksSettings& settings,
+                                                               const std::filesystem::path& store_file,
+                                                               JobManager& manager, JobMetrics& metrics) {
+    webhooks::WebhookOptions options;
+    options.urls = settings.urls;
+    options.private_hosts = settings.private_hosts;
+    if (!options.urls.empty()) {
+        auto secrets = webhooks::read_webhook_secrets(settings.secret_file);
+        if (!secrets) {
+            return invalid_input("webhooks.secret_file: " + secrets.error().message);
+        }
+        options.secrets = *std::move(secrets);
+    }
+    auto outbox = webhooks::open_webhook_outbox(store_file);
+    if (!outbox) {
+        return outbox.error();
+    }
+    return webhooks::make_webhook_sender(
+        std::move(options), *std::move(outbox), [&manager](std::string id) { return manager.get(std::move(id)); },
+        [&metrics](const char* result) { metrics.webhook_attempt(result); });
 }
 
 /// First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their jobs
@@ -162,10 +190,26 @@ int serve(const ServeCommand& command) {
     const auto manager =
         make_job_manager(options, std::move(*store), make_logged_workers(job_worker_options(), logs), metrics);
 
+    auto files = openai::FileStore::open(store_file, data_dir / "files");
+    if (!files) {
+        print_error(settings, files.error().message);
+        return kFailed;
+    }
+    auto routes = make_job_routes(*manager, metrics, logs);
+    for (auto& route : openai::make_openai_routes({*manager, *files, data_dir / "outputs", settings.server.max_upload_size})) {
+        routes.push_back(std::move(route));
+    }
+
+    auto webhooks = make_webhooks(settings.webhooks, store_file, *manager, *metrics);
+    if (!webhooks) {
+        print_error(settings, webhooks.error().message);
+        return webhooks.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
+    }
+
     asio::io_context context(1);
     asio::signal_set signals(context, SIGINT, SIGTERM);
-    auto server = http::make_server(context.get_executor(), server_options(settings.server),
-                                    make_job_routes(*manager, metrics, logs), make_metrics_observer(metrics));
+    auto server = http::make_server(context.get_executor(), server_options(settings.server), std::move(routes),
+                                    make_metrics_observer(metrics));
     if (!server) {
         print_error(settings, server.error().message);
         return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;

@@ -21,8 +21,12 @@ Connection::Connection(boost::asio::ip::tcp::socket socket) : stream(std::move(s
     }
 }
 
+std::chrono::seconds Connection::transfer_time(std::uint64_t bytes) {
+    return kTransferBase + std::chrono::seconds(bytes / kMinBytesPerSecond);
+}
+
 void Connection::allow_transfer(std::uint64_t bytes) {
-    stream.expires_after(kTransferBase + std::chrono::seconds(bytes / kMinBytesPerSecond));
+    stream.expires_after(transfer_time(bytes));
 }
 
 }  // namespace distilld::http

@@ -13,6 +13,8 @@ namespace distilld::http {
 struct Connection {
     explicit Connection(boost::asio::ip::tcp::socket socket);
 
+    /// How long `bytes` may take.
+    [[nodiscard]] static std::chrono::seconds transfer_time(std::uint64_t bytes);
     /// For what follows: as long as `bytes` may take. A slow peer is fine, a stuck one is not.
     void allow_transfer(std::uint64_t bytes);
 

@@ -30,6 +30,11 @@ struct Route {
     /// Answered whatever name the request has for the server: probes and scrapers use names that it does not know. For
     /// what a stranger may read.
     bool any_host = false;
+    /// The handler reads the body itself, while it arrives (Request::body_source). What it leaves unread ends the
+    /// connection.
+    bool streamed_body = false;
+    /// Largest body that is taken; 0 = the server's limit.
+    std::uint64_t body_limit = 0;
     /// Answered, once a connection, even when the server has as many connections as it takes. For short answers.
     bool vital = false;
 };

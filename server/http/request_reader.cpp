@@ -195,7 +195,8 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
     }
 
     // What can be said before the body is read.
-    const std::uint64_t limit = context.options.body_limit;
+    const bool has_own_limit = incoming.route != nullptr && incoming.route->body_limit != 0;
+    const std::uint64_t limit = has_own_limit ? incoming.route->body_limit : context.options.body_limit;
     const auto length = head.content_length();
     if (length && *length > limit) {
         incoming.reply.keep_alive = false;
@@ -217,6 +218,11 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
         if (failed) {
             co_return std::nullopt;
         }
+    }
+    if (!incoming.refusal && incoming.route->streamed_body) {
+        incoming.body = std::make_shared<StreamedBody>(connection, std::move(head), limit);
+        incoming.request.body_source = incoming.body;
+        co_return incoming;
     }
     auto reading = read_body(connection, head, limit, incoming);
     const bool read = co_await std::move(reading);

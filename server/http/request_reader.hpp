@@ -1,12 +1,14 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <memory>
 #include <optional>
 
 #include "api/http_message.hpp"
 #include "server/http/connection.hpp"
 #include "server/http/reply.hpp"
 #include "server/http/session_context.hpp"
+#include "server/http/streamed_body.hpp"
 
 namespace distilld::http {
 
@@ -14,6 +16,7 @@ namespace distilld::http {
 struct IncomingRequest {
     Reply reply;
     api::Request request;
+    std::shared_ptr<StreamedBody> body;    ///< set when the handler reads the body itself
     const Route* route = nullptr;          ///< lives as long as the server's routing table
     std::optional<api::Response> refusal;  ///< set when there is no route, or the request is at fault
 };

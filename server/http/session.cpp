@@ -102,9 +102,15 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
     Reply reply = std::move(incoming.reply);
     std::optional<api::Response> answer = std::move(incoming.refusal);
     if (!answer) {
-        auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request),
-                                    context_->options.handler_timeout, reply.label());
+        auto deadline = context_->options.handler_timeout;
+        if (incoming.body) {
+            deadline += Connection::transfer_time(incoming.body->expected_bytes());
+        }
+        auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request), deadline, reply.label());
         answer = co_await std::move(calling);
+        if (incoming.body && !incoming.body->whole()) {
+            reply.keep_alive = false;  // the rest of the body stands where the next request would
+        }
         if (!answer) {
             context_->observe(reply, kClientClosedRequest);
             co_return false;

@@ -17,6 +17,7 @@ api::Job newest(const LiveJob* live, api::Job stored) {
     auto job = live->job;
     job.spec_json = std::move(stored.spec_json);
     job.resolved_spec_json = std::move(stored.resolved_spec_json);
+    job.asked_json = std::move(stored.asked_json);
     job.checkpoints = std::move(stored.checkpoints);
     for (const auto& checkpoint : live->unsaved_checkpoints) {
         put_checkpoint(job.checkpoints, checkpoint);
@@ -72,10 +73,10 @@ void JobBoard::complete(api::Job& job) const {
         return;
     }
     const auto before = *job.queue_position - 1;
-    job.status_reason = api::StatusReason{
-        "waiting_for_slot", before == 0   ? "it is the next to get a slot"
-                            : before == 1 ? "1 job is before it"
-                                          : std::to_string(before) + " jobs are before it"};
+    job.status_reason =
+        api::StatusReason{"waiting_for_slot", before == 0   ? "it is the next to get a slot"
+                                              : before == 1 ? "1 job is before it"
+                                                            : std::to_string(before) + " jobs are before it"};
 }
 
 std::optional<api::StatusReason> JobBoard::trouble() const {

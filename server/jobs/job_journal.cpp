@@ -96,6 +96,7 @@ std::uint64_t JobJournal::create(StoredJob stored) {
     live.stored = stored;
     live.stored.job.spec_json.clear();
     live.stored.job.resolved_spec_json.clear();
+    live.stored.job.asked_json.clear();
     show(stored.job.id, live);
     return stored.number;
 }

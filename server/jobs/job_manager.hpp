@@ -55,7 +55,10 @@ struct SubmitRequest {
     bool dry_run = false;
     std::string owner{};                            ///< who submits; empty = nobody said
     std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
-    std::int32_t priority = 0;                      ///< api::kLowestPriority to api::kHighestPriority
+    std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's
+    /// See api::Job. A request with a key is the same as an earlier one when this is, or without it the spec.
+    std::string asked_json{};
+    std::int32_t priority = 0;  ///< api::kLowestPriority to api::kHighestPriority
 };
 
 /// Answer to what a user asks of a job. `job` is the job as it is then, except where there is none.
@@ -134,8 +137,7 @@ class JobManager {
     // --- what a user asks of a job; asking again is no error ---
     /// Queued and paused: cancelled at once. Running: asked to end, after a checkpoint unless `last` says otherwise,
     /// and cancelled when it has.
-    virtual boost::asio::awaitable<VerbOutcome> cancel(std::string id,
-                                                       LastCheckpoint last = LastCheckpoint::write) = 0;
+    virtual boost::asio::awaitable<VerbOutcome> cancel(std::string id, LastCheckpoint last = LastCheckpoint::write) = 0;
     /// Queued: paused at once. Running: asked to checkpoint and end, paused when it has.
     virtual boost::asio::awaitable<VerbOutcome> pause(std::string id) = 0;
     /// Paused, failed or cancelled: back to its place in the queue, to go on from its newest checkpoint.
@@ -156,8 +158,12 @@ class JobManager {
     /// Stored events after `after`, at once.
     virtual boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) = 0;
 
-    /// The same, but waits up to the heartbeat for the first. A reader that is slow reads later and holds up nobody:
-    /// events wait in the store, not in memory.
+    /// Stored events before `before`, at once, newest first; without `ended` and `job`.
+    virtual boost::asio::awaitable<EventBatch> events_before(std::string id, std::uint64_t before,
+                                                             std::uint32_t limit) = 0;
+
+    /// The same as events(), but waits up to the heartbeat for the first. A reader that is slow reads later and holds
+    /// up nobody: events wait in the store, not in memory.
     virtual boost::asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after,
                                                            std::uint32_t limit) = 0;
 };

@@ -42,6 +42,14 @@ MetricSamples waiting_by_reason(const ServiceCounts& counts) {
     return samples;
 }
 
+MetricSamples webhook_attempts(const ServiceCounts& counts) {
+    std::vector<MetricSample> samples;
+    for (const auto& [result, count] : counts.webhook_attempts) {
+        samples.push_back({{result}, metric_number(count)});
+    }
+    return samples;
+}
+
 template <class Read>
 MetricSamples of_store(const ServiceCounts& counts, Read read) {
     return counts.store ? std::vector<MetricSample>{{{}, read(*counts.store)}} : std::vector<MetricSample>();
@@ -73,6 +81,11 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
          counter,
          {},
          [](const ServiceCounts& counts) { return metric_number(counts.worker_restarts); }},
+        {"distilld_webhook_deliveries_total",
+         "Attempts to tell a receiver of the end of a job, by result.",
+         counter,
+         {"result"},
+         webhook_attempts},
         {"distilld_store_writable",
          "1 while the job store can be written, 0 while it cannot (a full disk).",
          gauge,

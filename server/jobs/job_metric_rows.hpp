@@ -51,6 +51,8 @@ struct ServiceCounts {
     std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
     std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
     std::uint64_t worker_restarts = 0;
+    /// By result.
+    std::map<std::string, std::uint64_t> webhook_attempts{{"delivered", 0}, {"retried", 0}, {"given_up", 0}};
     std::optional<StoreCounts> store;                      ///< nothing: there is none
     std::vector<std::pair<std::string, DiskUsage>> disks;  ///< by job; the job of the service's own is empty
     Histogram queue_waits;                                 ///< seconds

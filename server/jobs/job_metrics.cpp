@@ -140,6 +140,11 @@ class TableJobMetrics final : public JobMetrics {
         ++service_.finished[result];
     }
 
+    void webhook_attempt(const std::string& result) override {
+        const std::lock_guard lock(mutex_);
+        ++service_.webhook_attempts[result];
+    }
+
     void http_request(const std::string& method, const std::string& route, unsigned status,
                       std::chrono::nanoseconds duration) override {
         const std::lock_guard lock(mutex_);

@@ -46,6 +46,9 @@ class JobMetrics {
     /// The job came to a terminal state.
     virtual void job_finished(api::JobState result) = 0;
 
+    /// An attempt to tell a receiver of the end of a job: delivered, retried or given_up.
+    virtual void webhook_attempt(const std::string& result) = 0;
+
     /// One HTTP answer (see http::Observer).
     virtual void http_request(const std::string& method, const std::string& route, unsigned status,
                               std::chrono::nanoseconds duration) = 0;

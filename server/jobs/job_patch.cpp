@@ -85,8 +85,7 @@ class PatchReader {
             const std::string name(member.key());
             const auto pointer = "/metadata/" + escape_pointer_token(name);
             if (name.empty() || name.size() > kMetadataNameBytes) {
-                violate(pointer, "invalid_value",
-                        "a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes");
+                violate(pointer, "invalid_value", "a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes");
             } else if (member.value().is_null()) {
                 (*patch.metadata)[name] = std::nullopt;
             } else if (!member.value().is_string()) {

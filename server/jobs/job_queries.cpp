@@ -38,13 +38,16 @@ JobQueries::JobQueries(sqlite::Database& database)
                         "AND (?5 = '{}' OR NOT EXISTS (SELECT 1 FROM json_each(?5) AS wanted WHERE NOT EXISTS "
                         "(SELECT 1 FROM json_each(CASE WHEN json_valid(metadata) THEN metadata ELSE '{}' END) AS has "
                         "WHERE has.key = wanted.key AND has.value = wanted.value))) ORDER BY number DESC LIMIT ?3")),
-      specs_(database, "SELECT spec, resolved_spec FROM job_specs WHERE job_id = ?1"),
+      specs_(database, "SELECT spec, resolved_spec, asked FROM job_specs WHERE job_id = ?1"),
       checkpoints_(
           database,
           "SELECT step, folder, seconds, created_at, bytes FROM job_checkpoints WHERE job_id = ?1 ORDER BY number"),
       events_(database,
               "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND sequence > ?2 ORDER BY sequence "
               "LIMIT ?3"),
+      events_before_(database,
+                     "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND sequence < ?2 "
+                     "ORDER BY sequence DESC LIMIT ?3"),
       measurements_(database,
                     "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND type IN ('metrics', 'evaluation') "
                     "ORDER BY sequence") {}
@@ -74,12 +77,20 @@ JobPage JobQueries::list(const JobQuery& query) {
 }
 
 EventPage JobQueries::events(std::string_view id, std::uint64_t after, std::uint32_t limit) {
+    return page_of_events(events_, id, after, limit);
+}
+
+EventPage JobQueries::events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) {
+    return page_of_events(events_before_, id, before, limit);
+}
+
+EventPage JobQueries::page_of_events(sqlite::Statement& statement, std::string_view id, std::uint64_t from,
+                                     std::uint32_t limit) {
     EventPage page;
     constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    auto& statement = events_;
     const sqlite::ResetGuard guard(statement);
     statement.bind(1, id);
-    statement.bind(2, static_cast<std::int64_t>(std::min(after, kMax)));
+    statement.bind(2, static_cast<std::int64_t>(std::min(from, kMax)));
     statement.bind(3, std::int64_t{limit} + 1);
     while (statement.step()) {
         if (page.events.size() == limit) {
@@ -110,6 +121,7 @@ std::optional<StoredJob> JobQueries::one(sqlite::Statement& statement) {
     if (specs_.step()) {
         stored.job.spec_json = specs_.text(0);
         stored.job.resolved_spec_json = specs_.text(1);
+        stored.job.asked_json = specs_.text(2);
     }
     return stored;
 }

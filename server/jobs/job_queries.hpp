@@ -19,6 +19,7 @@ class JobQueries {
     [[nodiscard]] std::optional<StoredJob> get(std::string_view id);
     [[nodiscard]] JobPage list(const JobQuery& query);
     [[nodiscard]] EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit);
+    [[nodiscard]] EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit);
     /// See JobReader.
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take);
     /// The first job, with specs, of a statement of kSelectJobs that is bound.
@@ -27,11 +28,15 @@ class JobQueries {
     [[nodiscard]] StoredJob whole(const sqlite::Statement& row);
 
   private:
+    static EventPage page_of_events(sqlite::Statement& statement, std::string_view id, std::uint64_t from,
+                                    std::uint32_t limit);
+
     sqlite::Statement get_;
     sqlite::Statement list_;
     sqlite::Statement specs_;
     sqlite::Statement checkpoints_;
     sqlite::Statement events_;
+    sqlite::Statement events_before_;
     sqlite::Statement measurements_;
 };
 

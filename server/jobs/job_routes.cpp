@@ -8,6 +8,7 @@
 #include "distilld_version.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/history_routes.hpp"
+#include "server/jobs/job_requests.hpp"
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
@@ -22,22 +23,6 @@ using api::Response;
 
 constexpr std::uint32_t kListDefault = 20;
 constexpr std::uint32_t kListMax = 100;
-constexpr std::size_t kKeyLimit = 255;
-constexpr std::string_view kMetadataFilter = "metadata[";
-
-std::string idempotency_key_of(const Request& request) {
-    auto header = request.header("idempotency-key");
-    if (!header) {
-        header = request.header("x-idempotency-key");
-    }
-    if (!header) {
-        return {};
-    }
-    if (header->empty() || header->size() > kKeyLimit) {
-        refuse(request, 400, "invalid_parameter", "Idempotency-Key must have 1 to 255 bytes", "idempotency-key");
-    }
-    return std::string(*header);
-}
 
 /// "queued, running, …"
 template <class Names>
@@ -47,30 +32,6 @@ std::string joined_names(const Names& names) {
         text += (text.empty() ? "" : ", ") + name;
     }
     return text;
-}
-
-/// The pairs of metadata[NAME]=TEXT.
-std::map<std::string, std::string> metadata_filter_of(const Request& request) {
-    std::map<std::string, std::string> wanted;
-    for (const auto& [name, text] : request.query) {
-        const bool whole = name.starts_with(kMetadataFilter) && name.ends_with(']');
-        if (!whole) {
-            continue;
-        }
-        const auto key = name.substr(kMetadataFilter.size(), name.size() - kMetadataFilter.size() - 1);
-        if (key.empty() || key.size() > kMetadataNameBytes || text.size() > kMetadataTextBytes) {
-            refuse(request, 400, "invalid_parameter",
-                   name + ": a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes and a text at most " +
-                       std::to_string(kMetadataTextBytes),
-                   name);
-        }
-        wanted[key] = text;
-    }
-    if (wanted.size() > kMetadataPairs) {
-        refuse(request, 400, "invalid_parameter",
-               "metadata: at most " + std::to_string(kMetadataPairs) + " pairs can be asked for", "metadata");
-    }
-    return wanted;
 }
 
 class JobApi {
@@ -102,8 +63,8 @@ class JobApi {
         if (const auto text = request.query_value("state")) {
             query.state = api::job_state_from_string(*text);
             if (!query.state) {
-                refuse(request, 400, "invalid_parameter",
-                       "state must be one of " + joined_names(api::kJobStateNames), "state");
+                refuse(request, 400, "invalid_parameter", "state must be one of " + joined_names(api::kJobStateNames),
+                       "state");
             }
         }
         if (const auto name = request.query_value("name")) {
@@ -195,21 +156,12 @@ class JobApi {
                                            {"resolved_spec", std::move(body["resolved_spec"])}});
             }
             case SubmitOutcome::Kind::invalid:
-                return api::to_response(api::spec_problem(outcome.violations, request.path));
-            case SubmitOutcome::Kind::conflict: {
-                auto problem = api::spec_problem(outcome.violations, request.path);
-                problem.status = 409;
-                problem.title.clear();
-                problem.code = "output_in_use";
-                return api::to_response(problem);
-            }
+            case SubmitOutcome::Kind::conflict:
             case SubmitOutcome::Kind::key_reused:
-                refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
-                       "idempotency-key");
             case SubmitOutcome::Kind::stopping:
                 break;
         }
-        return unavailable(request.path, "stopping", "the service is stopping and takes no jobs");
+        return refused_submission(request, outcome);
     }
 
     JobManager& manager_;

@@ -116,9 +116,50 @@ ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN max_concurrent INTEGER;
 )";
 
-constexpr std::array kSteps{SchemaStep{1, kFirst}, SchemaStep{2, kPartsOfAJob}, SchemaStep{3, kSinceWhenAJobWaits},
-                            SchemaStep{4, kExportedLoss}, SchemaStep{5, kDtypeTeacherBytes},
-                            SchemaStep{6, kPriorityAndLimit}};
+// What was asked of the alias for OpenAI's clients, as it was asked; and the files that they upload.
+constexpr const char* kUploadedFiles = R"(
+ALTER TABLE job_specs ADD COLUMN asked TEXT NOT NULL DEFAULT '';
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    filename TEXT NOT NULL,
+    purpose TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    created_at INTEGER NOT NULL
+);
+)";
+
+// An event for each receiver, written with the state that it is about: no end of the service can come in between. The
+// body is filled in when the event is sent for the first time, and stays the same.
+constexpr const char* kWebhooks = R"(
+CREATE TABLE webhook_receivers (
+    url TEXT PRIMARY KEY
+) WITHOUT ROWID;
+CREATE TABLE webhook_events (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    url TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    type TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    body TEXT NOT NULL DEFAULT '',
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_attempt REAL NOT NULL DEFAULT 0
+);
+CREATE INDEX webhook_events_by_time ON webhook_events (url, next_attempt);
+CREATE TRIGGER webhook_event_of_an_end AFTER UPDATE OF state ON jobs
+WHEN NEW.state IN ('succeeded', 'failed', 'cancelled') AND OLD.state <> NEW.state
+BEGIN
+    INSERT INTO webhook_events (id, url, job_id, type, created_at)
+    SELECT 'evt_' || lower(hex(randomblob(12))), url, NEW.id, 'job.' || NEW.state, NEW.finished_at
+    FROM webhook_receivers;
+END;
+)";
+
+constexpr std::array kSteps{
+    SchemaStep{1, kFirst},         SchemaStep{2, kPartsOfAJob},       SchemaStep{3, kSinceWhenAJobWaits},
+    SchemaStep{4, kExportedLoss},  SchemaStep{5, kDtypeTeacherBytes}, SchemaStep{6, kPriorityAndLimit},
+    SchemaStep{7, kUploadedFiles}, SchemaStep{8, kWebhooks}};
 
 void apply(sqlite::Database& database, const SchemaStep& step) {
     sqlite::Transaction transaction(database);

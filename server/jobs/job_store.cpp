@@ -30,6 +30,9 @@ class SqliteJobReader final : public JobReader {
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return queries_.events(id, after, limit);
     }
+    EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
+        return queries_.events_before(id, before, limit);
+    }
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         queries_.measurements(id, take);
     }
@@ -59,6 +62,7 @@ class SqliteJobStore final : public JobStore {
         insert_specs_->bind(1, job.id);
         insert_specs_->bind(2, job.spec_json);
         insert_specs_->bind(3, job.resolved_spec_json);
+        insert_specs_->bind(4, job.asked_json);
         insert_specs_->run();
         write_change(job.id, {nullptr, job.progress ? &*job.progress : nullptr, job.eval_loss ? &job : nullptr,
                               job.checkpoints});
@@ -120,6 +124,10 @@ class SqliteJobStore final : public JobStore {
         drop_metrics_->run();
     }
 
+    EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
+        return queries_->events_before(id, before, limit);
+    }
+
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return queries_->events(id, after, limit);
     }
@@ -168,7 +176,7 @@ class SqliteJobStore final : public JobStore {
         queries_ = std::make_unique<JobQueries>(database_);
         insert_ = make(kInsertJob);
         update_ = make(kUpdateJob);
-        insert_specs_ = make("INSERT INTO job_specs (job_id, spec, resolved_spec) VALUES (?1, ?2, ?3)");
+        insert_specs_ = make("INSERT INTO job_specs (job_id, spec, resolved_spec, asked) VALUES (?1, ?2, ?3, ?4)");
         by_key_ = select("WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1");
         unfinished_ = select(unfinished_jobs().c_str());
         counts_ = make("SELECT state, count(*) FROM jobs GROUP BY state");

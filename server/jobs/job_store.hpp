@@ -39,7 +39,7 @@ struct JobPage {
 };
 
 struct EventPage {
-    std::vector<api::JobEvent> events;  ///< ascending
+    std::vector<api::JobEvent> events;  ///< ascending, or of events_before() descending
     bool has_more = false;
 };
 
@@ -47,7 +47,7 @@ struct EventPage {
 /// not grow with the job.
 struct JobChange {
     const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume, priority, limit; not the parts
-                                        ///< below, nor specs and metadata
+                                       ///< below, nor specs and metadata
     const ProgressEvent* progress = nullptr;
     const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
     /// One whose folder is known takes the place of the older one.
@@ -62,6 +62,8 @@ class JobReader {
     [[nodiscard]] virtual std::optional<StoredJob> get(std::string_view id) = 0;
     [[nodiscard]] virtual JobPage list(const JobQuery& query) = 0;
     [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
+    /// Newest first.
+    [[nodiscard]] virtual EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) = 0;
     /// Hands over the job's events of type metrics and evaluation that there are, ascending.
     virtual void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) = 0;
 };

@@ -24,7 +24,48 @@ using Kind = VerbOutcome::Kind;
     throw ProblemError{std::move(problem)};
 }
 
-Response answer(const Request& request, const VerbOutcome& outcome, unsigned status) {
+class VerbApi {
+  public:
+    explicit VerbApi(JobManager& manager) : manager_(manager) {}
+
+    asio::awaitable<Response> cancel(Request request) {
+        check_query(request, {"checkpoint"});
+        const auto last = flag_of(request, "checkpoint", true) ? LastCheckpoint::write : LastCheckpoint::skip;
+        auto asking = manager_.cancel(std::string(request.path_parameter("id")), last);
+        const VerbOutcome outcome = co_await std::move(asking);
+        co_return verb_answer(request, outcome, 202);
+    }
+
+    asio::awaitable<Response> pause(Request request) { return verb<&JobManager::pause>(std::move(request)); }
+    asio::awaitable<Response> resume(Request request) { return verb<&JobManager::resume>(std::move(request)); }
+    asio::awaitable<Response> checkpoint(Request request) { return verb<&JobManager::checkpoint>(std::move(request)); }
+
+    asio::awaitable<Response> change(Request request) {
+        check_query(request, {});
+        auto patch = parse_job_patch(request.body);
+        if (!patch) {
+            refuse_with(request, {Kind::invalid, {}, patch.error()}, 400, "invalid_job_change");
+        }
+        auto changing = manager_.change(std::string(request.path_parameter("id")), *std::move(patch));
+        const VerbOutcome outcome = co_await std::move(changing);
+        co_return verb_answer(request, outcome, 200);
+    }
+
+  private:
+    template <asio::awaitable<VerbOutcome> (JobManager::*kVerb)(std::string)>
+    asio::awaitable<Response> verb(Request request) {
+        check_query(request, {});
+        auto asking = (manager_.*kVerb)(std::string(request.path_parameter("id")));
+        const VerbOutcome outcome = co_await std::move(asking);
+        co_return verb_answer(request, outcome, 202);
+    }
+
+    JobManager& manager_;
+};
+
+}  // namespace
+
+Response verb_answer(const Request& request, const VerbOutcome& outcome, unsigned status) {
     const std::string id(request.path_parameter("id"));
     const std::string state = api::to_string(outcome.job.state);
     switch (outcome.kind) {
@@ -43,9 +84,10 @@ Response answer(const Request& request, const VerbOutcome& outcome, unsigned sta
             refuse(request, 409, "job_has_no_checkpoints",
                    "job '" + id + "' is of kind generate, which has no checkpoints: what it has written is kept");
         case Kind::no_remote_teacher:
-            refuse(request, 409, "job_has_no_remote_teacher",
-                   "job '" + id + "' asks no teacher's endpoints: there are no requests that max_concurrent could limit",
-                   "/max_concurrent");
+            refuse(
+                request, 409, "job_has_no_remote_teacher",
+                "job '" + id + "' asks no teacher's endpoints: there are no requests that max_concurrent could limit",
+                "/max_concurrent");
         case Kind::invalid:
             refuse_with(request, outcome, 400, "invalid_job_change");
         case Kind::not_runnable:
@@ -57,47 +99,6 @@ Response answer(const Request& request, const VerbOutcome& outcome, unsigned sta
     }
     return json_response(status, api::to_json_object(outcome.job, true));
 }
-
-class VerbApi {
-  public:
-    explicit VerbApi(JobManager& manager) : manager_(manager) {}
-
-    asio::awaitable<Response> cancel(Request request) {
-        check_query(request, {"checkpoint"});
-        const auto last = flag_of(request, "checkpoint", true) ? LastCheckpoint::write : LastCheckpoint::skip;
-        auto asking = manager_.cancel(std::string(request.path_parameter("id")), last);
-        const VerbOutcome outcome = co_await std::move(asking);
-        co_return answer(request, outcome, 202);
-    }
-
-    asio::awaitable<Response> pause(Request request) { return verb<&JobManager::pause>(std::move(request)); }
-    asio::awaitable<Response> resume(Request request) { return verb<&JobManager::resume>(std::move(request)); }
-    asio::awaitable<Response> checkpoint(Request request) { return verb<&JobManager::checkpoint>(std::move(request)); }
-
-    asio::awaitable<Response> change(Request request) {
-        check_query(request, {});
-        auto patch = parse_job_patch(request.body);
-        if (!patch) {
-            refuse_with(request, {Kind::invalid, {}, patch.error()}, 400, "invalid_job_change");
-        }
-        auto changing = manager_.change(std::string(request.path_parameter("id")), *std::move(patch));
-        const VerbOutcome outcome = co_await std::move(changing);
-        co_return answer(request, outcome, 200);
-    }
-
-  private:
-    template <asio::awaitable<VerbOutcome> (JobManager::*kVerb)(std::string)>
-    asio::awaitable<Response> verb(Request request) {
-        check_query(request, {});
-        auto asking = (manager_.*kVerb)(std::string(request.path_parameter("id")));
-        const VerbOutcome outcome = co_await std::move(asking);
-        co_return answer(request, outcome, 202);
-    }
-
-    JobManager& manager_;
-};
-
-}  // namespace
 
 std::vector<http::Route> make_job_verb_routes(JobManager& manager) {
     const auto api = std::make_shared<VerbApi>(manager);

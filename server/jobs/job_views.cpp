@@ -71,9 +71,18 @@ JobListing JobViews::list_now(const JobQuery& query) {
     return listing;
 }
 
+asio::awaitable<EventBatch> JobViews::events_before(std::string id, std::uint64_t before, std::uint32_t limit) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id), before, limit] {
+        return batch_of(id, reader_->events_before(id, before, limit));
+    });
+}
+
 EventBatch JobViews::events_now(const std::string& id, std::uint64_t after, std::uint32_t limit) {
+    return batch_of(id, reader_->events(id, after, limit));
+}
+
+EventBatch JobViews::batch_of(const std::string& id, EventPage page) {
     EventBatch batch;
-    auto page = reader_->events(id, after, limit);
     batch.found = !page.events.empty() || reader_->get(id).has_value();
     batch.events = std::move(page.events);
     batch.has_more = page.has_more;

@@ -27,6 +27,8 @@ class JobViews {
     boost::asio::awaitable<JobListing> list(JobQuery query);
     /// Without `ended` and `job`.
     boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit);
+    /// The same way, newest first.
+    boost::asio::awaitable<EventBatch> events_before(std::string id, std::uint64_t before, std::uint32_t limit);
 
     /// Nothing: no such job.
     boost::asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id, SeriesQuery query);
@@ -34,6 +36,7 @@ class JobViews {
   private:
     std::optional<api::Job> get_now(const std::string& id);
     JobListing list_now(const JobQuery& query);
+    EventBatch batch_of(const std::string& id, EventPage page);
     EventBatch events_now(const std::string& id, std::uint64_t after, std::uint32_t limit);
 
     std::optional<std::vector<MetricSeries>> metrics_now(const std::string& id, const SeriesQuery& query);

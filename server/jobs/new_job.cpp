@@ -20,6 +20,7 @@ StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
     stored.job.output = spec.output;
     stored.job.spec_json = request.spec_json;
     stored.job.resolved_spec_json = api::to_json(spec);
+    stored.job.asked_json = request.asked_json;
     return stored;
 }
 

@@ -16,7 +16,9 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
     submission.dry_run = request.dry_run;
     auto earlier = earlier_job(request, journal, options.idempotency_lifetime);
     if (earlier) {
-        submission.earlier = {earlier->job.spec_json == request.spec_json};
+        const auto& job = earlier->job;
+        const bool asked = !request.asked_json.empty() || !job.asked_json.empty();
+        submission.earlier = {asked ? job.asked_json == request.asked_json : job.spec_json == request.spec_json};
     }
     auto spec = api::parse_job_spec(request.spec_json);
     if (spec) {
@@ -51,7 +53,7 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
         outcome.job = std::move(judged.job.job);
         return judged;
     }
-    judged.job.job.id = make_job_id();
+    judged.job.job.id = request.id.empty() ? make_job_id() : request.id;
     judged.output = *submission.output;
     return judged;
 }

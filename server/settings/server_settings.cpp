@@ -42,6 +42,10 @@ SettingsSection server_section() {
              .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::body_limit, 1ULL << 10, 1ULL << 30),
              .help = "the largest body of a request",
              .flag = "--body-limit"},
+            {.name = "max_upload_size",
+             .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::max_upload_size, 1, 1ULL << 50),
+             .help = "the largest file that /v1/files takes",
+             .flag = "--max-upload-size"},
             {.name = "header_timeout",
              .kind =
                  make_duration_setting(&ServiceSettings::server, &ServerSettings::header_timeout, seconds(1), hours(1)),

@@ -17,7 +17,8 @@ struct ServerSettings {
     std::string listen = "127.0.0.1:8500";
     std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
     std::uint32_t max_connections = 1024;
-    std::uint64_t body_limit = 8ULL << 20;  ///< bytes
+    std::uint64_t body_limit = 8ULL << 20;         ///< bytes
+    std::uint64_t max_upload_size = 512ULL << 20;  ///< bytes of a file sent to /v1/files
     std::chrono::milliseconds header_timeout{std::chrono::seconds(30)};
     std::chrono::milliseconds idle_timeout{std::chrono::seconds(75)};
     std::chrono::milliseconds handler_timeout{std::chrono::seconds(600)};
@@ -47,11 +48,19 @@ struct TeacherSettings {
     std::filesystem::path key_root;  ///< empty = none
 };
 
+/// [webhooks]: who is told of the ends of jobs.
+struct WebhooksSettings {
+    std::vector<std::string> urls;
+    std::filesystem::path secret_file;       ///< needed with urls
+    std::vector<std::string> private_hosts;  ///< of them, names that may have a private address
+};
+
 struct ServiceSettings {
     ServerSettings server;
     JobsSettings jobs;
     LogSettings log;
     TeacherSettings teacher;
+    WebhooksSettings webhooks;
 };
 
 }  // namespace distilld

@@ -44,7 +44,8 @@ std::string ways_to_give(const SettingsSection& section, const Setting& setting)
 }
 
 const SettingsTable& settings_table() {
-    static const SettingsTable table{{server_section(), jobs_section(), log_section(), teacher_section()}};
+    static const SettingsTable table{
+        {server_section(), jobs_section(), log_section(), teacher_section(), webhooks_section()}};
     return table;
 }
 

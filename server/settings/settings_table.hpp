@@ -59,5 +59,6 @@ struct SettingsTable {
 [[nodiscard]] SettingsSection jobs_section();
 [[nodiscard]] SettingsSection log_section();
 [[nodiscard]] SettingsSection teacher_section();
+[[nodiscard]] SettingsSection webhooks_section();
 
 }  // namespace distilld

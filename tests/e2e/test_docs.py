@@ -63,7 +63,9 @@ def run_page(page_blocks, folder, programs):
     """What each block printed, standard output and errors together."""
     (folder / "page.sh").write_text(script_of(page_blocks))
     log = folder / "page.log"
-    environment = {**os.environ, "SOURCE": str(ROOT), "PATH": f"{programs.resolve()}:{os.environ['PATH']}"}
+    # python3 is the one with the packages of the tests, which a page tells its reader to install.
+    path = f"{programs.resolve()}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "SOURCE": str(ROOT), "PATH": path}
     command = [*in_own_network(), "bash", "page.sh"]
     with open(log, "wb") as out:
         session = subprocess.Popen(

@@ -157,6 +157,7 @@ class Programs:
         """A `distilld serve` that is ready; its `url` is the base of the REST API."""
         process = self.start("serve", "--listen", listen, "--data-dir", data_dir, *flags)
         process.url = process.wait_for_line(r"listening on (http://\S+)").group(1)
+        process.data_dir = pathlib.Path(data_dir)
         return process
 
     def stop_all(self):

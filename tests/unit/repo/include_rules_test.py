@@ -29,10 +29,12 @@ LAYERS = {
     "server/protocol/": [*BELOW_SERVER, "server/support/", "server/protocol/"],
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
     "server/jobs/": [*BELOW_JOBS, "server/jobs/"],
+    "server/openai/": [*BELOW_JOBS, "server/jobs/", "server/openai/"],
+    "server/webhooks/": [*BELOW_JOBS, "server/jobs/", "pipeline/teacher/transport/", "server/webhooks/"],
     # What a teacher is served with is said on the command lines of both programs.
     "server/cli/": [
         *[*BELOW_JOBS, "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
-        *["pipeline/data/", "pipeline/store/"],
+        *["pipeline/data/", "pipeline/store/", "server/openai/", "server/webhooks/"],
     ],
     "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
     "server/sinks/": ["base/", "pipeline/", "api/", "server/sinks/"],

@@ -142,6 +142,26 @@ class HttpServer : public ::testing::Test {
                              }
                              co_return response;
                          }});
+        table.push_back({.method = "POST",
+                         .pattern = "/sizes",
+                         .handler = [](api::Request request) -> boost::asio::awaitable<api::Response> {
+                             api::Response response;
+                             std::size_t bytes = 0;
+                             std::size_t largest = 0;
+                             auto end = api::BodyEnd::not_yet;
+                             while (end == api::BodyEnd::not_yet && !request.query_value("early")) {
+                                 auto pulling = request.body_source->next();
+                                 const auto piece = co_await std::move(pulling);
+                                 bytes += piece.bytes.size();
+                                 largest = std::max(largest, piece.bytes.size());
+                                 end = piece.end;
+                             }
+                             response.body = std::to_string(bytes) + " end " + std::to_string(static_cast<int>(end)) +
+                                             (largest <= 128U << 10 ? " small" : " large");
+                             co_return response;
+                         },
+                         .streamed_body = true,
+                         .body_limit = 1U << 20});
         table.push_back({"GET", "/large", [](api::Request) -> boost::asio::awaitable<api::Response> {
                              api::Response response;
                              response.body.assign(8U << 20, 'x');

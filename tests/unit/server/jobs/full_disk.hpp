@@ -37,6 +37,9 @@ class FullDisk : public JobStore {
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return inner_->events(id, after, limit);
     }
+    EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
+        return inner_->events_before(id, before, limit);
+    }
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         inner_->measurements(id, take);
     }

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <cstdint>
+
+#include "api/http_message.hpp"
+#include "server/http/connection.hpp"
+
+namespace distilld::http {
+
+/// The body of a request whose head has been read, piece by piece. On the session's executor; the connection must
+/// outlive it.
+class StreamedBody final : public api::BodySource {
+  public:
+    using HeadParser = boost::beast::http::request_parser<boost::beast::http::empty_body>;
+
+    StreamedBody(Connection& connection, HeadParser&& head, std::uint64_t limit);
+
+    boost::asio::awaitable<api::BodyPiece> next() override;
+
+    /// Nothing of it is left on the connection.
+    [[nodiscard]] bool whole() const noexcept { return end_ == api::BodyEnd::whole; }
+    /// What its head says, or the limit.
+    [[nodiscard]] std::uint64_t expected_bytes() const noexcept { return expected_bytes_; }
+
+  private:
+    Connection& connection_;
+    boost::beast::http::request_parser<boost::beast::http::buffer_body> parser_;
+    std::uint64_t expected_bytes_;
+    api::BodyEnd end_ = api::BodyEnd::not_yet;
+};
+
+}  // namespace distilld::http

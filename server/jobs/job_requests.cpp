@@ -1,0 +1,74 @@
+#include "server/jobs/job_requests.hpp"
+
+#include "api/problem.hpp"
+#include "server/jobs/api_route.hpp"
+
+namespace distilld {
+namespace {
+
+constexpr std::size_t kKeyLimit = 255;
+constexpr std::string_view kMetadataFilter = "metadata[";
+
+}  // namespace
+
+std::string idempotency_key_of(const api::Request& request) {
+    auto header = request.header("idempotency-key");
+    if (!header) {
+        header = request.header("x-idempotency-key");
+    }
+    if (!header) {
+        return {};
+    }
+    if (header->empty() || header->size() > kKeyLimit) {
+        refuse(request, 400, "invalid_parameter", "Idempotency-Key must have 1 to 255 bytes", "idempotency-key");
+    }
+    return std::string(*header);
+}
+
+std::map<std::string, std::string> metadata_filter_of(const api::Request& request) {
+    std::map<std::string, std::string> wanted;
+    for (const auto& [name, text] : request.query) {
+        const bool whole = name.starts_with(kMetadataFilter) && name.ends_with(']');
+        if (!whole) {
+            continue;
+        }
+        const auto key = name.substr(kMetadataFilter.size(), name.size() - kMetadataFilter.size() - 1);
+        if (key.empty() || key.size() > kMetadataNameBytes || text.size() > kMetadataTextBytes) {
+            refuse(request, 400, "invalid_parameter",
+                   name + ": a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes and a text at most " +
+                       std::to_string(kMetadataTextBytes),
+                   name);
+        }
+        wanted[key] = text;
+    }
+    if (wanted.size() > kMetadataPairs) {
+        refuse(request, 400, "invalid_parameter",
+               "metadata: at most " + std::to_string(kMetadataPairs) + " pairs can be asked for", "metadata");
+    }
+    return wanted;
+}
+
+api::Response refused_submission(const api::Request& request, const SubmitOutcome& outcome) {
+    switch (outcome.kind) {
+        case SubmitOutcome::Kind::invalid:
+            return api::to_response(api::spec_problem(outcome.violations, request.path));
+        case SubmitOutcome::Kind::conflict: {
+            auto problem = api::spec_problem(outcome.violations, request.path);
+            problem.status = 409;
+            problem.title.clear();
+            problem.code = "output_in_use";
+            return api::to_response(problem);
+        }
+        case SubmitOutcome::Kind::key_reused:
+            refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
+                   "idempotency-key");
+        case SubmitOutcome::Kind::created:
+        case SubmitOutcome::Kind::existing:
+        case SubmitOutcome::Kind::valid:
+        case SubmitOutcome::Kind::stopping:
+            break;
+    }
+    return unavailable(request.path, "stopping", "the service is stopping and takes no jobs");
+}
+
+}  // namespace distilld

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "api/http_message.hpp"
+#include "server/jobs/job_manager.hpp"
+
+/// What the endpoints about jobs have in common, whatever shape they show them in.
+namespace distilld {
+
+/// Of the request's Idempotency-Key; empty: it has none. Refuses one that is no key.
+[[nodiscard]] std::string idempotency_key_of(const api::Request& request);
+
+/// The pairs of the query parameters metadata[NAME]=TEXT. Refuses more or longer ones than a job can have.
+[[nodiscard]] std::map<std::string, std::string> metadata_filter_of(const api::Request& request);
+
+/// The answer to a request for a job of which none came: of any outcome but created, existing and valid. May refuse().
+[[nodiscard]] api::Response refused_submission(const api::Request& request, const SubmitOutcome& outcome);
+
+}  // namespace distilld

@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+#include "server/jobs/api_route.hpp"
+#include "server/openai/exported_files.hpp"
+#include "server/openai/openai_objects.hpp"
+#include "server/openai/openai_routes.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld::openai {
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+using api::BodyEnd;
+using api::Request;
+using api::Response;
+
+constexpr std::uint32_t kListMax = 10'000;  // as OpenAI's
+/// Of the form around the file.
+constexpr std::uint64_t kFormBytes = 64U << 10;
+
+[[noreturn]] void file_not_found(const Request& request, const std::string& id) {
+    refuse(request, 404, "file_not_found", "there is no file '" + id + "'", "id");
+}
+
+/// What an upload's error comes to.
+[[noreturn]] void refuse_upload(const Request& request, const Error& error, const std::string& field) {
+    if (error.kind == ErrorKind::invalid_input) {
+        refuse(request, 400, "invalid_form", error.message, field);
+    }
+    log::error("files", error.message);
+    if (error.kind == ErrorKind::disk_full) {
+        refuse(request, 507, "disk_full", "there is no space for the file on the service's disk", "file");
+    }
+    throw ErrorException(error);
+}
+
+/// A file that a client sent, or one that a job has made.
+struct FoundFile {
+    json::object object;
+    std::filesystem::path path;
+};
+
+class FileApi {
+  public:
+    explicit FileApi(const OpenAiParts& parts) : parts_(parts) {}
+
+    asio::awaitable<Response> upload(Request request) {
+        check_query(request, {});
+        const auto boundary = multipart_boundary_of(request);
+        const auto uploading = parts_.files->begin_upload(boundary);
+        auto body = request.body_source;
+        for (auto end = BodyEnd::not_yet; end == BodyEnd::not_yet;) {
+            auto pulling = body->next();
+            auto piece = co_await std::move(pulling);
+            end = piece.end;
+            check_end(request, end);
+            auto writing = run_on(parts_.files->disk(),
+                                  [uploading, bytes = std::move(piece.bytes)] { return uploading->take(bytes); });
+            const auto taken = co_await std::move(writing);
+            if (!taken) {
+                refuse_upload(request, taken.error(), uploading->field());
+            }
+        }
+        auto finishing = run_on(parts_.files->disk(), [uploading] { return uploading->finish(); });
+        const auto file = co_await std::move(finishing);
+        if (!file) {
+            refuse_upload(request, file.error(), uploading->field());
+        }
+        if (file->bytes > parts_.upload_limit) {
+            too_large(request);
+        }
+        auto adding = parts_.files->add(*file);
+        co_await std::move(adding);
+        co_return json_response(200, file_object(*file));
+    }
+
+    asio::awaitable<Response> list(Request request) {
+        check_query(request, {"after", "limit", "order", "purpose"});
+        FileQuery query;
+        query.limit = limit_of(request, kListMax, kListMax);
+        query.after = request.query_value("after").value_or("");
+        query.purpose = request.query_value("purpose").value_or("");
+        const auto order = request.query_value("order").value_or("desc");
+        if (order != "asc" && order != "desc") {
+            refuse(request, 400, "invalid_parameter", "order must be asc or desc", "order");
+        }
+        query.oldest_first = order == "asc";
+        auto asking = parts_.files->list(query);
+        const auto page = co_await std::move(asking);
+        if (page.unknown_after) {
+            refuse(request, 400, "invalid_parameter", "after names no file: '" + query.after + "'", "after");
+        }
+        json::array data;
+        for (const auto& file : page.files) {
+            data.push_back(file_object(file));
+        }
+        co_return json_response(200, list_object(std::move(data), page.has_more));
+    }
+
+    asio::awaitable<Response> get(Request request) {
+        check_query(request, {});
+        auto finding = found(request);
+        const auto file = co_await std::move(finding);
+        co_return json_response(200, file.object);
+    }
+
+    asio::awaitable<Response> content(Request request) {
+        check_query(request, {});
+        auto finding = found(request);
+        const auto file = co_await std::move(finding);
+        Response response;
+        response.content_type = "application/octet-stream";
+        response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
+        auto opening = parts_.files->content(file.path);
+        response.stream = co_await std::move(opening);
+        co_return response;
+    }
+
+    asio::awaitable<Response> remove(Request request) {
+        check_query(request, {});
+        const std::string id(request.path_parameter("id"));
+        if (job_of_exported_file(id)) {
+            auto finding = found(request);
+            static_cast<void>(co_await std::move(finding));
+            refuse(request, 409, "file_of_a_model",
+                   "file '" + id + "' is part of the model that a job made: delete the model", "id");
+        }
+        std::set<std::string> ended;
+        FileRemoval removal;
+        while (true) {
+            auto removing = parts_.files->remove(id, ended);
+            removal = co_await std::move(removing);
+            if (removal.kind != FileRemoval::Kind::in_use) {
+                break;
+            }
+            auto asking = parts_.manager.get(removal.job_id);
+            const auto job = co_await std::move(asking);
+            if (job && !api::is_terminal(job->state)) {
+                break;
+            }
+            ended.insert(removal.job_id);
+        }
+        if (removal.kind == FileRemoval::Kind::not_found) {
+            file_not_found(request, id);
+        }
+        if (removal.kind == FileRemoval::Kind::in_use) {
+            refuse(request, 409, "file_in_use",
+                   "file '" + id + "' is read by job '" + removal.job_id + "', which has not ended", "id");
+        }
+        const json::object body{{"id", id}, {"object", "file"}, {"deleted", true}};
+        co_return json_response(200, body);
+    }
+
+  private:
+    static std::string multipart_boundary_of(const Request& request) {
+        auto boundary = http::multipart_boundary(request.header("content-type").value_or(""));
+        if (!boundary) {
+            refuse(request, 415, "unsupported_media_type", boundary.error().message, "content-type");
+        }
+        return *std::move(boundary);
+    }
+
+    [[noreturn]] void too_large(const Request& request) const {
+        refuse(request, 413, "file_too_large",
+               "the file is larger than " + std::to_string(parts_.upload_limit) + " bytes (--max-upload-size)", "file");
+    }
+
+    void check_end(const Request& request, BodyEnd end) const {
+        switch (end) {
+            case BodyEnd::not_yet:
+            case BodyEnd::whole:
+                return;
+            case BodyEnd::too_large:
+                too_large(request);
+            case BodyEnd::malformed:
+                refuse(request, 400, "malformed_body", "the request body is not chunked as it says");
+            case BodyEnd::lost:
+                refuse(request, 400, "body_lost", "the request body broke off");
+        }
+    }
+
+    asio::awaitable<FoundFile> found(const Request& request) {
+        const std::string id(request.path_parameter("id"));
+        if (const auto job_id = job_of_exported_file(id)) {
+            auto asking = parts_.manager.get(*job_id);
+            const auto job = co_await std::move(asking);
+            if (job) {
+                auto looking = run_on(parts_.files->disk(), [job] { return exported_files(*job); });
+                const auto files = co_await std::move(looking);
+                const auto file = std::ranges::find(files, id, &ExportedFile::id);
+                if (file != files.end()) {
+                    co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), file->path};
+                }
+            }
+            file_not_found(request, id);
+        }
+        auto asking = parts_.files->get(id);
+        const auto file = co_await std::move(asking);
+        if (!file) {
+            file_not_found(request, id);
+        }
+        co_return FoundFile{file_object(*file), parts_.files->path_of(id)};
+    }
+
+    const OpenAiParts parts_;
+};
+
+}  // namespace
+
+std::vector<http::Route> make_file_routes(const OpenAiParts& parts) {
+    const auto api = std::make_shared<FileApi>(parts);
+    std::vector<http::Route> routes{
+        api_route(api, "POST", "/v1/files", &FileApi::upload),
+        api_route(api, "GET", "/v1/files", &FileApi::list),
+        api_route(api, "GET", "/v1/files/{id}", &FileApi::get),
+        api_route(api, "DELETE", "/v1/files/{id}", &FileApi::remove),
+        api_route(api, "GET", "/v1/files/{id}/content", &FileApi::content),
+    };
+    auto& upload = routes.front();
+    upload.json_body = false;
+    upload.streamed_body = true;
+    upload.body_limit = parts.upload_limit + kFormBytes;
+    return routes;
+}
+
+}  // namespace distilld::openai

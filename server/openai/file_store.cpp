@@ -1,0 +1,176 @@
+#include "server/openai/file_store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+#include "server/jobs/new_job.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld::openai {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::size_t kPieceBytes = 256U << 10;
+
+class OpenFile {
+  public:
+    explicit OpenFile(const std::filesystem::path& file)
+        : name_(file.string()), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
+        if (descriptor_ < 0) {
+            fail();
+        }
+    }
+    ~OpenFile() {
+        if (descriptor_ >= 0) {
+            ::close(descriptor_);
+        }
+    }
+    OpenFile(const OpenFile&) = delete;
+    OpenFile& operator=(const OpenFile&) = delete;
+
+    /// Empty at the end.
+    std::string piece() {
+        std::string bytes(kPieceBytes, '\0');
+        ssize_t count = 0;
+        do {
+            count = ::read(descriptor_, bytes.data(), bytes.size());
+        } while (count < 0 && errno == EINTR);
+        if (count < 0) {
+            fail();
+        }
+        bytes.resize(static_cast<std::size_t>(count));
+        return bytes;
+    }
+
+  private:
+    [[noreturn]] void fail() const { throw ErrorException(io_error(name_ + ": " + std::strerror(errno))); }
+
+    const std::string name_;
+    const int descriptor_;
+};
+
+class FileContent final : public api::BodyStream {
+  public:
+    FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<OpenFile> file)
+        : disk_(std::move(disk)), file_(std::move(file)) {}
+
+    asio::awaitable<std::optional<std::string>> next() override {
+        auto reading = run_on(disk_->get_executor(), [file = file_] { return file->piece(); });
+        std::string bytes = co_await std::move(reading);
+        if (bytes.empty()) {
+            co_return std::nullopt;
+        }
+        co_return bytes;
+    }
+
+  private:
+    std::shared_ptr<asio::thread_pool> disk_;
+    std::shared_ptr<OpenFile> file_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<FileStore>> FileStore::open(const std::filesystem::path& database,
+                                                   const std::filesystem::path& folder) {
+    auto catalogue = open_file_catalogue(database);
+    if (!catalogue) {
+        return catalogue.error();
+    }
+    std::error_code ec;
+    std::filesystem::create_directories(folder, ec);
+    if (ec) {
+        return io_error(folder.string() + ": " + ec.message());
+    }
+    auto store = std::make_shared<FileStore>(*std::move(catalogue), folder);
+    if (const auto cleaned = store->clean(); !cleaned) {
+        return cleaned.error();
+    }
+    return store;
+}
+
+FileStore::FileStore(std::unique_ptr<FileCatalogue> catalogue, std::filesystem::path folder)
+    : folder_(std::move(folder)), catalogue_(std::move(catalogue)) {}
+
+Result<void> FileStore::clean() {
+    std::error_code ec;
+    for (auto entry = std::filesystem::directory_iterator(folder_, ec);
+         !ec && entry != std::filesystem::directory_iterator(); entry.increment(ec)) {
+        const auto id = entry->path().filename().string();
+        try {
+            if (!id.starts_with("file-") || catalogue_->get(id)) {
+                continue;
+            }
+        } catch (const ErrorException& error) {
+            return error.error();
+        }
+        log::info("files", entry->path().string() + " is no whole file: removed");
+        std::error_code ignored;
+        std::filesystem::remove_all(entry->path(), ignored);
+    }
+    if (ec) {
+        return io_error(folder_.string() + ": " + ec.message());
+    }
+    return {};
+}
+
+std::shared_ptr<FileUpload> FileStore::begin_upload(const std::string& boundary) const {
+    const auto id = "file-" + make_job_id().substr(std::strlen("job-"));
+    return std::make_shared<FileUpload>(folder_ / id, id, boundary);
+}
+
+asio::awaitable<void> FileStore::add(UploadedFile file) {
+    return run_on(thread_.get_executor(), [this, file = std::move(file)] {
+        try {
+            catalogue_->add(file);
+        } catch (const ErrorException&) {
+            std::error_code ignored;
+            std::filesystem::remove_all(folder_ / file.id, ignored);
+            throw;
+        }
+    });
+}
+
+asio::awaitable<std::optional<UploadedFile>> FileStore::get(std::string id) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id)] { return catalogue_->get(id); });
+}
+
+asio::awaitable<FilePage> FileStore::list(FileQuery query) {
+    return run_on(thread_.get_executor(), [this, query = std::move(query)] { return catalogue_->list(query); });
+}
+
+asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::string> ended) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id), ended = std::move(ended)] {
+        FileRemoval removal;
+        if (!catalogue_->get(id)) {
+            return removal;
+        }
+        if (auto user = catalogue_->user_of(id, ended)) {
+            removal.kind = FileRemoval::Kind::in_use;
+            removal.job_id = *std::move(user);
+            return removal;
+        }
+        catalogue_->remove(id);
+        removal.kind = FileRemoval::Kind::removed;
+        std::error_code failed;
+        std::filesystem::remove_all(folder_ / id, failed);
+        if (failed) {
+            log::warn("files", (folder_ / id).string() + " cannot be removed: " + failed.message());
+        }
+        return removal;
+    });
+}
+
+asio::awaitable<std::unique_ptr<api::BodyStream>> FileStore::content(std::filesystem::path file) {
+    auto opening = run_on(disk_->get_executor(), [file = std::move(file)] { return std::make_shared<OpenFile>(file); });
+    auto opened = co_await std::move(opening);
+    co_return std::make_unique<FileContent>(disk_, std::move(opened));
+}
+
+}  // namespace distilld::openai

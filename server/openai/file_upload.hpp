@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "server/http/multipart_reader.hpp"
+#include "server/openai/file_catalogue.hpp"
+
+namespace distilld::openai {
+
+/// What the bytes of an uploaded file are called in its own folder, whatever the client calls them: a client's name may
+/// hold what specs read as a pattern.
+inline constexpr const char* kStoredName = "data";
+/// The purpose of files that jobs train on: the only one that there is.
+inline constexpr const char* kFineTune = "fine-tune";
+
+/// Takes a form with the fields `purpose` and `file` and writes the file as it comes, into a folder of its own that is
+/// gone again unless finish() succeeded. One thread at a time; blocks.
+class FileUpload final : private http::MultipartHandler {
+  public:
+    /// `folder` is made; the one above it must be there.
+    FileUpload(std::filesystem::path folder, std::string id, const std::string& boundary);
+    ~FileUpload() override;
+    FileUpload(const FileUpload&) = delete;
+    FileUpload& operator=(const FileUpload&) = delete;
+
+    /// The next bytes of the form. Errors: invalid_input (the form's, see field()), disk_full, io.
+    Result<void> take(std::string_view bytes);
+    /// The form has ended: the file is on disk when this returns.
+    Result<UploadedFile> finish();
+    /// Which field of the form is to blame for an invalid_input; empty = none.
+    [[nodiscard]] const std::string& field() const noexcept { return field_; }
+
+  private:
+    enum class Part { none, purpose, file };
+    Result<void> begin(const http::MultipartPart& part) override;
+    Result<void> data(std::string_view bytes) override;
+    Result<void> end() override;
+    Error blame(const char* field, std::string what);
+    Result<void> begin_file(const http::MultipartPart& part);
+
+    const std::filesystem::path folder_;
+    UploadedFile file_;
+    Part part_ = Part::none;
+    bool has_purpose_ = false;
+    bool has_file_ = false;
+    bool kept_ = false;
+    std::string field_;
+    std::optional<AtomicFile> out_;
+    http::MultipartReader reader_;
+};
+
+}  // namespace distilld::openai

@@ -1,0 +1,310 @@
+#include "server/openai/fine_tuning_request.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "api/text_checks.hpp"
+#include "base/json_text.hpp"
+#include "server/jobs/job_patch.hpp"
+
+namespace distilld::openai {
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* kDistillation = "/method/distillation";
+constexpr std::size_t kMaxModel = 256;
+constexpr std::size_t kMaxSuffix = 64;
+
+/// A member that stands for a field of the spec.
+struct Alias {
+    const char* member;
+    const char* section;
+    const char* field;
+};
+constexpr std::array kHyperparameters{Alias{"n_epochs", "training", "epochs"},
+                                      Alias{"batch_size", "training", "batch_size"}};
+
+class Reader {
+  public:
+    explicit Reader(const json::object& body) : body_(body) {}
+
+    ParsedFineTuningRequest read() {
+        refuse_unknown(body_, "",
+                       {"model", "training_file", "validation_file", "suffix", "seed", "metadata", "method",
+                        "hyperparameters", "integrations"});
+        request_.model = text("model", kMaxModel, true);
+        request_.training_file = text("training_file", kMaxModel, true);
+        request_.validation_file = text("validation_file", kMaxModel, false);
+        read_metadata();
+        if (const auto* integrations = given(body_, "integrations");
+            integrations != nullptr && !(integrations->is_array() && integrations->get_array().empty())) {
+            violate("/integrations", "unsupported",
+                    "there are none; the spec's metrics in method.distillation name where figures go");
+        }
+        if (read_method()) {
+            fill_spec();
+        }
+        if (!violations_.violations.empty()) {
+            return std::move(violations_);
+        }
+        return std::move(request_);
+    }
+
+  private:
+    void violate(std::string pointer, std::string code, std::string detail) {
+        violations_.violations.push_back({std::move(pointer), std::move(code), std::move(detail)});
+    }
+
+    void wrong_type(std::string pointer, std::string_view wanted, const json::value& got) {
+        violate(std::move(pointer), "wrong_type", std::string(wanted) + " is expected, not " + kind_name(got));
+    }
+
+    /// Null: it is absent or null, which clients send for what they leave out.
+    static const json::value* given(const json::object& object, std::string_view name) {
+        const auto* value = object.if_contains(name);
+        return value == nullptr || value->is_null() ? nullptr : value;
+    }
+
+    void refuse_unknown(const json::object& object, const std::string& pointer, const std::vector<std::string>& known) {
+        for (const auto& member : object) {
+            const std::string name(member.key());
+            if (std::ranges::find(known, name) != known.end()) {
+                continue;
+            }
+            const auto meant = api::closest(name, known);
+            violate(pointer + "/" + escape_pointer_token(name), "unknown_field",
+                    meant ? "unknown field; is '" + *meant + "' meant?" : "unknown field");
+        }
+    }
+
+    std::string text(const std::string& name, std::size_t max, bool required) {
+        const auto* value = given(body_, name);
+        if (value == nullptr) {
+            if (required) {
+                violate("/" + name, "required", "a text is required");
+            }
+            return {};
+        }
+        if (!value->is_string()) {
+            wrong_type("/" + name, "a text", *value);
+            return {};
+        }
+        std::string result(value->get_string());
+        if (result.empty() || result.size() > max || api::has_control_character(result)) {
+            violate("/" + name, "invalid_value",
+                    "must have 1 to " + std::to_string(max) + " bytes, none of them a control character");
+        }
+        return result;
+    }
+
+    void read_metadata() {
+        const auto* value = given(body_, "metadata");
+        if (value == nullptr) {
+            return;
+        }
+        if (!value->is_object()) {
+            wrong_type("/metadata", "an object of texts", *value);
+            return;
+        }
+        if (value->get_object().size() > kMetadataPairs) {
+            violate("/metadata", "out_of_range", "at most " + std::to_string(kMetadataPairs) + " pairs are kept");
+        }
+        for (const auto& member : value->get_object()) {
+            const std::string key(member.key());
+            const auto pointer = "/metadata/" + escape_pointer_token(key);
+            if (!member.value().is_string()) {
+                wrong_type(pointer, "a text", member.value());
+            } else if (key.empty() || key.size() > kMetadataNameBytes ||
+                       member.value().get_string().size() > kMetadataTextBytes) {
+                violate(pointer, "out_of_range", "keys have 1 to 64 bytes, values at most 512");
+            } else {
+                request_.metadata.emplace(key, std::string(member.value().get_string()));
+            }
+        }
+    }
+
+    bool read_method() {
+        const auto* value = given(body_, "method");
+        if (value == nullptr || !value->is_object()) {
+            violate(
+                "/method", value == nullptr ? "required" : "wrong_type",
+                R"(an object is expected: {"type": "distillation", "distillation": {student, teacher, training, …}})");
+            return false;
+        }
+        const auto& method = value->get_object();
+        const auto* type = given(method, "type");
+        if (type == nullptr || !type->is_string() || type->get_string() != "distillation") {
+            violate("/method/type", type == nullptr ? "required" : "unsupported", "must be \"distillation\"");
+        }
+        refuse_unknown(method, "/method", {"type", "distillation"});
+        const auto* distillation = given(method, "distillation");
+        if (distillation == nullptr || !distillation->is_object()) {
+            violate(kDistillation, distillation == nullptr ? "required" : "wrong_type",
+                    "an object is expected: the student, teacher, training and dataset of a job spec");
+            return false;
+        }
+        request_.spec = distillation->get_object();
+        return true;
+    }
+
+    /// The section of the spec, made when it is missing. Null: it is there and no object, which the spec's reader says.
+    json::object* section(const char* name) {
+        auto& value = request_.spec[name];
+        if (value.is_null()) {
+            value.emplace_object();
+        }
+        return value.if_object();
+    }
+
+    /// What the request says beside `method` must not stand in it as well.
+    void put(const char* section_name, const char* field, const std::string& place, json::value value) {
+        auto* object = section_name == nullptr ? &request_.spec : section(section_name);
+        if (object == nullptr) {
+            return;
+        }
+        const auto pointer = (section_name == nullptr ? std::string() : "/" + std::string(section_name)) + "/" + field;
+        if (object->contains(field)) {
+            violate(kDistillation + pointer, "conflict", "is given as " + place + " too: give one of them");
+            return;
+        }
+        (*object)[field] = std::move(value);
+        request_.places.emplace(pointer, place);
+    }
+
+    void refuse_ours(const json::object& object, const char* name, const std::string& pointer, const char* detail) {
+        if (object.contains(name)) {
+            violate(kDistillation + pointer, "conflict", detail);
+        }
+    }
+
+    void fill_spec() {
+        refuse_ours(request_.spec, "output", "/output", "the service chooses the folder: leave it out");
+        refuse_ours(request_.spec, "kind", "/kind", "a fine-tuning job trains: leave it out");
+        if (const auto* dataset = section("dataset"); dataset != nullptr) {
+            refuse_ours(*dataset, "train", "/dataset/train", "the training_file stands for it: leave it out");
+            if (!request_.validation_file.empty()) {
+                refuse_ours(*dataset, "eval", "/dataset/eval", "the validation_file stands for it: leave it out");
+            }
+        }
+        request_.places.emplace("/dataset/train", "/training_file");
+        if (!request_.validation_file.empty()) {
+            request_.places.emplace("/dataset/eval", "/validation_file");
+        }
+        if (const auto suffix = text("suffix", kMaxSuffix, false); !suffix.empty()) {
+            put(nullptr, "name", "/suffix", json::string(suffix));
+        }
+        if (const auto* seed = given(body_, "seed")) {
+            put("training", "seed", "/seed", *seed);
+        }
+        fill_student();
+        fill_hyperparameters();
+    }
+
+    void fill_student() {
+        auto* student = section("student");
+        if (student == nullptr || student->contains("model") || student->contains("config")) {
+            return;  // it says what it is, and `model` is what the client calls it
+        }
+        if (request_.model == kScratch) {
+            violate(kDistillation + std::string("/student/config"), "required",
+                    "a student from scratch needs a config, or a model that has one");
+            return;
+        }
+        (*student)["model"] = request_.model;
+        request_.places.emplace("/student/model", "/model");
+    }
+
+    void fill_hyperparameters() {
+        const auto* value = given(body_, "hyperparameters");
+        if (value == nullptr) {
+            return;
+        }
+        if (!value->is_object()) {
+            wrong_type("/hyperparameters", "an object", *value);
+            return;
+        }
+        const auto& parameters = value->get_object();
+        refuse_unknown(parameters, "/hyperparameters", {"n_epochs", "batch_size", "learning_rate_multiplier"});
+        const auto says = [&](const char* name) {
+            const auto* parameter = given(parameters, name);
+            const bool automatic = parameter != nullptr && parameter->is_string() && parameter->get_string() == "auto";
+            return automatic ? nullptr : parameter;
+        };
+        for (const auto& alias : kHyperparameters) {
+            if (const auto* parameter = says(alias.member)) {
+                put(alias.section, alias.field, "/hyperparameters/" + std::string(alias.member), *parameter);
+            }
+        }
+        if (says("learning_rate_multiplier") != nullptr) {
+            violate("/hyperparameters/learning_rate_multiplier", "unsupported",
+                    "there is no learning rate to multiply: give method.distillation.training.learning_rate");
+        }
+    }
+
+    const json::object& body_;
+    FineTuningRequest request_;
+    api::SpecViolations violations_;
+};
+
+api::SpecViolations one(std::string code, std::string detail) {
+    api::SpecViolations violations;
+    violations.violations.push_back({"", std::move(code), std::move(detail)});
+    return violations;
+}
+
+}  // namespace
+
+ParsedFineTuningRequest parse_fine_tuning_request(std::string_view text) {
+    if (text.size() > api::kSpecSizeLimit) {
+        return one("too_large", "the request is larger than " + std::to_string(api::kSpecSizeLimit) + " bytes");
+    }
+    const auto body = parse_json_text(text, api::kSpecDepthLimit);
+    if (!body) {
+        return one("malformed_json", body.error().reason);
+    }
+    if (!body->is_object()) {
+        return one("wrong_type", "an object is expected, not " + kind_name(*body));
+    }
+    api::SpecViolations twice;
+    for (auto& pointer : duplicate_keys(text, api::kSpecDepthLimit)) {
+        twice.violations.push_back({std::move(pointer), "duplicate_key", "the key stands more than once"});
+    }
+    if (!twice.violations.empty()) {
+        return twice;
+    }
+    return Reader(body->get_object()).read();
+}
+
+std::string spec_of(const FineTuningRequest& request, const std::filesystem::path& training,
+                    const std::filesystem::path& validation, const std::filesystem::path& output) {
+    auto spec = request.spec;
+    if (auto* dataset = spec["dataset"].if_object()) {
+        (*dataset)["train"] = training.string();
+        if (!validation.empty()) {
+            (*dataset)["eval"] = validation.string();
+        }
+    }
+    spec["output"] = output.string();
+    return to_text(spec);
+}
+
+api::SpecViolations in_terms_of(const FineTuningRequest& request, api::SpecViolations violations) {
+    for (auto& violation : violations.violations) {
+        const auto place = std::ranges::find_if(request.places, [&](const auto& known) {
+            return violation.pointer == known.first || violation.pointer.starts_with(known.first + "/");
+        });
+        if (place == request.places.end()) {
+            violation.pointer.insert(0, kDistillation);
+        } else {
+            violation.pointer.replace(0, place->first.size(), place->second);
+        }
+    }
+    return violations;
+}
+
+}  // namespace distilld::openai

@@ -1,0 +1,282 @@
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "api/problem.hpp"
+#include "pipeline/async/run_on.hpp"
+#include "server/jobs/api_route.hpp"
+#include "server/jobs/job_requests.hpp"
+#include "server/jobs/job_verb_routes.hpp"
+#include "server/jobs/new_job.hpp"
+#include "server/openai/exported_files.hpp"
+#include "server/openai/fine_tuning_request.hpp"
+#include "server/openai/fine_tuning_stream.hpp"
+#include "server/openai/openai_objects.hpp"
+#include "server/openai/openai_routes.hpp"
+
+namespace distilld::openai {
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+using api::Request;
+using api::Response;
+
+constexpr std::uint32_t kListDefault = 20;
+constexpr std::uint32_t kListMax = 100;
+constexpr std::uint32_t kEventsMax = 1000;
+constexpr std::uint32_t kCheckpointsDefault = 10;
+/// Losses of checkpoints are looked up among so many points of the run.
+constexpr std::uint32_t kPoints = 10'000;
+
+/// OpenAI's clients read `error.param`, and expect a member's name in it; what lies deeper has a pointer.
+Response refused_request(const Request& request, const api::SpecViolations& violations, unsigned status) {
+    auto problem = api::spec_problem(violations, request.path);
+    problem.status = status;
+    problem.title = status == 400 ? "The fine-tuning job is not valid" : "";
+    problem.code = status == 400 ? "invalid_fine_tuning_job" : "output_in_use";
+    if (problem.param.rfind('/') == 0) {
+        problem.param.erase(0, 1);
+    }
+    return api::to_response(problem);
+}
+
+/// The newest value at or before the step.
+std::optional<double> value_at(const std::vector<MetricSeries>& series, const std::string& name, std::uint64_t step) {
+    std::optional<double> value;
+    for (const auto& one : series) {
+        if (one.name != name) {
+            continue;
+        }
+        for (const auto& point : one.points) {
+            if (point.step <= step && std::isfinite(point.value)) {
+                value = point.value;
+            }
+        }
+    }
+    return value;
+}
+
+class FineTuningApi {
+  public:
+    explicit FineTuningApi(const OpenAiParts& parts) : parts_(parts) {}
+
+    asio::awaitable<Response> create(Request request) {
+        check_query(request, {});
+        SubmitRequest order;
+        order.idempotency_key = idempotency_key_of(request);
+        const auto asked = parse_fine_tuning_request(request.body);
+        if (!asked) {
+            co_return refused_request(request, asked.error(), 400);
+        }
+        api::SpecViolations missing;
+        const std::vector<std::pair<std::string, std::string>> files{{"/training_file", asked->training_file},
+                                                                     {"/validation_file", asked->validation_file}};
+        for (const auto& [member, id] : files) {
+            auto asking = parts_.files->get(id);
+            const auto file = co_await std::move(asking);
+            if (!file && !id.empty()) {
+                missing.violations.push_back({member, "not_found", "there is no file '" + id + "'"});
+            }
+        }
+        if (!missing.violations.empty()) {
+            co_return refused_request(request, missing, 400);
+        }
+        order.id = make_job_id();
+        const auto validation =
+            asked->validation_file.empty() ? std::filesystem::path() : parts_.files->path_of(asked->validation_file);
+        order.spec_json =
+            spec_of(*asked, parts_.files->path_of(asked->training_file), validation, parts_.outputs / order.id);
+        order.asked_json = request.body;
+        order.metadata = asked->metadata;
+        auto submitting = parts_.manager.submit(std::move(order));
+        auto outcome = co_await std::move(submitting);
+        switch (outcome.kind) {
+            case SubmitOutcome::Kind::created:
+            case SubmitOutcome::Kind::existing:
+                break;
+            case SubmitOutcome::Kind::invalid:
+                co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 400);
+            case SubmitOutcome::Kind::conflict:
+                co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 409);
+            default:
+                co_return refused_submission(request, outcome);
+        }
+        auto showing = shown(outcome.job);
+        const auto body = co_await std::move(showing);
+        auto response = json_response(200, body);
+        response.headers.emplace_back("Location", "/v1/fine_tuning/jobs/" + outcome.job.id);
+        co_return response;
+    }
+
+    asio::awaitable<Response> list(Request request) {
+        JobQuery query;
+        query.metadata = metadata_filter_of(request);
+        check_query(request, {"after", "limit", "metadata[]"});
+        query.limit = limit_of(request, kListDefault, kListMax);
+        query.after = request.query_value("after").value_or("");
+        auto asking = parts_.manager.list(query);
+        const auto page = co_await std::move(asking);
+        if (page.unknown_after) {
+            refuse(request, 400, "invalid_parameter", "after names no job: '" + query.after + "'", "after");
+        }
+        json::array data;
+        for (const auto& one : page.jobs) {
+            auto getting = parts_.manager.get(one.id);
+            const auto job = co_await std::move(getting);
+            if (job) {  // else it was deleted meanwhile
+                auto showing = shown(*job);
+                auto body = co_await std::move(showing);
+                data.push_back(std::move(body));
+            }
+        }
+        co_return json_response(200, list_object(std::move(data), page.has_more));
+    }
+
+    asio::awaitable<Response> get(Request request) {
+        check_query(request, {});
+        co_return co_await as_it_is(std::move(request));
+    }
+
+    asio::awaitable<Response> cancel(Request request) {
+        check_query(request, {});
+        auto cancelling = parts_.manager.cancel(std::string(request.path_parameter("id")), LastCheckpoint::write);
+        const VerbOutcome outcome = co_await std::move(cancelling);
+        co_return co_await after_verb(std::move(request), outcome);
+    }
+
+    asio::awaitable<Response> pause(Request request) {
+        check_query(request, {});
+        auto pausing = parts_.manager.pause(std::string(request.path_parameter("id")));
+        const VerbOutcome outcome = co_await std::move(pausing);
+        co_return co_await after_verb(std::move(request), outcome);
+    }
+
+    asio::awaitable<Response> resume(Request request) {
+        check_query(request, {});
+        auto resuming = parts_.manager.resume(std::string(request.path_parameter("id")));
+        const VerbOutcome outcome = co_await std::move(resuming);
+        co_return co_await after_verb(std::move(request), outcome);
+    }
+
+    asio::awaitable<Response> events(Request request) {
+        check_query(request, {"after", "limit", "order", "stream"});
+        const std::string id(request.path_parameter("id"));
+        const auto limit = limit_of(request, kListDefault, kEventsMax);
+        const auto order = request.query_value("order").value_or("desc");
+        if (order != "asc" && order != "desc") {
+            refuse(request, 400, "invalid_parameter", "order must be asc or desc", "order");
+        }
+        const auto after = after_of(request, id);
+        if (flag_of(request, "stream")) {
+            auto asking = job_of(parts_.manager, request);
+            static_cast<void>(co_await std::move(asking));
+            Response response;
+            response.content_type = "text/event-stream";
+            response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
+            response.stream = make_fine_tuning_stream(parts_.manager, id, after.value_or(0));
+            co_return response;
+        }
+        constexpr auto kNewest = std::numeric_limits<std::uint64_t>::max();
+        auto reading = order == "asc" ? parts_.manager.events(id, after.value_or(0), limit)
+                                      : parts_.manager.events_before(id, after.value_or(kNewest), limit);
+        const auto batch = co_await std::move(reading);
+        if (!batch.found) {
+            job_not_found(request, id);
+        }
+        json::array data;
+        for (const auto& event : batch.events) {
+            data.push_back(fine_tuning_event(id, event));
+        }
+        co_return json_response(200, list_object(std::move(data), batch.has_more));
+    }
+
+    asio::awaitable<Response> checkpoints(Request request) {
+        check_query(request, {"after", "limit"});
+        const auto limit = limit_of(request, kCheckpointsDefault, kListMax);
+        auto asking = job_of(parts_.manager, request);
+        const auto job = co_await std::move(asking);
+        SeriesQuery query{{"loss", "eval_loss"}, std::nullopt, kPoints};
+        auto measuring = parts_.manager.metrics(job.id, std::move(query));
+        const auto measured = co_await std::move(measuring);
+        const auto series = measured.value_or(std::vector<MetricSeries>());
+        auto newest_first = job.checkpoints;
+        std::ranges::reverse(newest_first);
+        auto next = newest_first.begin();
+        if (const auto after = request.query_value("after")) {
+            next = std::ranges::find_if(newest_first,
+                                        [&](const auto& one) { return checkpoint_id(job.id, one) == *after; });
+            if (next == newest_first.end()) {
+                refuse(request, 400, "invalid_parameter", "after names no checkpoint: '" + std::string(*after) + "'",
+                       "after");
+            }
+            ++next;
+        }
+        json::array data;
+        for (; next != newest_first.end() && data.size() < limit; ++next) {
+            const CheckpointLosses losses{value_at(series, "loss", next->step),
+                                          value_at(series, "eval_loss", next->step)};
+            data.push_back(fine_tuning_checkpoint(job, *next, losses));
+        }
+        co_return json_response(200, list_object(std::move(data), next != newest_first.end()));
+    }
+
+  private:
+    asio::awaitable<Response> after_verb(Request request, VerbOutcome outcome) {
+        if (outcome.kind != VerbOutcome::Kind::accepted) {
+            co_return verb_answer(request, outcome, 200);
+        }
+        co_return co_await as_it_is(std::move(request));
+    }
+
+    asio::awaitable<Response> as_it_is(Request request) {
+        auto asking = job_of(parts_.manager, request);
+        const auto job = co_await std::move(asking);
+        auto showing = shown(job);
+        const auto body = co_await std::move(showing);
+        co_return json_response(200, body);
+    }
+
+    /// `job` with its specs.
+    asio::awaitable<json::object> shown(api::Job job) {
+        auto looking = run_on(parts_.files->disk(), [job] { return exported_files(job); });
+        const auto results = co_await std::move(looking);
+        co_return fine_tuning_job(job, results);
+    }
+
+    static std::optional<std::uint64_t> after_of(const Request& request, const std::string& id) {
+        const auto after = request.query_value("after");
+        if (!after) {
+            return std::nullopt;
+        }
+        const auto sequence = sequence_of_event(id, *after);
+        if (!sequence) {
+            refuse(request, 400, "invalid_parameter",
+                   "after names no event of job '" + id + "': '" + std::string(*after) + "'", "after");
+        }
+        return sequence;
+    }
+
+    const OpenAiParts parts_;
+};
+
+}  // namespace
+
+std::vector<http::Route> make_fine_tuning_routes(const OpenAiParts& parts) {
+    const auto api = std::make_shared<FineTuningApi>(parts);
+    return {
+        api_route(api, "POST", "/v1/fine_tuning/jobs", &FineTuningApi::create),
+        api_route(api, "GET", "/v1/fine_tuning/jobs", &FineTuningApi::list),
+        api_route(api, "GET", "/v1/fine_tuning/jobs/{id}", &FineTuningApi::get),
+        api_route(api, "POST", "/v1/fine_tuning/jobs/{id}/cancel", &FineTuningApi::cancel),
+        api_route(api, "POST", "/v1/fine_tuning/jobs/{id}/pause", &FineTuningApi::pause),
+        api_route(api, "POST", "/v1/fine_tuning/jobs/{id}/resume", &FineTuningApi::resume),
+        api_route(api, "GET", "/v1/fine_tuning/jobs/{id}/events", &FineTuningApi::events),
+        api_route(api, "GET", "/v1/fine_tuning/jobs/{id}/checkpoints", &FineTuningApi::checkpoints),
+    };
+}
+
+}  // namespace distilld::openai

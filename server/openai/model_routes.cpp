@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "pipeline/async/run_on.hpp"
+#include "server/jobs/api_route.hpp"
+#include "server/openai/exported_files.hpp"
+#include "server/openai/openai_objects.hpp"
+#include "server/openai/openai_routes.hpp"
+
+namespace distilld::openai {
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+using api::Request;
+using api::Response;
+
+constexpr std::uint32_t kPage = 100;
+/// OpenAI's list has no pages: so many of the newest are enough for one answer.
+constexpr std::size_t kListMax = 1000;
+
+bool has_weights(const api::Job& job) {
+    const auto files = exported_files(job);
+    return std::ranges::any_of(files, [](const auto& file) { return file.name.ends_with(".safetensors"); });
+}
+
+class ModelApi {
+  public:
+    explicit ModelApi(const OpenAiParts& parts) : parts_(parts) {}
+
+    asio::awaitable<Response> list(Request request) {
+        check_query(request, {});
+        json::array data;
+        JobQuery query;
+        query.limit = kPage;
+        query.state = api::JobState::succeeded;
+        for (bool more = true; more && data.size() < kListMax;) {
+            auto asking = parts_.manager.list(query);
+            const auto page = co_await std::move(asking);
+            for (const auto& one : page.jobs) {
+                auto looking = with_weights(one.id);
+                if (const auto job = co_await std::move(looking)) {
+                    data.push_back(model_object(*job));
+                }
+            }
+            more = page.has_more && !page.jobs.empty();
+            query.after = page.jobs.empty() ? std::string() : page.jobs.back().id;
+        }
+        const json::object body{{"object", "list"}, {"data", std::move(data)}};
+        co_return json_response(200, body);
+    }
+
+    asio::awaitable<Response> get(Request request) {
+        check_query(request, {});
+        auto finding = found(request);
+        const auto job = co_await std::move(finding);
+        co_return json_response(200, model_object(job));
+    }
+
+    asio::awaitable<Response> remove(Request request) {
+        check_query(request, {});
+        auto finding = found(request);
+        const auto job = co_await std::move(finding);
+        const std::filesystem::path folder = job.output;
+        if (folder != parts_.outputs / job.id) {
+            refuse(request, 409, "folder_of_the_user",
+                   "the model lies in the folder that the job's spec named, " + job.output +
+                       ": whoever named it removes it",
+                   "model");
+        }
+        auto removing = run_on(parts_.files->disk(), [folder] {
+            std::error_code failed;
+            std::filesystem::remove_all(folder, failed);
+            if (failed) {
+                throw ErrorException(io_error(folder.string() + ": " + failed.message()));
+            }
+        });
+        co_await std::move(removing);
+        const json::object body{{"id", model_name(job)}, {"object", "model"}, {"deleted", true}};
+        co_return json_response(200, body);
+    }
+
+  private:
+    /// The job, with its specs, when its model is there.
+    asio::awaitable<std::optional<api::Job>> with_weights(std::string id) {
+        auto asking = parts_.manager.get(std::move(id));
+        auto job = co_await std::move(asking);
+        if (!job) {
+            co_return std::nullopt;
+        }
+        auto looking = run_on(parts_.files->disk(), [job] { return has_weights(*job); });
+        const bool there = co_await std::move(looking);
+        if (!there) {
+            co_return std::nullopt;
+        }
+        co_return job;
+    }
+
+    asio::awaitable<api::Job> found(const Request& request) {
+        const std::string name(request.path_parameter("model"));
+        if (auto id = job_of_model(name)) {
+            auto looking = with_weights(*std::move(id));
+            const auto job = co_await std::move(looking);
+            if (job && model_name(*job) == name) {
+                co_return *job;
+            }
+        }
+        refuse(request, 404, "model_not_found", "there is no model '" + name + "'", "model");
+    }
+
+    const OpenAiParts parts_;
+};
+
+}  // namespace
+
+std::vector<http::Route> make_model_routes(const OpenAiParts& parts) {
+    const auto api = std::make_shared<ModelApi>(parts);
+    return {
+        api_route(api, "GET", "/v1/models", &ModelApi::list),
+        api_route(api, "GET", "/v1/models/{model}", &ModelApi::get),
+        api_route(api, "DELETE", "/v1/models/{model}", &ModelApi::remove),
+    };
+}
+
+}  // namespace distilld::openai

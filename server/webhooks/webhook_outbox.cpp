@@ -1,0 +1,82 @@
+#include "server/webhooks/webhook_outbox.hpp"
+
+#include "server/jobs/sqlite.hpp"
+
+namespace distilld::webhooks {
+namespace {
+
+class SqliteWebhookOutbox final : public WebhookOutbox {
+  public:
+    explicit SqliteWebhookOutbox(const std::filesystem::path& database) : database_(database) {
+        database_.execute("PRAGMA synchronous = FULL");
+    }
+
+    void set_receivers(const std::vector<std::string>& urls) override {
+        sqlite::Transaction transaction(database_);
+        database_.execute("DELETE FROM webhook_receivers");
+        sqlite::Statement insert(database_, "INSERT OR IGNORE INTO webhook_receivers (url) VALUES (?1)");
+        for (const auto& url : urls) {
+            insert.bind(1, url);
+            insert.run();
+        }
+        database_.execute("DELETE FROM webhook_events WHERE url NOT IN (SELECT url FROM webhook_receivers)");
+        transaction.commit();
+    }
+
+    std::optional<WebhookEvent> due(const std::string& url, double now) override {
+        const sqlite::ResetGuard guard(due_);
+        due_.bind(1, url);
+        due_.bind(2, now);
+        if (!due_.step()) {
+            return std::nullopt;
+        }
+        WebhookEvent event;
+        event.number = due_.integer(0);
+        event.id = due_.text(1);
+        event.job_id = due_.text(2);
+        event.type = due_.text(3);
+        event.created_at = due_.text(4);
+        event.body = due_.text(5);
+        event.attempts = static_cast<std::uint32_t>(due_.integer(6));
+        return event;
+    }
+
+    void set_body(std::int64_t number, const std::string& body) override {
+        body_.bind(1, number);
+        body_.bind(2, body);
+        body_.run();
+    }
+
+    void try_again(std::int64_t number, std::uint32_t attempts, double at) override {
+        again_.bind(1, number);
+        again_.bind(2, std::int64_t{attempts});
+        again_.bind(3, at);
+        again_.run();
+    }
+
+    void remove(std::int64_t number) override {
+        remove_.bind(1, number);
+        remove_.run();
+    }
+
+  private:
+    sqlite::Database database_;  // before the statements: they end first
+    sqlite::Statement due_{database_,
+                           "SELECT number, id, job_id, type, created_at, body, attempts FROM webhook_events "
+                           "WHERE url = ?1 AND next_attempt <= ?2 ORDER BY next_attempt, number LIMIT 1"};
+    sqlite::Statement body_{database_, "UPDATE webhook_events SET body = ?2 WHERE number = ?1"};
+    sqlite::Statement again_{database_, "UPDATE webhook_events SET attempts = ?2, next_attempt = ?3 WHERE number = ?1"};
+    sqlite::Statement remove_{database_, "DELETE FROM webhook_events WHERE number = ?1"};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WebhookOutbox>> open_webhook_outbox(const std::filesystem::path& database) {
+    try {
+        return std::unique_ptr<WebhookOutbox>(std::make_unique<SqliteWebhookOutbox>(database));
+    } catch (const ErrorException& error) {
+        return error.error();
+    }
+}
+
+}  // namespace distilld::webhooks
