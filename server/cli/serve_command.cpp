@@ -5,7 +5,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
@@ -29,6 +31,7 @@
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
+#include "server/support/service_notifier.hpp"
 #include "server/webhooks/webhook_outbox.hpp"
 #include "server/webhooks/webhook_sender.hpp"
 #include "server/webhooks/webhook_signature.hpp"
@@ -73,6 +76,11 @@ WorkerProcessOptions job_worker_options() {
     return options;
 }
 
+/// Of the drain timeout: the workers' ends are written, and connections closed, in the rest.
+std::chrono::milliseconds workers_share(std::chrono::milliseconds drain_timeout) {
+    return drain_timeout - std::min<std::chrono::milliseconds>(drain_timeout / 4, 2 * kConnectionGrace);
+}
+
 JobManagerOptions manager_options(const ServiceSettings& settings) {
     JobManagerOptions options;
     options.working_directory = std::filesystem::current_path();
@@ -83,6 +91,7 @@ JobManagerOptions manager_options(const ServiceSettings& settings) {
     options.idempotency_lifetime = std::chrono::hours(settings.jobs.idempotency_hours);
     options.store_retry = settings.jobs.store_retry;
     options.restarts.max_restarts = settings.jobs.max_worker_restarts;
+    options.stop_limit = workers_share(settings.server.drain_timeout);
     return options;
 }
 
@@ -122,33 +131,48 @@ Result<std::unique_ptr<webhooks::WebhookSender>> make_webhooks(const WebhooksSet
         [&metrics](const char* result) { metrics.webhook_attempt(result); });
 }
 
-/// First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their jobs
-/// are resumed at the next start.
-asio::awaitable<void> wait_for_signal(asio::signal_set& signals) {
-    co_await signals.async_wait(kTuple);
-}
-
 struct Service {
     JobManager& manager;
     http::Server& server;
     asio::signal_set& signals;
+    ServiceWatchdog& watchdog;
+    const ServiceNotifier& notifier;
+    asio::steady_timer& drain;  ///< cancelled by its owner when all has ended
+    std::chrono::milliseconds drain_timeout;
 };
+
+/// What hangs then is not ours to mend: a process that cannot be killed, a disk that does not answer. All that was
+/// committed is whole, and the jobs go on at the next start.
+void end_late(const boost::system::error_code& ec) {
+    if (!ec) {
+        log::error("serve", "not stopped within the drain timeout: ending as things are");
+        std::_Exit(kFailed);
+    }
+}
 
 asio::awaitable<void> run_service(Service service) {
     co_await service.manager.start();
-    std::printf("distilld serve: listening on http://%s\n", service.server.address().c_str());
+    const auto listening = "listening on http://" + service.server.address();
+    std::printf("distilld serve: %s\n", listening.c_str());
     std::fflush(stdout);
-    co_await wait_for_signal(service.signals);
+    service.notifier.send("READY=1\nSTATUS=" + listening);
+    // First signal: an orderly end. Second: out, at once; the workers save their last step by themselves, and their
+    // jobs are resumed at the next start.
+    co_await service.signals.async_wait(kTuple);
     log::info("serve",
               "stopping: running jobs write a checkpoint and go back to the queue; a second signal ends at once");
+    service.notifier.send("STOPPING=1\nSTATUS=stopping: running jobs write a checkpoint and go back to the queue");
     service.signals.async_wait([](const boost::system::error_code& ec, int) {
         if (!ec) {
             std::_Exit(kFailed);
         }
     });
+    service.drain.expires_after(service.drain_timeout);
+    service.drain.async_wait(end_late);
     // From here on /readyz says 503 and no job is taken; status and metrics are served until the jobs have stopped.
     co_await service.manager.stop();
     service.signals.cancel();
+    service.watchdog.stop();
     service.server.stop(kConnectionGrace);
 }
 
@@ -226,8 +250,17 @@ int serve(const ServeCommand& command) {
         }
         context.stop();
     };
-    asio::co_spawn(context, (*server)->run(), ended);
-    asio::co_spawn(context, run_service(Service{*manager, **server, signals}), ended);
+    const auto notifier = ServiceNotifier::from_environment();
+    ServiceWatchdog watchdog(context.get_executor(), notifier, [&manager] { return manager->answer(); });
+    asio::steady_timer drain(context);
+    asio::co_spawn(context, (*server)->run(), [&](const std::exception_ptr& failure) {
+        drain.cancel();  // the last connection is closed
+        ended(failure);
+    });
+    asio::co_spawn(context, watchdog.run(), ended);
+    asio::co_spawn(context,
+                   run_service({*manager, **server, signals, watchdog, notifier, drain, settings.server.drain_timeout}),
+                   ended);
     context.run();
     if (failed) {
         try {

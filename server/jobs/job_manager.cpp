@@ -47,7 +47,7 @@ class ThreadedJobManager final : public JobManager {
           journal_(std::move(store), options_.metrics_kept, [this](const std::string& id) { waiters_.wake(id); }),
           metrics_(std::move(metrics)),
           views_(journal_.open_reader(), journal_.open_reader(), journal_.board()),
-          table_({options_.slots, options_.cancel_grace, options_.restarts}),
+          table_({options_.slots, options_.cancel_grace, options_.restarts, options_.stop_limit}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
           running_(io_.get_executor(), std::move(make_worker), options_.metrics_interval, journal_, *metrics_,
@@ -58,6 +58,7 @@ class ThreadedJobManager final : public JobManager {
           verbs_({table_, journal_, running_, keeper_}),
           performer_({table_, journal_, *metrics_, running_, keeper_, waiters_}),
           wakeup_(io_),
+          limit_(io_),
           thread_([this] { run_thread(); }) {}
 
     ~ThreadedJobManager() override {
@@ -76,6 +77,10 @@ class ThreadedJobManager final : public JobManager {
     asio::awaitable<void> stop() override {
         auto task = stop_now();
         co_await asio::co_spawn(io_, std::move(task), asio::use_awaitable);
+    }
+
+    asio::awaitable<void> answer() override {
+        return on_thread([] {});
     }
 
     asio::awaitable<bool> ready() override {
@@ -211,7 +216,17 @@ class ThreadedJobManager final : public JobManager {
         ready_ = false;
         table_.stop(steady_clock::now());
         pump();
+        limit_.expires_after(options_.stop_limit);
+        limit_.async_wait([this](const boost::system::error_code& ec) {
+            if (!ec) {
+                log::warn(kComponent,
+                          "workers that have not stopped in time are killed; their jobs go on from their "
+                          "newest checkpoints at the next start");
+                running_.kill_all();
+            }
+        });
         co_await running_.join();
+        limit_.cancel();
     }
 
     bool ready_now() {
@@ -289,6 +304,7 @@ class ThreadedJobManager final : public JobManager {
     JobVerbs verbs_;
     ActionPerformer performer_;
     asio::steady_timer wakeup_;
+    asio::steady_timer limit_;
     std::thread thread_;
 };
 

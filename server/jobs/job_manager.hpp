@@ -29,7 +29,8 @@ struct JobManagerOptions {
     std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
     std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
-    std::chrono::milliseconds heartbeat{10000};       ///< longest wait of wait_events()
+    std::chrono::milliseconds stop_limit{std::chrono::seconds(270)};  ///< of stop(): what runs then is killed
+    std::chrono::milliseconds heartbeat{10000};                       ///< longest wait of wait_events()
     std::chrono::hours idempotency_lifetime{24};
     std::chrono::milliseconds store_retry{1000};  ///< between tries to write to a store that refused
     RestartLimits restarts{};                     ///< of workers that die or cannot be started
@@ -119,8 +120,11 @@ class JobManager {
     virtual boost::asio::awaitable<void> start() = 0;
 
     /// Takes no more jobs, cancels the running ones with a checkpoint, puts them back to the queue and returns once
-    /// their workers have ended.
+    /// their workers have ended. Workers that have not by the stop limit are killed.
     virtual boost::asio::awaitable<void> stop() = 0;
+
+    /// Comes back when the manager's thread has had a turn: it is not stuck.
+    virtual boost::asio::awaitable<void> answer() = 0;
 
     /// True from the end of start() to the begin of stop(). Asks the store for a write, as submit() does, so that
     /// store_trouble() says afterwards what submit() would find.

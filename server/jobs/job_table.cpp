@@ -352,7 +352,8 @@ std::optional<std::string> JobTable::output_user(const std::string& output) cons
 
 void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last) {
     job->second.intent = intent;
-    job->second.deadline = now + options_.cancel_grace;
+    const bool stopping = intent == JobIntent::requeue && options_.stop_grace.count() > 0;
+    job->second.deadline = now + (stopping ? options_.stop_grace : options_.cancel_grace);
     job->second.skips_checkpoint = last == LastCheckpoint::skip;
     actions_.emplace_back(StopWorkerAction{job->first, last});
 }

@@ -137,6 +137,7 @@ struct JobTableOptions {
     std::uint32_t slots = 1;                  ///< jobs that run at once
     std::chrono::nanoseconds cancel_grace{};  ///< between the order to stop and the end by force
     RestartLimits restarts{};
+    std::chrono::nanoseconds stop_grace{};  ///< the same when the service stops; 0 = cancel_grace
 };
 
 /// A job as the store has it when the service starts.

@@ -166,10 +166,19 @@ def unit(tree, tmp_path):
     return file
 
 
-def test_the_unit_leaves_workers_time_for_their_checkpoint(tree, unit):
-    header = (ROOT / "server/jobs/job_manager.hpp").read_text()
-    grace = int(re.search(r"cancel_grace\{(\d+)\}", header).group(1))
-    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.MULTILINE).group(1)) >= grace + 30
+def test_the_unit_leaves_the_service_its_drain_timeout(tree, unit):
+    printed = subprocess.run(
+        [tree / "bin/distilld", "serve", "--print-config"], capture_output=True, text=True, check=True
+    ).stdout
+    drain = int(re.search(r'^drain_timeout = "(\d+)s"', printed, re.MULTILINE).group(1))
+    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.MULTILINE).group(1)) >= drain + 10
+
+
+def test_the_unit_is_told_how_the_service_is(unit):
+    text = unit.read_text()
+    for line in ("Type=notify", "NotifyAccess=main", "KillMode=mixed"):
+        assert line in text.splitlines()
+    assert int(re.search(r"^WatchdogSec=(\d+)$", text, re.MULTILINE).group(1)) >= 60
 
 
 def test_systemd_takes_the_unit(unit):

@@ -239,11 +239,11 @@ def test_the_teacher_lets_in_who_asks_it(manifests, trainjob):
 
 
 def test_a_grace_period_is_longer_than_a_stop_takes(manifests):
-    """A worker that is asked to stop is killed after this many seconds (server/supervisor)."""
-    header = (ROOT / "server" / "supervisor" / "worker_process.hpp").read_text()
-    grace = int(re.search(r"seconds stop_grace\{(\d+)\}", header).group(1))
+    """The service has ended by its drain timeout (server/settings)."""
+    header = (ROOT / "server" / "settings" / "service_settings.hpp").read_text()
+    drain = int(re.search(r"drain_timeout\{std::chrono::seconds\((\d+)\)\}", header).group(1))
     service = pod_template(one(manifests, "Deployment", "distilld"))["spec"]
-    assert service["terminationGracePeriodSeconds"] >= 2 * grace
+    assert drain + 10 <= service["terminationGracePeriodSeconds"]
 
 
 def test_monitoring_finds_services_by_the_names_that_the_rules_know(manifests):

@@ -224,6 +224,26 @@ TEST(JobManager, KillsAWorkerThatDoesNotObey) {
     EXPECT_EQ(worker->kills, 1);
 }
 
+TEST(JobManager, KillsWorkersThatHaveNotStoppedByTheStopLimit) {
+    JobManagerOptions options;
+    options.slots = 2;
+    options.stop_limit = std::chrono::milliseconds(50);
+    World world(options);
+    world.fleet.obey = false;
+    const auto running = world.submit("a");
+    const auto first = world.fleet.next();
+    const auto cancelled = world.submit("b");
+    const auto second = world.fleet.next();
+    await(world.manager->cancel(cancelled));  // it would have two minutes
+    await(world.manager->stop());
+    EXPECT_GE(first->kills, 1);
+    EXPECT_GE(second->kills, 1);
+    EXPECT_EQ(await(world.manager->get(running))->state, JobState::queued);
+    EXPECT_EQ(await(world.manager->get(running))->status_reason->code, "service_stopped");
+    EXPECT_EQ(await(world.manager->get(cancelled))->state, JobState::cancelled);
+    await(world.manager->answer());
+}
+
 TEST(JobManager, PutsRunningJobsBackWhenItStopsAndResumesThem) {
     World world;
     const auto running = world.submit("a");

@@ -64,6 +64,20 @@ TEST(JobTable, RestoresWhatTheLastServiceLeft) {
     EXPECT_FALSE(table.output_user("/cancelled"));
 }
 
+TEST(JobTable, TheStopOfTheServiceHasAGraceOfItsOwn) {
+    JobTable table({.slots = 2, .cancel_grace = 2min, .stop_grace = 4min});
+    table.start();
+    table.enqueue("cancelled", "/cancelled");
+    table.enqueue("running", "/running");
+    static_cast<void>(table.poll(kNow));
+    table.cancel("cancelled", kNow);
+    table.stop(kNow);
+    static_cast<void>(table.poll(kNow));
+    EXPECT_THAT(texts_of(table.poll(kNow + 2min)), ElementsAre("kill cancelled"));
+    EXPECT_EQ(table.next_wakeup(), kNow + 4min);
+    EXPECT_THAT(texts_of(table.poll(kNow + 4min)), ElementsAre("kill running"));
+}
+
 TEST(JobTable, WhatKeepsAWorkerFromBeingStartedFailsNoJobAndKeepsTheQueue) {
     JobTable table({2, 2min});
     table.start();

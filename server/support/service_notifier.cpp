@@ -1,0 +1,60 @@
+#include "server/support/service_notifier.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+namespace distilld {
+namespace {
+
+std::string_view variable(const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? value : "";
+}
+
+std::optional<std::int64_t> positive(std::string_view text) {
+    std::int64_t number = 0;
+    const auto* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, number);
+    return parsed.ec == std::errc() && parsed.ptr == end && number > 0 ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+ServiceNotifier ServiceNotifier::from_environment() {
+    const auto pid = variable("WATCHDOG_PID");
+    const auto interval = positive(variable("WATCHDOG_USEC"));
+    const bool ours = pid.empty() || positive(pid) == std::optional<std::int64_t>(::getpid());
+    return ServiceNotifier(std::string(variable("NOTIFY_SOCKET")),
+                           interval && ours ? std::optional(std::chrono::microseconds(*interval)) : std::nullopt);
+}
+
+bool ServiceNotifier::send(std::string_view state) const noexcept {
+    sockaddr_un address{};
+    if (socket_.empty() || (socket_.front() != '/' && socket_.front() != '@') ||
+        socket_.size() >= sizeof(address.sun_path)) {
+        return false;
+    }
+    address.sun_family = AF_UNIX;
+    std::ranges::copy(socket_, address.sun_path);
+    if (socket_.front() == '@') {
+        address.sun_path[0] = '\0';
+    }
+    const int descriptor = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) {
+        return false;
+    }
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
+    const auto sent = ::sendto(descriptor, state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
+                               reinterpret_cast<const sockaddr*>(&address), size);
+    ::close(descriptor);
+    return sent == static_cast<ssize_t>(state.size());
+}
+
+}  // namespace distilld
