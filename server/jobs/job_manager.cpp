@@ -107,6 +107,10 @@ class ThreadedJobManager final : public JobManager {
         return views_.events(std::move(id), after, limit);
     }
 
+    asio::awaitable<EventBatch> newest_events(std::string id, std::uint64_t before, std::uint32_t limit) override {
+        return views_.newest_events(std::move(id), before, limit);
+    }
+
     asio::awaitable<EventBatch> wait_events(std::string id, std::uint64_t after, std::uint32_t limit) override {
         auto task = reading_.wait(std::move(id), after, limit);
         co_return co_await asio::co_spawn(io_, std::move(task), asio::use_awaitable);

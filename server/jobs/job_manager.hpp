@@ -79,7 +79,7 @@ struct JobListing {
 /// What happened after a sequence number.
 struct EventBatch {
     bool found = true;                  ///< false: no such job
-    std::vector<api::JobEvent> events;  ///< ascending; empty: nothing new within the heartbeat
+    std::vector<api::JobEvent> events;  ///< as was asked for; empty: nothing new within the heartbeat
     bool has_more = false;
     bool ended = false;           ///< no event will follow: the job is terminal (`job`) or the service stops
     std::optional<api::Job> job;  ///< set when the job is terminal and all its events have been read
@@ -129,6 +129,10 @@ class JobManager {
 
     /// Stored events after `after`, at once.
     virtual boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) = 0;
+
+    /// Stored events below `before`, newest first, at once.
+    virtual boost::asio::awaitable<EventBatch> newest_events(std::string id, std::uint64_t before,
+                                                             std::uint32_t limit) = 0;
 
     /// The same, but waits up to the heartbeat for the first. A reader that is slow reads later and holds up nobody:
     /// events wait in the store, not in memory.

@@ -19,6 +19,7 @@ class JobQueries {
     [[nodiscard]] std::optional<StoredJob> get(std::string_view id);
     [[nodiscard]] JobPage list(const JobQuery& query);
     [[nodiscard]] EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit);
+    [[nodiscard]] EventPage newest_events(std::string_view id, std::uint64_t before, std::uint32_t limit);
     /// See JobReader.
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take);
     /// The first job, with specs, of a statement of kSelectJobs that is bound.
@@ -32,6 +33,7 @@ class JobQueries {
     sqlite::Statement specs_;
     sqlite::Statement checkpoints_;
     sqlite::Statement events_;
+    sqlite::Statement newest_events_;
     sqlite::Statement measurements_;
 };
 

@@ -19,6 +19,9 @@ class SqliteJobReader final : public JobReader {
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return queries_.events(id, after, limit);
     }
+    EventPage newest_events(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
+        return queries_.newest_events(id, before, limit);
+    }
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         queries_.measurements(id, take);
     }
@@ -109,6 +112,9 @@ class SqliteJobStore final : public JobStore {
 
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return queries_->events(id, after, limit);
+    }
+    EventPage newest_events(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
+        return queries_->newest_events(id, before, limit);
     }
 
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {

@@ -36,7 +36,7 @@ struct JobPage {
 };
 
 struct EventPage {
-    std::vector<api::JobEvent> events;  ///< ascending
+    std::vector<api::JobEvent> events;  ///< ascending, or as was asked for
     bool has_more = false;
 };
 
@@ -58,6 +58,8 @@ class JobReader {
     [[nodiscard]] virtual std::optional<StoredJob> get(std::string_view id) = 0;
     [[nodiscard]] virtual JobPage list(const JobQuery& query) = 0;
     [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
+    /// The newest ones with a sequence below `before`, newest first.
+    [[nodiscard]] virtual EventPage newest_events(std::string_view id, std::uint64_t before, std::uint32_t limit) = 0;
     /// Hands over the job's events of type metrics and evaluation that there are, ascending.
     virtual void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) = 0;
 };

@@ -21,7 +21,13 @@ asio::awaitable<JobListing> JobViews::list(JobQuery query) {
 
 asio::awaitable<EventBatch> JobViews::events(std::string id, std::uint64_t after, std::uint32_t limit) {
     return run_on(thread_.get_executor(),
-                  [this, id = std::move(id), after, limit] { return events_now(id, after, limit); });
+                  [this, id = std::move(id), after, limit] { return batch_of(id, reader_->events(id, after, limit)); });
+}
+
+asio::awaitable<EventBatch> JobViews::newest_events(std::string id, std::uint64_t before, std::uint32_t limit) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id), before, limit] {
+        return batch_of(id, reader_->newest_events(id, before, limit));
+    });
 }
 
 asio::awaitable<std::optional<std::vector<MetricSeries>>> JobViews::metrics(std::string id, SeriesQuery query) {
@@ -71,9 +77,8 @@ JobListing JobViews::list_now(const JobQuery& query) {
     return listing;
 }
 
-EventBatch JobViews::events_now(const std::string& id, std::uint64_t after, std::uint32_t limit) {
+EventBatch JobViews::batch_of(const std::string& id, EventPage page) {
     EventBatch batch;
-    auto page = reader_->events(id, after, limit);
     batch.found = !page.events.empty() || reader_->get(id).has_value();
     batch.events = std::move(page.events);
     batch.has_more = page.has_more;

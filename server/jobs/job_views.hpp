@@ -27,6 +27,8 @@ class JobViews {
     boost::asio::awaitable<JobListing> list(JobQuery query);
     /// Without `ended` and `job`.
     boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit);
+    /// Newest first, from below `before` on.
+    boost::asio::awaitable<EventBatch> newest_events(std::string id, std::uint64_t before, std::uint32_t limit);
 
     /// Nothing: no such job.
     boost::asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id, SeriesQuery query);
@@ -34,7 +36,8 @@ class JobViews {
   private:
     std::optional<api::Job> get_now(const std::string& id);
     JobListing list_now(const JobQuery& query);
-    EventBatch events_now(const std::string& id, std::uint64_t after, std::uint32_t limit);
+    /// Of a page that was read for the job.
+    EventBatch batch_of(const std::string& id, EventPage page);
 
     std::optional<std::vector<MetricSeries>> metrics_now(const std::string& id, const SeriesQuery& query);
 

@@ -34,6 +34,9 @@ class FullDisk : public JobStore {
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return inner_->events(id, after, limit);
     }
+    EventPage newest_events(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
+        return inner_->newest_events(id, before, limit);
+    }
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         inner_->measurements(id, take);
     }
