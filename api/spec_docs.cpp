@@ -41,36 +41,35 @@ json::object object_schema(const SpecTable& table, std::string_view section) {
 }
 
 /// Of a section whose members are as another section of the spec.
-json::object members_schema(const SpecSection& section) {
+json::object members_schema(const SpecSection& section, const std::string& root) {
     return {{"type", "object"},
             {"minProperties", 1},
             {"maxProperties", kMaxTeachers},
             {"propertyNames", {{"pattern", std::string("^") + kTeacherNameForm.pattern + "$"}}},
-            {"additionalProperties",
-             {{"$ref", "#/components/schemas/JobSpec/properties" + std::string(section.members_as)}}},
+            {"additionalProperties", {{"$ref", root + "/properties" + std::string(section.members_as)}}},
             {"description", section.help}};
 }
 
-json::object properties_schema(const SpecTable& table, std::string_view section);
+json::object properties_schema(const SpecTable& table, std::string_view section, const std::string& root);
 
-json::object section_schema(const SpecTable& table, const SpecSection& section) {
+json::object section_schema(const SpecTable& table, const SpecSection& section, const std::string& root) {
     if (!section.members_as.empty()) {
-        return members_schema(section);
+        return members_schema(section, root);
     }
     auto schema = object_schema(table, section.pointer);
     if (!section.help.empty()) {
         schema["description"] = section.help;
     }
-    schema["properties"] = properties_schema(table, section.pointer);
+    schema["properties"] = properties_schema(table, section.pointer, root);
     return schema;
 }
 
-json::object properties_schema(const SpecTable& table, std::string_view section) {
+json::object properties_schema(const SpecTable& table, std::string_view section, const std::string& root) {
     json::object properties;
     for (const auto member : table.members_of(section)) {
         const auto name = member.substr(section.size() + 1);
         const auto* field = table.field(member);
-        properties[name] = field != nullptr ? field_schema(*field) : section_schema(table, table.section(member));
+        properties[name] = field != nullptr ? field_schema(*field) : section_schema(table, table.section(member), root);
     }
     return properties;
 }
@@ -204,10 +203,10 @@ std::string markdown_table(const SpecTable& table, std::string_view section) {
     return text;
 }
 
-json::object job_spec_schema(const SpecTable& table) {
+json::object job_spec_schema(const SpecTable& table, const std::string& root) {
     auto schema = object_schema(table, "");
     add_needs_by_kind(table, schema);
-    schema["properties"] = properties_schema(table, "");
+    schema["properties"] = properties_schema(table, "", root);
     return schema;
 }
 

@@ -20,8 +20,9 @@ namespace distilld::api {
 /// The rows of one section ("" = the fields of the document) as a Markdown table.
 [[nodiscard]] std::string markdown_table(const SpecTable& table, std::string_view section);
 
-/// JSON schema of a job spec.
-[[nodiscard]] boost::json::object job_spec_schema(const SpecTable& table);
+/// JSON schema of a job spec, which stands at `root` of the document that it is part of: "#" when it is that document.
+[[nodiscard]] boost::json::object job_spec_schema(const SpecTable& table,
+                                                  const std::string& root = "#/components/schemas/JobSpec");
 
 /// The same as YAML for components.schemas of an OpenAPI document: `JobSpec:` and its members, a line a field.
 [[nodiscard]] std::string job_spec_schema_yaml(const SpecTable& table);

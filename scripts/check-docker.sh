@@ -164,6 +164,7 @@ version=$(sed -nE 's/^project\(distilld VERSION ([^ ]+).*/\1/p' CMakeLists.txt)
 if [ -z "$given_image" ]; then
     if ! have_image "$base" && ! pull_image "$base"; then make_stand_in; fi
     mapfile -t pip < <(pip_arguments)
+    if [ -d web/node_modules ]; then pip+=(--build-context page-modules=web); fi
     say "building the target $target on $base"
     build_image -f docker/Dockerfile --target "$target" -t "$image" --build-arg "BASE_IMAGE=$base" \
         --build-arg "VERSION=$version" "${pip[@]}" "${build_arguments[@]}" .

@@ -34,6 +34,7 @@ case $tests in none | fast | all) ;; *) echo "check-fresh: --tests takes none, f
 need_for_roots
 
 lend_pip_settings
+lend_npm_settings
 [ -z "$cache" ] || lend_ccache "$cache"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/distilld-check-fresh-XXXXXX")

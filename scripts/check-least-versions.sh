@@ -37,6 +37,7 @@ done
 [ ${#rows[@]} -gt 0 ] || rows=(gcc-13 clang-16 torch-2.6)
 need_for_roots
 lend_pip_settings
+lend_npm_settings
 [ -z "$cache" ] || lend_ccache "$cache"
 
 # libtorch of this checkout, for the rows that are not about it: it runs on any Debian.

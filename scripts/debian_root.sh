@@ -86,6 +86,21 @@ lend_ccache() {
     root_environment+=("CCACHE_DIR=$1")
 }
 
+# npm's settings of this machine (npm_config_* and configuration files), and the certificates that they name, for
+# in_root.
+lend_npm_settings() {
+    local setting path
+    while IFS= read -r setting; do root_environment+=("$setting"); done < <(env | grep -i '^npm_config_' || true)
+    for path in /etc/npmrc "$HOME/.npmrc"; do
+        [ -e "$path" ] || continue
+        root_mounts+=("$path")
+        # Debian's npm does not read /etc/npmrc.
+        [ "$path" != /etc/npmrc ] || root_environment+=("npm_config_globalconfig=$path")
+    done
+    path=$(npm config get cafile 2>/dev/null || true)
+    if [[ $path == /* && -e $path ]]; then root_mounts+=("$path"); fi
+}
+
 # pip's settings of this machine (PIP_* and configuration files), and what of its file system they name, for in_root.
 lend_pip_settings() {
     local setting path value

@@ -95,7 +95,9 @@ if [ "$check" = 1 ]; then
     mkdir "$folder"
     say "a second time, from a clone in $folder"
     git clone -q "$root" "$folder/another-name"
-    [ ! -e .deps ] || ln -s "$(realpath .deps)" "$folder/another-name/.deps"
+    for modules in .deps web/node_modules; do
+        [ ! -e "$modules" ] || ln -s "$(realpath "$modules")" "$folder/another-name/$modules"
+    done
     if [ "$cached" = 0 ]; then export CCACHE_DISABLE=1; fi
     "$folder/another-name/scripts/package.sh" >"$folder/log" 2>&1 || {
         tail -n 30 "$folder/log" >&2

@@ -12,7 +12,7 @@
 #   DISTILLD_TORCH=/path      use this libtorch (2.6 or newer) and install none
 #   CMAKE_PREFIX_PATH=/path   likewise, when it holds a TorchConfig.cmake
 #   DISTILLD_SKIP_APT=1       install nothing with apt (packages come from elsewhere)
-#   DISTILLD_SKIP_TEST_VENV=1 leave out the Python packages, and Prometheus, that only tests need
+#   DISTILLD_SKIP_TEST_VENV=1 leave out the Python packages, and Prometheus, that only tests need, and Chromium
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
@@ -89,10 +89,18 @@ packages=(
     fortunes perl-doc
 )
 
+# The page of distilld serve is bundled with Node.js 18 or newer. Debian's npm brings 350 packages and does not go with
+# other builds of Node.js, which have an npm of their own: so it is taken only where there is none.
+page_packages=(nodejs npm)
+# Tests of the page drive a browser. Ubuntu has it as a snap only, which tests in a container cannot start.
+if [ "$os_id" = debian ]; then browser=chromium; else browser=; fi
+
 install_packages() {
     local missing=() name status
     command -v apt-get >/dev/null || die "no apt-get here; install your system's packages for: ${packages[*]};" \
         "then set DISTILLD_SKIP_APT=1"
+    if ! { command -v node && command -v npm; } >/dev/null; then packages+=("${page_packages[@]}"); fi
+    if [ -n "$browser" ] && [ "${DISTILLD_SKIP_TEST_VENV:-}" != 1 ]; then packages+=("$browser"); fi
     for name in "${packages[@]}"; do
         status=$(dpkg-query -W -f='${Status}' "$name" 2>/dev/null || true)
         [[ $status == *" ok installed" ]] || missing+=("$name")
@@ -160,6 +168,20 @@ install_torch() {
         "$deps/libtorch"
 }
 
+# What the page is made of (uPlot, esbuild) and checked with (axe-core), in the versions of web/package-lock.json.
+install_page_modules() {
+    local modules=$root/web/node_modules
+    if cmp -s "$root/web/package-lock.json" "$modules/installed-lock.json"; then
+        say "page: its modules are in web/node_modules"
+        return
+    fi
+    command -v npm >/dev/null || die "npm is missing, with which the modules of the page are installed: install" \
+        "nodejs and npm, or build with -DDISTILLD_WITH_PAGE=OFF"
+    say "page: installing uPlot, esbuild and axe-core into web/node_modules (6 MB to download, 15 MB there)"
+    npm ci --ignore-scripts --no-audit --no-fund --prefix "$root/web"
+    cp "$root/web/package-lock.json" "$modules/installed-lock.json"
+}
+
 # Asks pip which build it would take, which costs some seconds and no download of the build itself.
 tell_torch_size() {
     local build
@@ -210,6 +232,7 @@ test_packages=(
     openai standardwebhooks                                       # drive the service as their users do
     orjson                                                        # what decoding is compared with
     jsonschema openapi-spec-validator schemathesis                # hold the service against api/openapi.yaml
+    playwright                                                    # drives chromium through the page
 )
 
 install_test_python() {
@@ -284,6 +307,7 @@ unpack_prometheus() {
 mkdir -p "$deps"
 if [ "${DISTILLD_SKIP_APT:-}" = 1 ]; then say "apt: skipped"; else install_packages; fi
 install_torch
+install_page_modules
 install_tool_python
 install_test_python
 install_model_servers

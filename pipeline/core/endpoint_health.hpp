@@ -70,6 +70,8 @@ class EndpointHealth {
     [[nodiscard]] std::uint32_t in_flight(std::uint32_t endpoint) const { return endpoints_[endpoint].in_flight; }
     /// Requests that it may have in flight; an open one its probe.
     [[nodiscard]] std::uint32_t limit(std::uint32_t endpoint) const;
+    /// Exponentially weighted mean of its answers; 0 = not measured.
+    [[nodiscard]] double latency_seconds(std::uint32_t endpoint) const { return endpoints_[endpoint].latency_seconds; }
     [[nodiscard]] std::uint32_t open_count() const;
     /// Every endpoint has rejected the last request that it answered.
     [[nodiscard]] bool all_reject() const;

@@ -30,6 +30,7 @@ void describe(Visitor& v, T& e) {
     v("tokens_per_second", e.tokens_per_second);
     v("bytes_sent", e.bytes_sent);
     v("bytes_received", e.bytes_received);
+    v("latency_seconds", e.latency_seconds);
 }
 
 template <class Visitor, Describes<DurationCounts> T>

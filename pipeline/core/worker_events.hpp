@@ -37,6 +37,7 @@ struct EndpointCounters {
     double tokens_per_second = 0;      ///< of them, over the last micro-batches; generate jobs only
     std::uint64_t bytes_sent = 0;      ///< over the wire: heads and bodies of requests
     std::uint64_t bytes_received = 0;  ///< over the wire: bodies of answers
+    double latency_seconds = 0;        ///< of its last answers, the latest most; 0: it has given none
 };
 
 /// The store of a run that writes or reads one.

@@ -43,6 +43,7 @@ FetchCounters fetch_counters(const PrefetchScheduler& scheduler, const EndpointT
         const WireTraffic traffic = source->traffic(endpoint);
         one.bytes_sent = traffic.bytes_sent;
         one.bytes_received = traffic.bytes_received;
+        one.latency_seconds = health.latency_seconds(endpoint);
     }
     counters.store = source != nullptr ? source->store() : std::nullopt;
     return counters;

@@ -41,6 +41,16 @@ bool wants_event_stream(const Request& request) {
     return accept && lower(*accept).find("text/event-stream") != std::string::npos;
 }
 
+enum class Order { asc, desc };
+
+Order order_of(const Request& request) {
+    const auto text = request.query_value("order");
+    if (text && *text != "asc" && *text != "desc") {
+        refuse(request, 400, "invalid_parameter", "order must be asc or desc", "order");
+    }
+    return text && *text == "desc" ? Order::desc : Order::asc;
+}
+
 std::string joined(const std::vector<std::string>& names) {
     std::string text;
     for (const auto& name : names) {
@@ -91,7 +101,7 @@ class HistoryApi {
     explicit HistoryApi(JobManager& manager) : manager_(manager) {}
 
     asio::awaitable<Response> events(Request request) {
-        check_query(request, {"after", "limit"});
+        check_query(request, {"after", "limit", "order"});
         const std::string id(request.path_parameter("id"));
         std::uint64_t after = 0;
         if (const auto text = request.query_value("after")) {
@@ -102,7 +112,11 @@ class HistoryApi {
         if (const auto last = request.header("last-event-id"); last && !last->empty()) {
             after = whole_number(request, *last, "Last-Event-ID", 0, kMaxNumber);
         }
+        const bool newest_first = order_of(request) == Order::desc;
         if (wants_event_stream(request)) {
+            if (newest_first) {
+                refuse(request, 400, "invalid_parameter", "order=desc: a stream goes forward in time", "order");
+            }
             auto asking = job_of(manager_, request);
             static_cast<void>(co_await std::move(asking));
             Response response;
@@ -111,7 +125,11 @@ class HistoryApi {
             response.stream = make_job_event_stream(manager_, id, after);
             co_return response;
         }
-        const auto batch = co_await manager_.events(id, after, limit);
+        // Behind nothing is the end that the order begins with.
+        const bool from_end = newest_first && !request.query_value("after");
+        auto asked = newest_first ? manager_.events_before(id, from_end ? kMaxNumber : after, limit)
+                                  : manager_.events(id, after, limit);
+        const auto batch = co_await std::move(asked);
         if (!batch.found) {
             job_not_found(request, id);
         }

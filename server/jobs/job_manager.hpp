@@ -99,7 +99,7 @@ struct JobListing {
 /// What happened after a sequence number.
 struct EventBatch {
     bool found = true;                  ///< false: no such job
-    std::vector<api::JobEvent> events;  ///< ascending; empty: nothing new within the heartbeat
+    std::vector<api::JobEvent> events;  ///< as was asked for; empty: nothing new within the heartbeat
     bool has_more = false;
     bool ended = false;           ///< no event will follow: the job is terminal (`job`) or the service stops
     std::optional<api::Job> job;  ///< set when the job is terminal and all its events have been read

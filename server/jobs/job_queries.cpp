@@ -24,6 +24,24 @@ api::JobEvent event_of(const sqlite::Statement& row) {
     return event;
 }
 
+/// Of a statement that takes id, sequence and limit.
+EventPage page_of(sqlite::Statement& statement, std::string_view id, std::uint64_t sequence, std::uint32_t limit) {
+    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    EventPage page;
+    const sqlite::ResetGuard guard(statement);
+    statement.bind(1, id);
+    statement.bind(2, static_cast<std::int64_t>(std::min(sequence, kMax)));
+    statement.bind(3, std::int64_t{limit} + 1);
+    while (statement.step()) {
+        if (page.events.size() == limit) {
+            page.has_more = true;
+            break;
+        }
+        page.events.push_back(event_of(statement));
+    }
+    return page;
+}
+
 }  // namespace
 
 sqlite::Statement select_jobs(sqlite::Database& database, const char* tail) {
@@ -77,29 +95,11 @@ JobPage JobQueries::list(const JobQuery& query) {
 }
 
 EventPage JobQueries::events(std::string_view id, std::uint64_t after, std::uint32_t limit) {
-    return page_of_events(events_, id, after, limit);
+    return page_of(events_, id, after, limit);
 }
 
 EventPage JobQueries::events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) {
-    return page_of_events(events_before_, id, before, limit);
-}
-
-EventPage JobQueries::page_of_events(sqlite::Statement& statement, std::string_view id, std::uint64_t from,
-                                     std::uint32_t limit) {
-    EventPage page;
-    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    const sqlite::ResetGuard guard(statement);
-    statement.bind(1, id);
-    statement.bind(2, static_cast<std::int64_t>(std::min(from, kMax)));
-    statement.bind(3, std::int64_t{limit} + 1);
-    while (statement.step()) {
-        if (page.events.size() == limit) {
-            page.has_more = true;
-            break;
-        }
-        page.events.push_back(event_of(statement));
-    }
-    return page;
+    return page_of(events_before_, id, before, limit);
 }
 
 void JobQueries::measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) {

@@ -12,6 +12,7 @@
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
+#include "server/jobs/page_routes.hpp"
 
 namespace distilld {
 namespace {
@@ -189,6 +190,9 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
         routes.push_back(std::move(row));
     }
     for (auto& row : make_log_routes(manager, std::move(logs))) {
+        routes.push_back(std::move(row));
+    }
+    for (auto& row : make_page_routes(api::built_in_page())) {
         routes.push_back(std::move(row));
     }
     for (auto& shared : make_metrics_routes(std::move(metrics))) {

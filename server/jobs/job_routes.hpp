@@ -10,8 +10,8 @@
 
 namespace distilld {
 
-/// The REST API: /v1/jobs and below, /healthz, /readyz, /version, /metrics, /openapi.yaml. The manager must outlive
-/// the server that the routes are given to.
+/// The REST API: /v1/jobs and below, /healthz, /readyz, /version, /metrics, /openapi.yaml, and the page at /. The
+/// manager must outlive the server that the routes are given to.
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
                                          std::shared_ptr<JobLogs> logs);
 

@@ -21,7 +21,13 @@ asio::awaitable<JobListing> JobViews::list(JobQuery query) {
 
 asio::awaitable<EventBatch> JobViews::events(std::string id, std::uint64_t after, std::uint32_t limit) {
     return run_on(thread_.get_executor(),
-                  [this, id = std::move(id), after, limit] { return events_now(id, after, limit); });
+                  [this, id = std::move(id), after, limit] { return batch_of(id, reader_->events(id, after, limit)); });
+}
+
+asio::awaitable<EventBatch> JobViews::events_before(std::string id, std::uint64_t before, std::uint32_t limit) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id), before, limit] {
+        return batch_of(id, reader_->events_before(id, before, limit));
+    });
 }
 
 asio::awaitable<std::optional<std::vector<MetricSeries>>> JobViews::metrics(std::string id, SeriesQuery query) {
@@ -69,16 +75,6 @@ JobListing JobViews::list_now(const JobQuery& query) {
         listing.jobs.push_back(std::move(job));
     }
     return listing;
-}
-
-asio::awaitable<EventBatch> JobViews::events_before(std::string id, std::uint64_t before, std::uint32_t limit) {
-    return run_on(thread_.get_executor(), [this, id = std::move(id), before, limit] {
-        return batch_of(id, reader_->events_before(id, before, limit));
-    });
-}
-
-EventBatch JobViews::events_now(const std::string& id, std::uint64_t after, std::uint32_t limit) {
-    return batch_of(id, reader_->events(id, after, limit));
 }
 
 EventBatch JobViews::batch_of(const std::string& id, EventPage page) {

@@ -37,7 +37,6 @@ class JobViews {
     std::optional<api::Job> get_now(const std::string& id);
     JobListing list_now(const JobQuery& query);
     EventBatch batch_of(const std::string& id, EventPage page);
-    EventBatch events_now(const std::string& id, std::uint64_t after, std::uint32_t limit);
 
     std::optional<std::vector<MetricSeries>> metrics_now(const std::string& id, const SeriesQuery& query);
 

@@ -15,7 +15,7 @@ INDEX = "docs/README.md"
 CODE = re.compile(r"`([^`\n]+)`")
 # `api/spec_fields.cpp`, `models/checkpoint/`, `pipeline/async/{condition,channel}.hpp`: from the repository's root.
 FOLDERS = (
-    "api base bench cmake docker docs examples grafana models packaging pipeline scripts server tests tools".split()
+    "api base bench cmake docker docs examples grafana models packaging pipeline scripts server tests tools web".split()
 )
 FOLDERS += [".ci", ".github"]
 PATH = re.compile(r"(?:" + "|".join(re.escape(folder) for folder in FOLDERS) + r")/[\w./{},-]*")

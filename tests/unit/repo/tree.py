@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-LEFT_OUT = {".git", ".deps", ".quickstart", ".whl", "build", "__pycache__", ".pytest_cache"}
+LEFT_OUT = {".git", ".deps", "node_modules", ".quickstart", ".whl", "build", "__pycache__", ".pytest_cache"}
 
 
 def files():

@@ -205,6 +205,8 @@ TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDur
     EXPECT_EQ(endpoint.outcomes, outcomes);
     EXPECT_EQ(endpoint.retries, 2U);
     EXPECT_EQ(endpoint.hedges, 0U);
+    EXPECT_GT(endpoint.latency_seconds, 0.001);
+    EXPECT_LT(endpoint.latency_seconds, last.durations.requests.back().seconds.sum_seconds);
     EXPECT_EQ(endpoint.tokens, 50U) << "one position a micro-batch; what could not be decoded is no answer";
     EXPECT_EQ(endpoint.bytes_received, last.fetch.bytes_received);
     EXPECT_EQ(endpoint.bytes_received, 51U * FakeTeacher::kWireBytes) << "what could not be decoded came over the wire";

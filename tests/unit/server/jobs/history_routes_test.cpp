@@ -38,6 +38,30 @@ TEST_F(HistoryRoutesTest, PagesThroughEvents) {
     EXPECT_EQ(get("/v1/jobs/{id}/events", id, {{"limit", "1001"}}).status, 400U);
 }
 
+TEST_F(HistoryRoutesTest, PagesBackFromTheNewestEvent) {
+    const std::string id(body(post(spec_text("a"))).at("id").as_string());
+    finish(world_.fleet.next());
+    wait_for_state(*world_.manager, id, JobState::succeeded);
+    const auto sequences = [&](test::Query query) {
+        std::vector<int> found;
+        const auto page = body(get("/v1/jobs/{id}/events", id, std::move(query)));
+        for (const auto& event : page.at("data").as_array()) {
+            found.push_back(event.at("sequence").to_number<int>());
+        }
+        return std::pair(found, page.at("has_more").as_bool());
+    };
+    EXPECT_EQ(sequences({{"order", "desc"}, {"limit", "3"}}), std::pair(std::vector{4, 3, 2}, true));
+    EXPECT_EQ(sequences({{"order", "desc"}, {"after", "3"}}), std::pair(std::vector{2, 1}, false));
+    EXPECT_EQ(sequences({{"order", "desc"}, {"after", "1"}}), std::pair(std::vector<int>(), false));
+    EXPECT_EQ(sequences({{"order", "asc"}, {"after", "3"}}), std::pair(std::vector{4}, false));
+    EXPECT_EQ(get("/v1/jobs/{id}/events", "nobody", {{"order", "desc"}}).status, 404U);
+    for (const char* bad : {"", "DESC", "newest"}) {
+        EXPECT_EQ(body(get("/v1/jobs/{id}/events", id, {{"order", bad}})).at("error").at("param").as_string(), "order");
+    }
+    // A stream goes forward.
+    EXPECT_EQ(get("/v1/jobs/{id}/events", id, {{"order", "desc"}}, {{"Accept", "text/event-stream"}}).status, 400U);
+}
+
 TEST_F(HistoryRoutesTest, StreamsEventsToTheEnd) {
     const std::string id(body(post(spec_text("a"))).at("id").as_string());
     const auto worker = world_.fleet.next();
