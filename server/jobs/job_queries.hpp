@@ -28,8 +28,6 @@ class JobQueries {
     [[nodiscard]] StoredJob whole(const sqlite::Statement& row);
 
   private:
-    static EventPage page_of_events(sqlite::Statement& statement, std::string_view id, std::uint64_t from,
-                                    std::uint32_t limit);
 
     sqlite::Statement get_;
     sqlite::Statement list_;
