@@ -7,7 +7,6 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
 
 import pytest
 from chaos_proxy import ChaosProxy
@@ -15,6 +14,7 @@ from support import jobs
 from support.moments import alive, kill
 from support.processes import wait_until
 from support.rest import Rest, free_port
+from support.small_disk import fill, small_disk_at
 
 STEPS = 12
 PROBE = 2  # POSTs before the first micro-batch
@@ -202,28 +202,8 @@ def test_a_cancel_in_the_last_evaluation_leaves_a_checkpoint_that_is_only_evalua
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 2 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
-def fill(folder):
-    """A file that leaves no space."""
-    name = folder / "ballast"
-    with open(name, "ab", buffering=0) as ballast:
-        try:
-            while True:
-                ballast.write(bytes(4096))
-        except OSError:
-            pass
-    return name
+    with small_disk_at(tmp_path / "disk", megabytes=2) as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("moment", ["checkpoint", "export"])

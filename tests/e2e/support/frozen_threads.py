@@ -18,7 +18,9 @@ _PTRACE.restype = ctypes.c_long
 
 def threads_of(pid):
     """The main thread first."""
-    return sorted((int(entry.name) for entry in pathlib.Path(f"/proc/{pid}/task").iterdir()), key=lambda tid: tid != pid)
+    return sorted(
+        (int(entry.name) for entry in pathlib.Path(f"/proc/{pid}/task").iterdir()), key=lambda tid: tid != pid
+    )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,33 @@
+"""A file system of its own that a test can fill up."""
+
+import contextlib
+import subprocess
+
+import pytest
+
+
+@contextlib.contextmanager
+def small_disk_at(folder, megabytes):
+    """Mounts one; the test is skipped where that is not allowed."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder):
+    """A file that leaves no space."""
+    name = folder / "ballast"
+    with open(name, "ab", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    return name
