@@ -45,7 +45,7 @@ struct Request {
     Headers headers;
     std::string body;
     std::shared_ptr<BodySource> body_source = nullptr;  ///< in place of `body`, of a route that asks for it
-    std::string remote;  ///< address of the peer, for logs
+    std::string remote;                                 ///< address of the peer, for logs
 
     [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;
     [[nodiscard]] std::optional<std::string_view> query_value(std::string_view name) const;

@@ -98,7 +98,7 @@ struct Job {
     std::vector<JobCheckpoint> checkpoints;
     std::string spec_json;           ///< as submitted
     std::string resolved_spec_json;  ///< every default filled in, paths absolute
-    /// What the spec was made of, when it was asked for in OpenAI's terms; empty = it was not. Not part of the JSON form.
+    /// What the spec was made of, when it was asked for in OpenAI's terms; empty = it was not. Not part of the JSON.
     std::string asked_json;
 };
 

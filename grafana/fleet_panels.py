@@ -69,8 +69,8 @@ FLEET = (
             plot(
                 "Webhooks",
                 "short",
-                "Attempts to tell a receiver of the end of a job. Retried: it gave no 2xx answer, and is asked again for "
-                "a day; given up: the day is over, or it said that it has gone.",
+                "Attempts to tell a receiver of the end of a job. Retried: it gave no 2xx answer, and is told again "
+                "for a day; given up: the day is over, or it said that it has gone.",
                 ("sum by (result) (increase(distilld_webhook_deliveries_total{INSTANCE}[RATE]))", "{{result}}"),
             ),
             heat_map(

@@ -247,6 +247,9 @@ TEST(ForegroundMetrics, CountAWorkersRestartAndWhatIsWaitedFor) {
     EXPECT_THAT(text, Not(HasSubstr("distilld_jobs_waiting{")));
     EXPECT_EQ(sample(text, R"(distilld_jobs{state="running"})"), 1);
     EXPECT_EQ(sample(text, "distilld_worker_restarts_total"), 1);
+    metrics->webhook_attempt("retried");
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_webhook_deliveries_total{result="retried"})"), 1);
+    EXPECT_EQ(sample(metrics->text(), R"(distilld_webhook_deliveries_total{result="delivered"})"), 0);
     EXPECT_EQ(sample(text, "distilld_steps_total"), 6) << "4 of the first worker and 2 of the second";
     EXPECT_EQ(sample(text, R"(distilld_tokens_total{role="teacher"})"), 2 * 3 * 32);
     EXPECT_EQ(sample(text, R"(distilld_job_step{job_id="run"})"), 5);

@@ -69,12 +69,14 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
     first.job.progress = test::progress_at(3, std::nan(""));
     first.job.checkpoints = {{2, "/c/2", 0.5, "2026-01-01T00:00:02.000Z"},
                              {4, "/c/4", 0.5, "2026-01-01T00:00:03.000Z", 1ULL << 40U}};
+    first.job.asked_json = R"({"model":"scratch"})";
     open()->create(first);
     const auto again = open()->get("a");
     ASSERT_TRUE(again);
     EXPECT_EQ(boost::json::serialize(api::to_json_object(again->job, true)),
               boost::json::serialize(api::to_json_object(first.job, true)));
     EXPECT_EQ(again->job.spec_json, first.job.spec_json);
+    EXPECT_EQ(again->job.asked_json, first.job.asked_json);
     EXPECT_TRUE(again->resume);
     EXPECT_EQ(again->idempotency_key, "key");
     EXPECT_FALSE(open()->get("b"));
@@ -175,6 +177,14 @@ TEST_F(JobStoreTest, NumbersEventsWithinAJob) {
     EXPECT_TRUE(page.has_more);
     EXPECT_FALSE(store->events("a", 2, 1).has_more);
     EXPECT_TRUE(store->events("a", ~0ULL, 1).events.empty());
+    const auto newest = store->events_before("a", ~0ULL, 1);
+    ASSERT_EQ(newest.events.size(), 1U);
+    EXPECT_TRUE(newest.has_more);
+    const auto older = store->events_before("a", newest.events.front().sequence, 10);
+    ASSERT_FALSE(older.events.empty());
+    EXPECT_EQ(older.events.front().sequence + 1, newest.events.front().sequence);
+    EXPECT_EQ(older.events.back().sequence, 1U);
+    EXPECT_FALSE(older.has_more);
     // The update of an unknown job takes its event back with it.
     const auto nobody = job("nobody");
     EXPECT_THROW(store->append_event("a", event("four"), {.state = &nobody}), ErrorException);
