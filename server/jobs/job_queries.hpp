@@ -28,7 +28,6 @@ class JobQueries {
     [[nodiscard]] StoredJob whole(const sqlite::Statement& row);
 
   private:
-
     sqlite::Statement get_;
     sqlite::Statement list_;
     sqlite::Statement specs_;
