@@ -72,10 +72,10 @@ void JobBoard::complete(api::Job& job) const {
         return;
     }
     const auto before = *job.queue_position - 1;
-    job.status_reason = api::StatusReason{
-        "waiting_for_slot", before == 0   ? "it is the next to get a slot"
-                            : before == 1 ? "1 job is before it"
-                                          : std::to_string(before) + " jobs are before it"};
+    job.status_reason =
+        api::StatusReason{"waiting_for_slot", before == 0   ? "it is the next to get a slot"
+                                              : before == 1 ? "1 job is before it"
+                                                            : std::to_string(before) + " jobs are before it"};
 }
 
 std::optional<api::StatusReason> JobBoard::trouble() const {

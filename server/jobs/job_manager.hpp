@@ -134,8 +134,7 @@ class JobManager {
     // --- what a user asks of a job; asking again is no error ---
     /// Queued and paused: cancelled at once. Running: asked to end, after a checkpoint unless `last` says otherwise,
     /// and cancelled when it has.
-    virtual boost::asio::awaitable<VerbOutcome> cancel(std::string id,
-                                                       LastCheckpoint last = LastCheckpoint::write) = 0;
+    virtual boost::asio::awaitable<VerbOutcome> cancel(std::string id, LastCheckpoint last = LastCheckpoint::write) = 0;
     /// Queued: paused at once. Running: asked to checkpoint and end, paused when it has.
     virtual boost::asio::awaitable<VerbOutcome> pause(std::string id) = 0;
     /// Paused, failed or cancelled: back to its place in the queue, to go on from its newest checkpoint.

@@ -50,7 +50,7 @@ class PatchReader {
     void unknown(const std::string& name) {
         std::string detail = "unknown field " + api::quote(name);
         if (const auto meant = api::closest(name, {"priority", "max_concurrent", "metadata"})) {
-            detail += "; did you mean " + api::quote(*meant) + "?";
+            detail += "; did you mean \"" + *meant + "\"?";
         }
         violate("/" + escape_pointer_token(name), "unknown_field", std::move(detail));
     }
@@ -85,8 +85,7 @@ class PatchReader {
             const std::string name(member.key());
             const auto pointer = "/metadata/" + escape_pointer_token(name);
             if (name.empty() || name.size() > kMetadataNameBytes) {
-                violate(pointer, "invalid_value",
-                        "a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes");
+                violate(pointer, "invalid_value", "a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes");
             } else if (member.value().is_null()) {
                 (*patch.metadata)[name] = std::nullopt;
             } else if (!member.value().is_string()) {

@@ -102,8 +102,8 @@ class JobApi {
         if (const auto text = request.query_value("state")) {
             query.state = api::job_state_from_string(*text);
             if (!query.state) {
-                refuse(request, 400, "invalid_parameter",
-                       "state must be one of " + joined_names(api::kJobStateNames), "state");
+                refuse(request, 400, "invalid_parameter", "state must be one of " + joined_names(api::kJobStateNames),
+                       "state");
             }
         }
         if (const auto name = request.query_value("name")) {

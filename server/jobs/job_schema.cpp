@@ -116,9 +116,9 @@ ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN max_concurrent INTEGER;
 )";
 
-constexpr std::array kSteps{SchemaStep{1, kFirst}, SchemaStep{2, kPartsOfAJob}, SchemaStep{3, kSinceWhenAJobWaits},
-                            SchemaStep{4, kExportedLoss}, SchemaStep{5, kDtypeTeacherBytes},
-                            SchemaStep{6, kPriorityAndLimit}};
+constexpr std::array kSteps{
+    SchemaStep{1, kFirst},        SchemaStep{2, kPartsOfAJob},       SchemaStep{3, kSinceWhenAJobWaits},
+    SchemaStep{4, kExportedLoss}, SchemaStep{5, kDtypeTeacherBytes}, SchemaStep{6, kPriorityAndLimit}};
 
 void apply(sqlite::Database& database, const SchemaStep& step) {
     sqlite::Transaction transaction(database);

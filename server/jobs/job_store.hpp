@@ -47,7 +47,7 @@ struct EventPage {
 /// not grow with the job.
 struct JobChange {
     const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume, priority, limit; not the parts
-                                        ///< below, nor specs and metadata
+                                       ///< below, nor specs and metadata
     const ProgressEvent* progress = nullptr;
     const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
     /// One whose folder is known takes the place of the older one.

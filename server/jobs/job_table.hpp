@@ -130,9 +130,8 @@ struct StoreNoteAction {
 /// The service stops: wake every reader.
 struct WakeReadersAction {};
 
-using JobAction =
-    std::variant<StartWorkerAction, StopWorkerAction, CheckpointWorkerAction, KillWorkerAction, StoreStateAction,
-                 StoreCancelRequestAction, StoreNoteAction, WakeReadersAction>;
+using JobAction = std::variant<StartWorkerAction, StopWorkerAction, CheckpointWorkerAction, KillWorkerAction,
+                               StoreStateAction, StoreCancelRequestAction, StoreNoteAction, WakeReadersAction>;
 
 struct JobTableOptions {
     std::uint32_t slots = 1;                  ///< jobs that run at once

@@ -43,9 +43,10 @@ Response answer(const Request& request, const VerbOutcome& outcome, unsigned sta
             refuse(request, 409, "job_has_no_checkpoints",
                    "job '" + id + "' is of kind generate, which has no checkpoints: what it has written is kept");
         case Kind::no_remote_teacher:
-            refuse(request, 409, "job_has_no_remote_teacher",
-                   "job '" + id + "' asks no teacher's endpoints: there are no requests that max_concurrent could limit",
-                   "/max_concurrent");
+            refuse(
+                request, 409, "job_has_no_remote_teacher",
+                "job '" + id + "' asks no teacher's endpoints: there are no requests that max_concurrent could limit",
+                "/max_concurrent");
         case Kind::invalid:
             refuse_with(request, outcome, 400, "invalid_job_change");
         case Kind::not_runnable:
