@@ -21,6 +21,12 @@ FLEET = (
                 ('sum(distilld_jobs{INSTANCE, state="queued"})', "queued"),
             ),
             figure(
+                "Paused",
+                "short",
+                "Jobs that a user has paused, or that are on their way there.",
+                ('sum(distilld_jobs{INSTANCE, state=~"pausing|paused"})', "paused"),
+            ),
+            figure(
                 "Waiting",
                 "short",
                 "Jobs that wait for something outside them to pass: a teacher, space on the disk, a worker's restart.",

@@ -220,8 +220,9 @@ int jobs(const JobsCommand& command) {
         case JobsCommand::Action::watch:
             return watch(command, **client);
         case JobsCommand::Action::cancel:
-            return print_job(
-                command, (*client)->request("POST", target + "/cancel" + cancel_query(command.checkpoint_at_end)), false);
+            return print_job(command,
+                             (*client)->request("POST", target + "/cancel" + cancel_query(command.checkpoint_at_end)),
+                             false);
         case JobsCommand::Action::pause:
             return print_job(command, (*client)->request("POST", target + "/pause"), false);
         case JobsCommand::Action::resume:

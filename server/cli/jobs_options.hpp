@@ -13,15 +13,29 @@ namespace distilld::cli {
 
 /// What `distilld jobs` is to do.
 struct JobsCommand {
-    enum class Action { submit, list, get, watch, cancel, pause, resume, checkpoint, set, remove, checkpoints, metrics, logs };
+    enum class Action {
+        submit,
+        list,
+        get,
+        watch,
+        cancel,
+        pause,
+        resume,
+        checkpoint,
+        set,
+        remove,
+        checkpoints,
+        metrics,
+        logs
+    };
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
     bool json = false;
 
-    std::uint32_t limit = 20;  ///< list
-    std::string state;         ///< list; empty = any
-    std::string name;          ///< list; empty = any
+    std::uint32_t limit = 20;           ///< list
+    std::string state;                  ///< list; empty = any
+    std::string name;                   ///< list; empty = any
     std::vector<std::string> metadata;  ///< list, set: NAME=TEXT each
 
     std::optional<std::int32_t> priority;         ///< submit, set

@@ -50,7 +50,7 @@ class PatchReader {
     void unknown(const std::string& name) {
         std::string detail = "unknown field " + api::quote(name);
         if (const auto meant = api::closest(name, {"priority", "max_concurrent", "metadata"})) {
-            detail += "; did you mean " + api::quote(*meant) + "?";
+            detail += "; did you mean \"" + *meant + "\"?";
         }
         violate("/" + escape_pointer_token(name), "unknown_field", std::move(detail));
     }

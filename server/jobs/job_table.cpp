@@ -270,7 +270,7 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     --running_;
     const auto intent = job->second.intent;
     const bool started = outcome.kind != WorkerOutcome::Kind::not_started;
-    auto conclusion = conclude(intent, outcome, job->second.skips_checkpoint);
+    auto conclusion = conclude({intent, job->second.skips_checkpoint, job->second.resume}, outcome);
     if (!conclusion && !started) {
         on_not_started(job, outcome, now);
     } else if (!conclusion) {

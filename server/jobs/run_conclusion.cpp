@@ -38,19 +38,19 @@ Conclusion conclude_requeue(const WorkerOutcome& outcome) {
             StatusReason{"service_stopped", "the service stopped; the job goes on when it starts again"}};
 }
 
-StatusReason cancel_reason(const WorkerOutcome& outcome, bool skips_checkpoint) {
-    const char* saved = skips_checkpoint     ? "cancelled without a last checkpoint"
-                        : outcome.checkpoint ? "cancelled after a checkpoint"
-                                             : "cancelled before a step was done";
-    return {"cancelled_by_user", saved};
+/// " after a checkpoint", or what else there is.
+std::string with_what(const WantedOfRun& wanted, const WorkerOutcome& outcome) {
+    if (outcome.checkpoint) {
+        return " after a checkpoint";
+    }
+    return wanted.resumed ? " before another step was done" : " before a step was done";
 }
 
-Conclusion conclude_cancel(bool forced, const WorkerOutcome& outcome, bool skips_checkpoint) {
-    if (outcome.kind == Kind::cancelled) {
-        return {JobState::cancelled, cancel_reason(outcome, skips_checkpoint)};
-    }
-    if (outcome.kind == Kind::not_started) {
-        return {JobState::cancelled, cancel_reason({}, false)};
+Conclusion conclude_cancel(bool forced, const WantedOfRun& wanted, const WorkerOutcome& outcome) {
+    if (outcome.kind == Kind::cancelled || outcome.kind == Kind::not_started) {
+        const bool unsaved = wanted.skips_checkpoint && outcome.kind == Kind::cancelled;
+        const auto what = unsaved ? " without a last checkpoint" : with_what(wanted, outcome);
+        return {JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled" + what}};
     }
     if (forced && outcome.kind != Kind::finished) {
         return {JobState::cancelled, StatusReason{"worker_killed", std::string(kKilled) + kWhole}};
@@ -61,7 +61,7 @@ Conclusion conclude_cancel(bool forced, const WorkerOutcome& outcome, bool skips
     return *conclude_run(outcome);
 }
 
-Conclusion conclude_pause(bool forced, const WorkerOutcome& outcome) {
+Conclusion conclude_pause(bool forced, const WantedOfRun& wanted, const WorkerOutcome& outcome) {
     if (forced && outcome.kind != Kind::finished && outcome.kind != Kind::cancelled) {
         return {JobState::paused, paused_reason(std::string(kKilled) + kWhole)};
     }
@@ -71,8 +71,7 @@ Conclusion conclude_pause(bool forced, const WorkerOutcome& outcome) {
     if (outcome.kind == Kind::died) {
         return {JobState::paused, paused_reason(what_happened(outcome) + kWhole)};
     }
-    return {JobState::paused,
-            paused_reason(outcome.checkpoint ? "paused after a checkpoint" : "paused before a step was done")};
+    return {JobState::paused, paused_reason("paused" + with_what(wanted, outcome))};
 }
 
 /// It was to pause and then was not.
@@ -85,17 +84,18 @@ Conclusion conclude_resume(bool forced, const WorkerOutcome& outcome) {
 
 }  // namespace
 
-std::optional<Conclusion> conclude(JobIntent intent, const WorkerOutcome& outcome, bool skips_checkpoint) {
+std::optional<Conclusion> conclude(const WantedOfRun& wanted, const WorkerOutcome& outcome) {
+    const auto intent = wanted.intent;
     switch (intent) {
         case JobIntent::cancel:
         case JobIntent::cancel_by_force:
-            return conclude_cancel(intent == JobIntent::cancel_by_force, outcome, skips_checkpoint);
+            return conclude_cancel(intent == JobIntent::cancel_by_force, wanted, outcome);
         case JobIntent::requeue:
         case JobIntent::requeue_by_force:
             return conclude_requeue(outcome);
         case JobIntent::pause:
         case JobIntent::pause_by_force:
-            return conclude_pause(intent == JobIntent::pause_by_force, outcome);
+            return conclude_pause(intent == JobIntent::pause_by_force, wanted, outcome);
         case JobIntent::resume:
         case JobIntent::resume_by_force:
             return conclude_resume(intent == JobIntent::resume_by_force, outcome);

@@ -13,9 +13,15 @@ struct Conclusion {
     std::optional<api::StatusReason> reason;
 };
 
-/// By what was wanted of the job, which had a worker. `skips_checkpoint`: it was to be cancelled without its last
-/// checkpoint. Nothing: the worker died, or could not be started, and the job is not over.
-[[nodiscard]] std::optional<Conclusion> conclude(JobIntent intent, const WorkerOutcome& outcome, bool skips_checkpoint);
+/// What was wanted of a job that had a worker.
+struct WantedOfRun {
+    JobIntent intent = JobIntent::run;
+    bool skips_checkpoint = false;  ///< cancel: without the last
+    bool resumed = false;           ///< there were runs before
+};
+
+/// Nothing: the worker died, or could not be started, and the job is not over.
+[[nodiscard]] std::optional<Conclusion> conclude(const WantedOfRun& wanted, const WorkerOutcome& outcome);
 
 /// What is known of a worker's unwanted end, for people.
 [[nodiscard]] std::string what_happened(const WorkerOutcome& outcome);

@@ -148,8 +148,8 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     EXPECT_THAT(
         names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
                            "created_at", "started_at", "finished_at", "status_reason", "priority", "queue_position",
-                           "max_concurrent", "progress", "dtype", "eval_loss", "eval_kl", "eval_top1_agreement", "exported_eval_loss", "output",
-                           "weights_sha256", "checkpoints", "spec", "resolved_spec"));
+                           "max_concurrent", "progress", "dtype", "eval_loss", "eval_kl", "eval_top1_agreement",
+                           "exported_eval_loss", "output", "weights_sha256", "checkpoints", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),
@@ -182,9 +182,8 @@ TEST(JobTypes, TimesAreRfc3339) {
 }
 
 TEST(JobTypes, EveryStateHasAName) {
-    for (const auto state :
-         {JobState::queued, JobState::running, JobState::pausing, JobState::paused, JobState::succeeded,
-          JobState::failed, JobState::cancelled}) {
+    for (const auto state : {JobState::queued, JobState::running, JobState::pausing, JobState::paused,
+                             JobState::succeeded, JobState::failed, JobState::cancelled}) {
         EXPECT_EQ(job_state_from_string(to_string(state)), state);
     }
     EXPECT_FALSE(is_terminal(JobState::pausing));

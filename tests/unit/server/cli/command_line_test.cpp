@@ -290,8 +290,8 @@ TEST(CommandLine, Jobs) {
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "resume", "s"}).action, JobsCommand::Action::resume);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "checkpoint", "s"}).action, JobsCommand::Action::checkpoint);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s", "--priority", "-7"}).priority, -7);
-    const auto set = parsed<JobsCommand>({"jobs", "set", "s", "--priority", "100", "--max-concurrent", "3", "--metadata",
-                                          "a=b=c", "--metadata", "gone="});
+    const auto set = parsed<JobsCommand>({"jobs", "set", "s", "--priority", "100", "--max-concurrent", "3",
+                                          "--metadata", "a=b=c", "--metadata", "gone="});
     EXPECT_EQ(set.action, JobsCommand::Action::set);
     EXPECT_EQ(set.subject, "s");
     EXPECT_EQ(set.priority, 100);

@@ -95,8 +95,7 @@ const std::map<std::string, Step> kStates{
          table.stop(kNow);
      }},
     {"restored paused", [](JobTable& table) { table.restore({"j", "/j", false, false, true, true}); }},
-    {"restored on the way to a pause",
-     [](JobTable& table) { table.restore({"j", "/j", true, false, false, true}); }},
+    {"restored on the way to a pause", [](JobTable& table) { table.restore({"j", "/j", true, false, false, true}); }},
     {"paused while it waited",
      [](JobTable& table) {
          kStates.at("waiting")(table);
@@ -169,9 +168,11 @@ const std::map<std::string, Expected> kTable{
       {"start", "start j -> run"},
       {"stop", "wake -> wait"},
       {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
-    {"waiting", {{"pause", "store j paused paused_by_user -> paused"},
+    {"waiting",
+     {{"pause", "store j paused paused_by_user -> paused"},
       {"cancel unsaved", "store j cancelled cancelled_by_user -> gone"},
-      {"stop", "wake -> wait"}, {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
+      {"stop", "wake -> wait"},
+      {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
     {"not started",
      {{"pause", "store j paused paused_by_user -> paused"},
       {"cancel unsaved", "store j cancelled cancelled_by_user -> gone"},
@@ -245,7 +246,8 @@ const std::map<std::string, Expected> kTable{
       {"died", "store j cancelled worker_killed -> gone"},
       {"not started", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "kill j -> cancel_by_force"}}},
-    {"waiting, service stops", {{"pause", "store j paused paused_by_user -> paused"},
+    {"waiting, service stops",
+     {{"pause", "store j paused paused_by_user -> paused"},
       {"cancel unsaved", "store j cancelled cancelled_by_user -> gone"},
       {"cancel", "store j cancelled cancelled_by_user -> gone"}}},
     {"restored paused",

@@ -203,10 +203,9 @@ TEST_F(JobVerbRoutesTest, JobsAreFoundByTheirMetadata) {
     EXPECT_TRUE(listed({{"metadata[team]", "blue"}}).empty());
     EXPECT_TRUE(listed({{"metadata[Team]", "red"}}).empty());
     EXPECT_THAT(listed({{"metadata[team]", "red"}, {"limit", "1"}, {"after", b}}), ElementsAre(a));
-    for (const Query& wrong :
-         {Query{{"metadata", "x"}}, Query{{"metadata[]", "x"}}, Query{{"metadata[a", "x"}},
-          Query{{"metadatax[a]", "x"}},
-          Query{{"metadata[a]", "x"}, {"metadata[a]", "x"}}, Query{{"metadata[a]", std::string(513, 'x')}}}) {
+    for (const Query& wrong : {Query{{"metadata", "x"}}, Query{{"metadata[]", "x"}}, Query{{"metadata[a", "x"}},
+                               Query{{"metadatax[a]", "x"}}, Query{{"metadata[a]", "x"}, {"metadata[a]", "x"}},
+                               Query{{"metadata[a]", std::string(513, 'x')}}}) {
         EXPECT_EQ(get("/v1/jobs", "", wrong).status, 400U) << wrong[0].first;
     }
 }

@@ -122,6 +122,24 @@ TEST_F(JobVerbsTest, APauseThatIsTakenBackQueuesTheJobWhenItsWorkerHasEnded) {
     EXPECT_EQ(worker->kills, 0);
 }
 
+TEST_F(JobVerbsTest, SaysWhatAnInterruptedRunHasSaved) {
+    const auto id = world_.submit("a");
+    for (const auto* saved : {"paused before a step was done", "paused before another step was done"}) {
+        const auto worker = world_.fleet.next();
+        await(world_.manager->pause(id));
+        worker->emit(CancelledEvent{}, worker);
+        worker->end(worker);
+        EXPECT_EQ(wait_for_state(*world_.manager, id, JobState::paused).status_reason->message, saved);
+        await(world_.manager->resume(id));
+    }
+    const auto worker = world_.fleet.next();
+    await(world_.manager->cancel(id));
+    worker->emit(CancelledEvent{}, worker);
+    worker->end(worker);
+    EXPECT_EQ(wait_for_state(*world_.manager, id, JobState::cancelled).status_reason->message,
+              "cancelled before another step was done");
+}
+
 TEST(JobVerbs, AWorkerThatDoesNotObeyIsKilledAndTheJobPaused) {
     JobManagerOptions options;
     options.cancel_grace = std::chrono::seconds(0);
@@ -374,9 +392,8 @@ TEST_F(JobVerbsTest, PriorityAndMetadataAreKept) {
     EXPECT_EQ(world_.history(c).size(), events) << "nothing follows the end";
     world_.manager.reset();
     world_.open();
-    EXPECT_THAT(job_of(world_, c).metadata,
-                ElementsAre(std::pair<const std::string, std::string>{"seen", "yes"},
-                            std::pair<const std::string, std::string>{"team", "red"}));
+    EXPECT_THAT(job_of(world_, c).metadata, ElementsAre(std::pair<const std::string, std::string>{"seen", "yes"},
+                                                        std::pair<const std::string, std::string>{"team", "red"}));
     EXPECT_EQ(job_of(world_, c).priority, 1);
     wanted.metadata = {{"team", "red"}, {"seen", "no"}};
     EXPECT_THAT(await(world_.manager->list(wanted)).jobs, IsEmpty());

@@ -162,8 +162,7 @@ TEST_F(FollowOrders, EachOrderReachesTheGraphAndTheEndOfTheParentCancels) {
     order(CancelCommand{false});
     hang_up();
     follow();
-    EXPECT_THAT(graph_.told,
-                ElementsAre("checkpoint", "limit 8", "cancel", "no last checkpoint", "cancel", "cancel"));
+    EXPECT_THAT(graph_.told, ElementsAre("checkpoint", "limit 8", "cancel", "no last checkpoint", "cancel", "cancel"));
 }
 
 TEST_F(FollowOrders, PassesOverWhatIsNoOrder) {
