@@ -27,10 +27,13 @@ std::map<std::string, std::string> our_environment() {
 std::string help_of(const Setting& setting) {
     const auto shape = setting.kind->shape();
     const auto type = setting.kind->type_name();
-    if (shape != SettingShape::word || setting.kind->values() == type || type.starts_with('{')) {
-        return std::string(setting.help) + (shape == SettingShape::words ? "; may be repeated" : "");
+    auto help = std::string(setting.help);
+    if (shape == SettingShape::words) {
+        help += "; may be repeated";
+    } else if (shape == SettingShape::word && setting.kind->values() != type && !type.starts_with('{')) {
+        help += " (" + setting.kind->values() + ")";
     }
-    return std::string(setting.help) + " (" + setting.kind->values() + ")";
+    return setting.required.empty() ? help : help + "; must be given, here or otherwise";
 }
 
 void add_flag(CLI::App& serve, const Setting& setting, ServeFlags::Given& given) {

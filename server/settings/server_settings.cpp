@@ -64,8 +64,8 @@ SettingsSection server_section() {
             {.name = "drain_timeout",
              .kind =
                  make_duration_setting(&ServiceSettings::server, &ServerSettings::drain_timeout, seconds(1), hours(24)),
-             .help = "from SIGTERM to the end of the service; workers that take longer are killed, and their jobs go on "
-                     "from the checkpoint before at the next start",
+             .help = "from SIGTERM to the end of the service; workers that take longer are killed, and their jobs go "
+                     "on from the checkpoint before at the next start",
              .flag = "--drain-timeout"},
         }};
 }
