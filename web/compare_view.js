@@ -61,7 +61,9 @@ export function makeCompareView(query, signal) {
         h(
             "form",
             { class: "filters", "aria-label": "Jobs to compare", onsubmit: (event) => event.preventDefault() },
-            ...["a", "b"].flatMap((side, at) => [h("label", { for: `job-${side}` }, side.toUpperCase()), selects[at]]),
+            ...["a", "b"].map((side, at) =>
+                h("span", { class: "labelled" }, h("label", { for: `job-${side}` }, side.toUpperCase()), selects[at]),
+            ),
         ),
         trouble,
         result,

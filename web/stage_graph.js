@@ -145,7 +145,8 @@ export function makeStageGraph(id) {
         );
         const words = view.stages.map((stage) => `${stage.name}: ${inWords(stage)}`).join("; ");
         setAttribute(picture, "aria-label", `Stage graph; the bottleneck is ${bottleneck ?? "not known"}. ${words}`);
-        setText(span, view.span === null ? "Over the whole run." : `Over the last ${duration(view.span)}.`);
+        const when = view.span === null ? "Over the whole run." : `Over the last ${duration(view.span)}.`;
+        setText(span, view.stages.length === 0 ? "Nothing has run yet." : when);
     }
 
     new ResizeObserver(draw).observe(holder);

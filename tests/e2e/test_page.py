@@ -124,7 +124,7 @@ def test_a_running_job_is_shown_live(tab, work):
     # The bottleneck has a name and a frame, each stage its state in words.
     expect(page.locator(".stage-box.bottleneck")).to_have_count(1)
     student = page.locator('[data-stage="student"]')
-    expect(student).to_contain_text(re.compile(r"(busy|waits for (input|output)) \d"))
+    expect(student).to_contain_text(re.compile(r"\d %\s*(busy|waits for (input|output))"))
     assert student.get_attribute("data-state") in ("busy", "input", "output")
     expect(page.get_by_text(re.compile(r"Over the last \d"))).to_be_visible()
     endpoints = page.locator('[data-part="endpoints"]')
@@ -316,7 +316,11 @@ def test_a_key_is_asked_for_and_sent(tab, work):
     page.get_by_role("button", name="Use").click()
     expect(page.locator("h1")).to_have_text("running")
     expect(page.locator(".events")).to_contain_text("checkpoint of step")
-    streams = [sent for url, sent in seen if url.endswith("/events")]
+    for _ in range(600):
+        streams = [sent for url, sent in seen if url.endswith("/events")]
+        if streams:
+            break
+        page.wait_for_timeout(100)
     assert "Bearer dk_good" in streams, "the stream of events has the key too"
     assert "dk_good" not in page.content()
     assert page.evaluate("localStorage.length") == 0
