@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/caller.hpp"
+
 namespace distilld::api {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -21,7 +23,8 @@ struct Request {
     std::vector<std::pair<std::string, std::string>> path_parameters;  ///< {id} of the matched route
     Headers headers;
     std::string body;
-    std::string remote;  ///< address of the peer, for logs
+    std::string remote;            ///< address of the peer, for logs
+    std::optional<Caller> caller;  ///< nothing: the server asks for no keys, or the route is open to all
 
     [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;
     [[nodiscard]] std::optional<std::string_view> query_value(std::string_view name) const;

@@ -76,6 +76,7 @@ void add_serve(CLI::App& app, ServeCommand& command) {
         ->check(CLI::Range(0, 1000))
         ->capture_default_str();
     serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
+    add_security_options(*serve, command.security);
 }
 
 /// "/training/micro_batches: micro-batches of one optimizer step (1–65536)", without Markdown.
@@ -308,6 +309,8 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     add_teacher(app, teacher.options);
     add_jobs_options(*add_command(app, "jobs", "Submit, list, watch and cancel jobs of a running service"), jobs,
                      kVersionLine);
+    KeysCommand keys;
+    add_keys_options(*add_command(app, "keys", "Make, list and revoke the keys of a service"), keys, kVersionLine);
     StoreCommand store;
     add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store,
                       kVersionLine);
@@ -344,6 +347,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (app.got_subcommand("jobs")) {
         line.command = jobs;
+    }
+    if (app.got_subcommand("keys")) {
+        line.command = keys;
     }
     if (app.got_subcommand("store")) {
         line.command = store;

@@ -9,6 +9,8 @@
 
 #include "api/spec_overrides.hpp"
 #include "server/cli/jobs_options.hpp"
+#include "server/cli/keys_options.hpp"
+#include "server/cli/security_options.hpp"
 #include "server/cli/spec_options.hpp"
 #include "server/cli/store_options.hpp"
 #include "server/supervisor/restart_policy.hpp"
@@ -25,6 +27,7 @@ struct ServeCommand {
     std::uint32_t slots = 1;
     std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
     bool log_json = false;
+    SecurityOptions security{};
 };
 
 struct RunCommand {
@@ -50,8 +53,8 @@ struct TokenizeCommand {
     bool decode = false;  ///< the other way
 };
 
-using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, StoreCommand, SpecCommand,
-                             TokenizeCommand, HealthcheckCommand>;
+using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, KeysCommand, StoreCommand,
+                             SpecCommand, TokenizeCommand, HealthcheckCommand>;
 
 /// A command, or what to print in its place.
 struct ParsedLine {

@@ -6,6 +6,7 @@
 
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
+#include "server/cli/api_key.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/job_tables.hpp"
 #include "server/cli/job_watch.hpp"
@@ -160,7 +161,12 @@ int watch(const JobsCommand& command, RestClient& client) {
 }  // namespace
 
 int jobs(const JobsCommand& command) {
-    const auto client = make_rest_client(command.server);
+    auto key = read_api_key(command.api_key_file);
+    if (!key) {
+        print_error(key.error().message);
+        return kWrongUsage;
+    }
+    const auto client = make_rest_client(command.server, {std::move(*key)});
     if (!client) {
         print_error(client.error().message);
         return kWrongUsage;

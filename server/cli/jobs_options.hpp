@@ -15,6 +15,7 @@ struct JobsCommand {
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
+    std::string api_key_file;  ///< empty: as kApiKeyVariable says, else none
     bool json = false;
 
     std::uint32_t limit = 20;  ///< list

@@ -42,8 +42,12 @@ struct Order {
 
 class BeastClient final : public RestClient {
   public:
-    BeastClient(std::string url, std::string host, std::string port, std::string authority)
-        : url_(std::move(url)), host_(std::move(host)), port_(std::move(port)), authority_(std::move(authority)) {}
+    BeastClient(std::string url, std::string host, std::string port, std::string authority, RestClientOptions options)
+        : url_(std::move(url)),
+          host_(std::move(host)),
+          port_(std::move(port)),
+          authority_(std::move(authority)),
+          options_(std::move(options)) {}
 
     Result<RestResponse> request(const std::string& method, const std::string& target, const std::string& body,
                                  const Headers& headers) override {
@@ -75,6 +79,9 @@ class BeastClient final : public RestClient {
         request.version(11);
         request.set(bhttp::field::host, authority_);
         request.set(bhttp::field::user_agent, std::string("distilld/") + kVersion);
+        if (!options_.api_key.empty()) {
+            request.set(bhttp::field::authorization, "Bearer " + options_.api_key);
+        }
         for (const auto& [name, value] : headers) {
             request.set(name, value);
         }
@@ -168,11 +175,12 @@ class BeastClient final : public RestClient {
     std::string host_;
     std::string port_;
     std::string authority_;
+    RestClientOptions options_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server) {
+Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server, RestClientOptions options) {
     const auto wrong = [&server](const std::string& why) {
         return invalid_input("--server '" + server + "': " + why + "; http://HOST:PORT is expected");
     };
@@ -193,7 +201,8 @@ Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server) 
     }
     const std::string port = parsed->has_port() && !parsed->port().empty() ? std::string(parsed->port()) : "80";
     const std::string authority(parsed->encoded_host_and_port());
-    return std::unique_ptr<RestClient>(std::make_unique<BeastClient>(server, host, port, authority));
+    return std::unique_ptr<RestClient>(
+        std::make_unique<BeastClient>(server, host, port, authority, std::move(options)));
 }
 
 std::string describe_problem(const RestResponse& response) {

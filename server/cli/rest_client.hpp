@@ -36,8 +36,12 @@ class RestClient {
                                         std::chrono::seconds silence) = 0;
 };
 
+struct RestClientOptions {
+    std::string api_key{};  ///< sent with each request; empty = none. Never part of a message
+};
+
 /// `server` is http://HOST[:PORT]; anything else is an invalid_input error.
-Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server);
+Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server, RestClientOptions options = {});
 
 /// "404 Not Found: there is no job 'x'", with the violations of a spec one a line, out of a problem+json body.
 [[nodiscard]] std::string describe_problem(const RestResponse& response);

@@ -16,7 +16,9 @@
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/serve_security.hpp"
 #include "server/http/http_server.hpp"
+#include "server/jobs/checked_worker.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -120,6 +122,11 @@ int serve(const ServeCommand& command) {
                                   : lock.error().message);
         return kFailed;
     }
+    auto security = open_security(command.security, command.listen, data_dir);
+    if (!security) {
+        print_error(command, security.error().message);
+        return security.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
+    }
     const auto store_file = data_dir / "jobs.sqlite";
     auto store = open_sqlite_job_store(store_file);
     if (!store) {
@@ -130,16 +137,18 @@ int serve(const ServeCommand& command) {
     JobManagerOptions options;
     options.working_directory = std::filesystem::current_path();
     options.slots = command.slots;
+    options.admit = security->admit;
     options.restarts.max_restarts = command.max_worker_restarts;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    const auto manager =
-        make_job_manager(options, std::move(*store), make_logged_workers(job_worker_options(), logs), metrics);
+    auto workers = make_checked_workers(make_logged_workers(job_worker_options(), logs), security->admit);
+    const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
 
     asio::io_context context(1);
     asio::signal_set signals(context, SIGINT, SIGTERM);
     http::ServerOptions server_options;
     server_options.listen = command.listen;
     server_options.hosts = command.hosts;
+    guard_server(server_options, *security, command.security);
     server_options.max_connections = affordable_connections(server_options.max_connections);
     server_options.max_streams = server_options.max_connections / 2;
     auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics, logs),

@@ -126,9 +126,15 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
 
 asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
     const unsigned status = response.status;
+    std::string made;
+    for (const auto& [name, value] : response.headers) {
+        if (name == "Location") {
+            made = value;
+        }
+    }
     auto writing = write_response(connection_, std::move(response), reply);
     const error_code failed = co_await std::move(writing);
-    context_->observe(reply, status);
+    context_->observe(reply, status, made);
     co_return !failed && reply.keep_alive;
 }
 

@@ -8,6 +8,7 @@
 #include "distilld_version.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/history_routes.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
 
@@ -45,7 +46,8 @@ class JobApi {
         check_query(request, {"dry_run"});
         SubmitRequest order;
         order.dry_run = flag_of(request, "dry_run");
-        order.idempotency_key = idempotency_key_of(request);
+        order.idempotency_key = scoped_idempotency_key(idempotency_key_of(request), request);
+        order.owner = request.caller ? request.caller->name : std::string();
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
         co_return submit_response(request, outcome);
@@ -93,7 +95,7 @@ class JobApi {
         check_query(request, {});
         auto asking = job_of(manager_, request);
         const api::Job job = co_await std::move(asking);
-        co_return json_response(200, api::to_json_object(job, true));
+        co_return json_response(200, visible_job(job, request));
     }
 
     asio::awaitable<Response> cancel(Request request) {
@@ -167,8 +169,14 @@ class JobApi {
                                            {"valid", true},
                                            {"resolved_spec", std::move(body["resolved_spec"])}});
             }
-            case SubmitOutcome::Kind::invalid:
-                return api::to_response(api::spec_problem(outcome.violations, request.path));
+            case SubmitOutcome::Kind::invalid: {
+                auto problem = api::spec_problem(outcome.violations, request.path);
+                const auto& first = outcome.violations.violations.front().code;
+                if (first == "path_not_allowed" || first == "host_not_allowed") {
+                    problem.code = first;
+                }
+                return api::to_response(problem);
+            }
             case SubmitOutcome::Kind::conflict: {
                 auto problem = api::spec_problem(outcome.violations, request.path);
                 problem.status = 409;
@@ -213,6 +221,7 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     for (auto& shared : make_metrics_routes(std::move(metrics))) {
         routes.push_back(std::move(shared));
     }
+    guard_jobs_of_others(routes, manager);
     return routes;
 }
 

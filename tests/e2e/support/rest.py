@@ -26,8 +26,10 @@ class Answer:
 
 
 class Rest:
-    def __init__(self, url):
+    def __init__(self, url, key=None):
+        """`key`: of the service, sent with each request."""
         self.url = url
+        self._key = {"Authorization": f"Bearer {key}"} if key else {}
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname, parts.port)
 
@@ -35,7 +37,7 @@ class Rest:
         return http.client.HTTPConnection(*self._address, timeout=seconds)
 
     def request(self, method, path, body=None, headers=None, seconds=PATIENCE):
-        headers = dict(headers or {})
+        headers = {**self._key, **(headers or {})}
         if body is not None:
             headers.setdefault("Content-Type", "application/json")
             if not isinstance(body, (str, bytes)):
@@ -81,7 +83,9 @@ class Rest:
         connection = self._connection(seconds)
         try:
             connection.request(
-                "GET", f"/v1/jobs/{job_id}/events", headers={"Accept": "text/event-stream", **(headers or {})}
+                "GET",
+                f"/v1/jobs/{job_id}/events",
+                headers={**self._key, "Accept": "text/event-stream", **(headers or {})},
             )
             response = connection.getresponse()
             assert response.status == 200, response.read()

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "api/job_spec_json.hpp"
+#include "base/error.hpp"
+#include "server/cli/security_options.hpp"
+#include "server/http/http_server.hpp"
+#include "server/security/audit_log.hpp"
+#include "server/security/key_ring.hpp"
+
+namespace distilld::cli {
+
+/// What `distilld serve` lets people do.
+struct ServeSecurity {
+    std::shared_ptr<KeyRing> keys;
+    std::shared_ptr<AuditLog> audit;
+    /// What the operator does not allow of a spec, whose paths are absolute. Any thread; looks at the disk.
+    std::function<api::SpecViolations(const JobSpec&)> admit;
+};
+
+/// Opens keys and audit log of the data folder. invalid_input: options that cannot be meant so, an address that others
+/// reach although there is no key among them. Before there are threads: it takes the admin's key out of the environment
+/// and puts what workers have to know into it.
+[[nodiscard]] Result<ServeSecurity> open_security(const SecurityOptions& options, const std::string& listen,
+                                                  const std::filesystem::path& data_dir);
+
+/// Doorkeeper and auditor of the server.
+void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecurityOptions& options);
+
+}  // namespace distilld::cli
