@@ -172,19 +172,6 @@ void write_object(const json::object& schema, const std::string& indent, std::st
     }
 }
 
-/// Replaces the lines between the line `begin` and the next line `end`, which both stay.
-Result<void> replace_between(std::string& text, const std::string& begin, const std::string& end,
-                             const std::string& body) {
-    const auto first = text.find(begin + "\n");
-    const auto last = first == std::string::npos ? first : text.find(end + "\n", first);
-    if (last == std::string::npos) {
-        return invalid_input("the lines '" + begin + "' and '" + end + "' are missing");
-    }
-    const auto start = first + begin.size() + 1;
-    text.replace(start, last - start, body);
-    return {};
-}
-
 }  // namespace
 
 std::string default_text(const SpecField& field) {
@@ -228,6 +215,18 @@ std::string job_spec_schema_yaml(const SpecTable& table) {
     std::string text = "    JobSpec:\n";
     write_object(job_spec_schema(table), "      ", text);
     return text;
+}
+
+Result<void> replace_between(std::string& text, const std::string& begin, const std::string& end,
+                             const std::string& body) {
+    const auto first = text.find(begin + "\n");
+    const auto last = first == std::string::npos ? first : text.find(end + "\n", first);
+    if (last == std::string::npos) {
+        return invalid_input("the lines '" + begin + "' and '" + end + "' are missing");
+    }
+    const auto start = first + begin.size() + 1;
+    text.replace(start, last - start, body);
+    return {};
 }
 
 Result<std::string> with_field_tables(std::string markdown, const SpecTable& table) {

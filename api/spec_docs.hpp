@@ -26,6 +26,11 @@ namespace distilld::api {
 /// The same as YAML for components.schemas of an OpenAPI document: `JobSpec:` and its members, a line a field.
 [[nodiscard]] std::string job_spec_schema_yaml(const SpecTable& table);
 
+/// Replaces the lines between the line `begin` and the next line `end`, which both stay; an error when they are
+/// missing.
+[[nodiscard]] Result<void> replace_between(std::string& text, const std::string& begin, const std::string& end,
+                                           const std::string& body);
+
 /// docs/job-spec.md with its tables written anew. They stand between the lines "<!-- fields of training -->" (of
 /// "document" for the fields of none) and "<!-- end of fields -->"; every section has such lines, or it is an error.
 [[nodiscard]] Result<std::string> with_field_tables(std::string markdown, const SpecTable& table);

@@ -24,6 +24,11 @@ add_library(distilld_unicode INTERFACE)
 target_link_libraries(distilld_unicode INTERFACE ${PCRE2_LIBRARY} ${UTF8PROC_LIBRARY})
 target_include_directories(distilld_unicode SYSTEM INTERFACE ${PCRE2_INCLUDE} ${UTF8PROC_INCLUDE})
 
+# The file of settings. Its headers hold all of it; Debian's package of the same name also has a library.
+find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
+add_library(distilld_toml INTERFACE)
+target_include_directories(distilld_toml SYSTEM INTERFACE ${TOMLPLUSPLUS_INCLUDE})
+
 # Datasets that are packed with gzip or zstd.
 find_library(ZLIB_LIBRARY z REQUIRED)
 find_path(ZLIB_INCLUDE zlib.h REQUIRED)

@@ -13,7 +13,7 @@
 #   --keep            leave the roots as they are at the end, and say where
 #
 # The other rows of the table need no script: Debian 12 has just these versions (simdjson 3.0, prometheus-cpp 1.0,
-# spdlog 1.10, CLI11 2.1, SQLite 3.40, GoogleTest 1.12), so each run of the tests there shows them.
+# spdlog 1.10, CLI11 2.1, toml++ 3.3, SQLite 3.40, GoogleTest 1.12), so each run of the tests there shows them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 self=check-least-versions

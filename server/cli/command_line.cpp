@@ -13,6 +13,8 @@
 #include "api/spec_fields.hpp"
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
+#include "server/cli/serve_options.hpp"
+#include "server/settings/settings_print.hpp"
 #include "server/support/completions.hpp"
 #include "server/support/man_page.hpp"
 
@@ -51,32 +53,6 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
     CLI::App* command = parent.add_subcommand(name, description);
     command->set_version_flag("--version", kVersionLine);
     return command;
-}
-
-void add_serve(CLI::App& app, ServeCommand& command) {
-    CLI::App* serve = add_command(app, "serve", "Serve the REST API and run the submitted jobs");
-    serve->add_option("--listen", command.listen, "ADDRESS:PORT; port 0 = any free one")->capture_default_str();
-    serve
-        ->add_option("--host", command.hosts,
-                     "further name or address that requests may call the service by; may be repeated")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->type_name("NAME");
-    serve->add_option("--data-dir", command.data_dir, "folder of the job store, made when it is missing")
-        ->type_name("DIR")
-        ->required();
-    serve->add_option("--key-root", command.key_root, "folder below which specs may name files of teachers' keys")
-        ->type_name("DIR");
-    serve->add_option("--slots", command.slots, "jobs that run at once")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
-    serve
-        ->add_option("--max-worker-restarts", command.max_worker_restarts,
-                     "restarts of a job's worker that dies, in a row without progress, before the job fails")
-        ->check(CLI::Range(0, 1000))
-        ->capture_default_str();
-    serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
-    add_security_options(*serve, command.security);
 }
 
 /// "/training/micro_batches: micro-batches of one optimizer step (1–65536)", without Markdown.
@@ -282,6 +258,32 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
     return overrides;
 }
 
+/// `serve`, or what --print-config prints.
+ParsedLine serve_line(const ServeFlags& flags) {
+    ParsedLine line;
+    const auto loaded = serve_settings(flags);
+    if (!loaded) {
+        line.exit_code = kWrongUsage;
+        line.err = describe(loaded.error()) + "\n";
+        return line;
+    }
+    if (flags.print_config) {
+        line.out = settings_toml(*loaded);
+        for (const auto& warning : loaded->warnings) {
+            line.err += "warning: " + warning + "\n";
+        }
+        return line;
+    }
+    for (const auto& missing : loaded->missing) {
+        line.exit_code = kWrongUsage;
+        line.err += missing + "\n";
+    }
+    if (loaded->missing.empty()) {
+        line.command = ServeCommand{*loaded};
+    }
+    return line;
+}
+
 ParsedLine usage_error(const std::string& message) {
     ParsedLine line;
     line.exit_code = kWrongUsage;
@@ -296,13 +298,13 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     app.set_version_flag("--version", kVersionLine);
     app.require_subcommand(1);
     app.footer(kExitCodesHelp);
-    ServeCommand serve;
+    ServeFlags serve;
     RunCommand run;
     SpecFlags spec_flags;
     TeacherCommand teacher;
     JobsCommand jobs;
     HealthcheckCommand healthcheck;
-    add_serve(app, serve);
+    add_serve_options(*add_command(app, "serve", "Serve the REST API and run the submitted jobs"), serve);
     add_run(app, run, spec_flags);
     GenerateFlags generate;
     add_generate(app, generate);
@@ -340,7 +342,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
 
     ParsedLine line;
     if (app.got_subcommand("serve")) {
-        line.command = serve;
+        return serve_line(serve);
     }
     if (app.got_subcommand("teacher")) {
         line.command = teacher;

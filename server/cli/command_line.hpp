@@ -10,24 +10,16 @@
 #include "api/spec_overrides.hpp"
 #include "server/cli/jobs_options.hpp"
 #include "server/cli/keys_options.hpp"
-#include "server/cli/security_options.hpp"
 #include "server/cli/spec_options.hpp"
 #include "server/cli/store_options.hpp"
-#include "server/supervisor/restart_policy.hpp"
+#include "server/settings/settings_load.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/teacher/teacher_options.hpp"
 
 namespace distilld::cli {
 
 struct ServeCommand {
-    std::string listen = "127.0.0.1:8500";
-    std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
-    std::filesystem::path data_dir;
-    std::filesystem::path key_root;  ///< empty = as the environment says, else none
-    std::uint32_t slots = 1;
-    std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
-    bool log_json = false;
-    SecurityOptions security{};
+    EffectiveSettings effective;  ///< good, and nothing is missing
 };
 
 struct RunCommand {
@@ -60,11 +52,11 @@ using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsComma
 struct ParsedLine {
     std::optional<Command> command;
     int exit_code = kDone;
-    std::string out;  ///< --help, --version, a completion script, the manual page
+    std::string out;  ///< --help, --version, --print-config, a completion script, the manual page
     std::string err;  ///< one clear error
 };
 
-/// `arguments` without the program's name.
+/// `arguments` without the program's name. Of `serve` the file of settings and the environment are read too.
 [[nodiscard]] ParsedLine parse_command_line(std::vector<std::string> arguments);
 
 }  // namespace distilld::cli

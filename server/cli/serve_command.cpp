@@ -38,8 +38,8 @@ namespace asio = boost::asio;
 constexpr std::chrono::seconds kConnectionGrace{5};
 
 /// A line of the log when the log is for programs: nothing else may stand in it.
-void print_error(const ServeCommand& command, const std::string& message) {
-    if (command.log_json) {
+void print_error(const ServiceSettings& settings, const std::string& message) {
+    if (settings.log.json) {
         log::error("serve", message);
     } else {
         std::fprintf(stderr, "distilld serve: %s\n", message.c_str());
@@ -67,6 +67,32 @@ WorkerProcessOptions job_worker_options() {
     WorkerProcessOptions options;
     options.program = default_worker_program();
     options.environment = worker_environment();
+    return options;
+}
+
+JobManagerOptions manager_options(const ServiceSettings& settings) {
+    JobManagerOptions options;
+    options.working_directory = std::filesystem::current_path();
+    options.slots = settings.jobs.slots;
+    options.metrics_interval = settings.jobs.metrics_interval;
+    options.metrics_kept = settings.jobs.metrics_kept;
+    options.cancel_grace = std::chrono::ceil<std::chrono::seconds>(settings.jobs.cancel_grace);
+    options.idempotency_lifetime = std::chrono::hours(settings.jobs.idempotency_hours);
+    options.store_retry = settings.jobs.store_retry;
+    options.restarts.max_restarts = settings.jobs.max_worker_restarts;
+    return options;
+}
+
+http::ServerOptions server_options(const ServerSettings& settings) {
+    http::ServerOptions options;
+    options.listen = settings.listen;
+    options.hosts = settings.hosts;
+    options.body_limit = settings.body_limit;
+    options.max_connections = affordable_connections(settings.max_connections);
+    options.max_streams = options.max_connections / 2;
+    options.header_timeout = std::chrono::ceil<std::chrono::seconds>(settings.header_timeout);
+    options.idle_timeout = std::chrono::ceil<std::chrono::seconds>(settings.idle_timeout);
+    options.handler_timeout = std::chrono::ceil<std::chrono::seconds>(settings.handler_timeout);
     return options;
 }
 
@@ -103,58 +129,55 @@ asio::awaitable<void> run_service(Service service) {
 }  // namespace
 
 int serve(const ServeCommand& command) {
-    log::configure(log::Level::info, command.log_json);
+    const auto& settings = command.effective.settings;
+    log::configure(settings.log.level, settings.log.json);
+    for (const auto& warning : command.effective.warnings) {
+        log::warn("serve", warning);
+    }
+    const auto& data_dir = settings.jobs.data_dir;
     std::error_code ec;
-    std::filesystem::create_directories(command.data_dir, ec);
+    std::filesystem::create_directories(data_dir, ec);
     if (ec) {
-        print_error(command, "cannot make the data folder " + command.data_dir.string() + ": " + ec.message());
+        print_error(settings, "cannot make the data folder " + data_dir.string() + ": " + ec.message());
         return kFailed;
     }
-    if (!command.key_root.empty()) {
+    if (!settings.teacher.key_root.empty()) {
         // Workers inherit it. Before any thread is there.
-        ::setenv(kKeyRootVariable, std::filesystem::absolute(command.key_root).c_str(), 1);
+        ::setenv(kKeyRootVariable, settings.teacher.key_root.c_str(), 1);
     }
-    const auto data_dir = std::filesystem::absolute(command.data_dir);
     // Two services on one data folder would run one job twice.
     const auto lock = FolderLock::try_lock_file(data_dir);
     if (!lock || !*lock) {
-        print_error(command, lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
-                                  : lock.error().message);
+        print_error(settings, lock ? "data folder " + data_dir.string() + " is in use by another distilld serve"
+                                   : lock.error().message);
         return kFailed;
     }
-    auto security = open_security(command.security, command.listen, data_dir);
+    auto security = open_security(settings.security, settings.server.listen, data_dir);
     if (!security) {
-        print_error(command, security.error().message);
+        print_error(settings, security.error().message);
         return security.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
     }
     const auto store_file = data_dir / "jobs.sqlite";
     auto store = open_sqlite_job_store(store_file);
     if (!store) {
-        print_error(command, store.error().message);
+        print_error(settings, store.error().message);
         return kFailed;
     }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
-    JobManagerOptions options;
-    options.working_directory = std::filesystem::current_path();
-    options.slots = command.slots;
+    auto options = manager_options(settings);
     options.admit = security->admit;
-    options.restarts.max_restarts = command.max_worker_restarts;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     auto workers = make_checked_workers(make_logged_workers(job_worker_options(), logs), security->admit);
     const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
 
     asio::io_context context(1);
     asio::signal_set signals(context, SIGINT, SIGTERM);
-    http::ServerOptions server_options;
-    server_options.listen = command.listen;
-    server_options.hosts = command.hosts;
-    guard_server(server_options, *security, command.security);
-    server_options.max_connections = affordable_connections(server_options.max_connections);
-    server_options.max_streams = server_options.max_connections / 2;
-    auto server = http::make_server(context.get_executor(), server_options, make_job_routes(*manager, metrics, logs),
-                                    make_metrics_observer(metrics));
+    auto guarded = server_options(settings.server);
+    guard_server(guarded, *security, settings.security);
+    auto server = http::make_server(context.get_executor(), std::move(guarded),
+                                    make_job_routes(*manager, metrics, logs), make_metrics_observer(metrics));
     if (!server) {
-        print_error(command, server.error().message);
+        print_error(settings, server.error().message);
         return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
     }
 
@@ -176,7 +199,7 @@ int serve(const ServeCommand& command) {
         try {
             std::rethrow_exception(failed);
         } catch (const std::exception& error) {
-            print_error(command, error.what());
+            print_error(settings, error.what());
         }
         return kFailed;
     }

@@ -29,7 +29,7 @@ std::optional<std::string> taken_from_environment(const char* name) {
     return taken;
 }
 
-Result<void> check_listen(const SecurityOptions& options, const std::string& listen, const fs::path& data_dir,
+Result<void> check_listen(const SecuritySettings& settings, const std::string& listen, const fs::path& data_dir,
                           const KeyRing& keys) {
     const auto address = http::resolve_listen(listen);
     if (!address) {
@@ -38,7 +38,7 @@ Result<void> check_listen(const SecurityOptions& options, const std::string& lis
     if (!address->is_wide() || keys.protects()) {
         return {};
     }
-    if (!options.insecure) {
+    if (!settings.insecure) {
         return invalid_input("--listen " + listen +
                              " is reached from other machines, and there is no key: make one (distilld keys add NAME "
                              "--role admin --data-dir " +
@@ -49,16 +49,16 @@ Result<void> check_listen(const SecurityOptions& options, const std::string& lis
     return {};
 }
 
-Result<std::vector<fs::path>> checked_roots(const std::vector<fs::path>& roots) {
-    std::vector<fs::path> absolute;
-    for (const fs::path& root : roots) {
+Result<std::vector<fs::path>> checked_roots(const std::vector<std::string>& roots) {
+    std::vector<fs::path> folders;
+    for (const std::string& root : roots) {
         std::error_code failed;
         if (!fs::is_directory(root, failed)) {
-            return invalid_input("--root " + root.string() + " is no folder");
+            return invalid_input("security.roots: " + root + " is no folder");
         }
-        absolute.push_back(fs::absolute(root));
+        folders.emplace_back(root);
     }
-    return absolute;
+    return folders;
 }
 
 std::string joined(const std::vector<std::string>& texts) {
@@ -71,13 +71,11 @@ std::string joined(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-Result<ServeSecurity> open_security(const SecurityOptions& options, const std::string& listen,
+Result<ServeSecurity> open_security(const SecuritySettings& settings, const std::string& listen,
                                     const fs::path& data_dir) {
-    const char* inherited = std::getenv(kTeacherHostsVariable);
-    auto hosts = options.teacher_hosts.empty() ? HostRule::parse(inherited != nullptr ? inherited : "")
-                                               : HostRule::make(options.teacher_hosts);
+    auto hosts = HostRule::make(settings.teacher_hosts);
     if (!hosts) {
-        return invalid_input("--teacher-host: " + hosts.error().message);
+        return hosts.error();
     }
     if (!hosts->patterns().empty()) {
         ::setenv(kTeacherHostsVariable, joined(hosts->patterns()).c_str(), 1);
@@ -88,10 +86,10 @@ Result<ServeSecurity> open_security(const SecurityOptions& options, const std::s
     if (!keys) {
         return keys.error();
     }
-    if (const auto good = check_listen(options, listen, data_dir, **keys); !good) {
+    if (const auto good = check_listen(settings, listen, data_dir, **keys); !good) {
         return good.error();
     }
-    auto roots = checked_roots(options.roots);
+    auto roots = checked_roots(settings.roots);
     if (!roots) {
         return roots.error();
     }
@@ -117,8 +115,8 @@ Result<ServeSecurity> open_security(const SecurityOptions& options, const std::s
     return security;
 }
 
-void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecurityOptions& options) {
-    server.doorkeeper = make_key_doorkeeper(security.keys, DoorkeeperOptions{options.metrics_open});
+void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecuritySettings& settings) {
+    server.doorkeeper = make_key_doorkeeper(security.keys, DoorkeeperOptions{settings.metrics_open});
     server.auditor = [audit = security.audit](const http::AnswerRecord& answer) {
         audit->write({answer.caller, answer.remote, answer.method, answer.path, answer.status, answer.subject,
                       answer.request_id});

@@ -7,10 +7,10 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/error.hpp"
-#include "server/cli/security_options.hpp"
 #include "server/http/http_server.hpp"
 #include "server/security/audit_log.hpp"
 #include "server/security/key_ring.hpp"
+#include "server/settings/service_settings.hpp"
 
 namespace distilld::cli {
 
@@ -25,10 +25,10 @@ struct ServeSecurity {
 /// Opens keys and audit log of the data folder. invalid_input: options that cannot be meant so, an address that others
 /// reach although there is no key among them. Before there are threads: it takes the admin's key out of the environment
 /// and puts what workers have to know into it.
-[[nodiscard]] Result<ServeSecurity> open_security(const SecurityOptions& options, const std::string& listen,
+[[nodiscard]] Result<ServeSecurity> open_security(const SecuritySettings& settings, const std::string& listen,
                                                   const std::filesystem::path& data_dir);
 
 /// Doorkeeper and auditor of the server.
-void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecurityOptions& options);
+void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecuritySettings& settings);
 
 }  // namespace distilld::cli

@@ -31,20 +31,6 @@ spdlog::level::level_enum to_spdlog(Level level) {
     return spdlog::level::info;
 }
 
-const char* name_of(Level level) {
-    switch (level) {
-        case Level::debug:
-            return "debug";
-        case Level::info:
-            return "info";
-        case Level::warn:
-            return "warn";
-        case Level::error:
-            return "error";
-    }
-    return "info";
-}
-
 /// RFC 3339, in UTC and with milliseconds.
 std::string time_text(std::chrono::system_clock::time_point time) {
     const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch());
@@ -60,7 +46,7 @@ std::string time_text(std::chrono::system_clock::time_point time) {
 
 std::string json_line(Level level, std::string_view component, std::string_view message) {
     return to_text(boost::json::object{{"time", time_text(std::chrono::system_clock::now())},
-                                       {"level", name_of(level)},
+                                       {"level", name_of(kLevelNames, level)},
                                        {"component", component},
                                        {"message", message}});
 }

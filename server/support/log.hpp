@@ -3,11 +3,20 @@
 #include <string>
 #include <string_view>
 
+#include "base/enum_names.hpp"
+
 /// The one door to logging. Plain, so that files which include libtorch can use it: spdlog and libtorch may not meet in
 /// one translation unit. Thread-safe; lines go to stderr.
 namespace distilld::log {
 
 enum class Level { debug, info, warn, error };
+
+inline constexpr EnumName<Level> kLevelNames[] = {
+    {"debug", Level::debug},
+    {"info", Level::info},
+    {"warn", Level::warn},
+    {"error", Level::error},
+};
 
 /// Sets the lowest level that is written (default info) and whether lines are JSON objects: {time, level, component,
 /// message}, the time in UTC, the level as the functions below are called.

@@ -8,7 +8,7 @@ from rules import RuleTest, broken, cpp_files, header, line_of, repository, with
 
 BELOW_SERVER = ["base/", "pipeline/core/", "pipeline/async/", "api/"]
 BELOW_JOBS = [
-    *[*BELOW_SERVER, "server/support/", "server/http/", "server/security/"],
+    *[*BELOW_SERVER, "server/support/", "server/settings/", "server/http/", "server/security/"],
     *["server/protocol/", "server/supervisor/"],
 ]
 
@@ -26,6 +26,8 @@ LAYERS = {
     "api/": ["base/", "pipeline/core/", "api/"],
     # support <- http <- security, protocol <- supervisor, jobs <- cli; the worker's program and the teacher's beside them.
     "server/support/": ["base/", "server/support/"],
+    # What the service can be told; whoever composes it reads them, the other rooms have options of their own.
+    "server/settings/": [*BELOW_SERVER, "server/support/", "server/settings/"],
     "server/http/": [*BELOW_SERVER, "server/support/", "server/http/"],
     "server/security/": [*BELOW_SERVER, "server/support/", "server/http/", "server/security/"],
     "server/protocol/": [*BELOW_SERVER, "server/support/", "server/protocol/"],

@@ -110,31 +110,66 @@ TEST(CommandLine, Keys) {
     }
 }
 
+ServiceSettings served(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"serve", "--data-dir", "d"});
+    return parsed<ServeCommand>(arguments).effective.settings;
+}
+
 TEST(CommandLine, Serve) {
-    const auto defaults = parsed<ServeCommand>({"serve", "--data-dir", "d"});
-    EXPECT_EQ(defaults.key_root, "");
-    EXPECT_EQ(parsed<ServeCommand>({"serve", "--data-dir", "d", "--key-root", "/run/keys"}).key_root, "/run/keys");
-    EXPECT_EQ(defaults.listen, "127.0.0.1:8500");
-    EXPECT_EQ(defaults.slots, 1U);
-    EXPECT_EQ(defaults.max_worker_restarts, 3U);
-    const auto command = parsed<ServeCommand>({"serve", "--listen", "[::1]:0", "--host", "a", "--data-dir", "d",
-                                               "--slots", "3", "--log-json", "--host", "b.example"});
-    EXPECT_THAT(command.hosts, ElementsAre("a", "b.example"));
-    EXPECT_EQ(command.listen, "[::1]:0");
-    EXPECT_EQ(command.data_dir, "d");
-    EXPECT_EQ(command.slots, 3U);
-    EXPECT_TRUE(command.log_json);
+    const auto defaults = served({});
+    EXPECT_EQ(defaults.teacher.key_root, "");
+    EXPECT_EQ(served({"--key-root", "/run/keys"}).teacher.key_root, "/run/keys");
+    EXPECT_EQ(defaults.server.listen, "127.0.0.1:8500");
+    EXPECT_EQ(defaults.jobs.slots, 1U);
+    EXPECT_EQ(defaults.jobs.max_worker_restarts, 3U);
+    const auto settings = served({"--listen", "[::1]:0", "--host", "a", "--slots", "3", "--log-json", "--host",
+                                  "b.example,c", "--drain-timeout", "5m"});
+    EXPECT_THAT(settings.server.hosts, ElementsAre("a", "b.example", "c"));
+    EXPECT_EQ(settings.server.listen, "[::1]:0");
+    EXPECT_EQ(settings.jobs.data_dir, std::filesystem::current_path() / "d");
+    EXPECT_EQ(settings.jobs.slots, 3U);
+    EXPECT_TRUE(settings.log.json);
+    EXPECT_EQ(settings.server.drain_timeout, std::chrono::minutes(5));
+    EXPECT_EQ(served({"--max-worker-restarts", "0"}).jobs.max_worker_restarts, 0U);
     EXPECT_FALSE(defaults.security.insecure || defaults.security.metrics_open);
     EXPECT_TRUE(defaults.security.roots.empty() && defaults.security.teacher_hosts.empty());
-    const auto guarded =
-        parsed<ServeCommand>({"serve", "--data-dir", "d", "--insecure", "--metrics-open", "--root", "/a", "--root",
-                              "/b", "--teacher-host", "a:1,*.b", "--teacher-host", "10.0.0.0/8"})
-            .security;
+    const auto guarded = served({"--insecure", "--metrics-open", "--root", "/a", "--root", "b", "--teacher-host",
+                                 "a:1,*.b", "--teacher-host", "10.0.0.0/8"})
+                             .security;
     EXPECT_TRUE(guarded.insecure && guarded.metrics_open);
-    EXPECT_THAT(guarded.roots, ElementsAre("/a", "/b"));
+    EXPECT_THAT(guarded.roots, ElementsAre("/a", (std::filesystem::current_path() / "b").string()));
     EXPECT_THAT(guarded.teacher_hosts, ElementsAre("a:1", "*.b", "10.0.0.0/8"));
-    const auto none = parsed<ServeCommand>({"serve", "--data-dir", "d", "--max-worker-restarts", "0"});
-    EXPECT_EQ(none.max_worker_restarts, 0U);
+    EXPECT_THAT(parse_command_line({"serve", "--data-dir", "d", "--teacher-host", "http://h"}).err,
+                HasSubstr("security.teacher_hosts"));
+    EXPECT_THAT(parse_command_line({"serve", "--data-dir", "d", "--tls-key", "k.pem"}).err,
+                HasSubstr("security.tls_certificate"));
+}
+
+TEST(CommandLine, ServeTakesSettingsFromItsFileAndSaysWhatIsWrongInIt) {
+    const test::TemporaryFolder folder;
+    const auto file = (folder.path() / "distilld.toml").string();
+    std::ofstream(file) << "[jobs]\ndata_dir = \"jobs\"\nslots = 5\n[log]\njson = true\n";
+    const auto settings = parsed<ServeCommand>({"serve", "--config", file, "--log-json=false"}).effective.settings;
+    EXPECT_EQ(settings.jobs.data_dir, folder.path() / "jobs");
+    EXPECT_EQ(settings.jobs.slots, 5U);
+    EXPECT_FALSE(settings.log.json) << "a flag counts before the file";
+
+    const auto printed = parse_command_line({"serve", "--config", file, "--slots", "6", "--print-config"});
+    EXPECT_EQ(printed.exit_code, kDone);
+    EXPECT_FALSE(printed.command.has_value());
+    EXPECT_THAT(printed.out, HasSubstr("slots = 6  # flag --slots\n"));
+
+    std::ofstream(file) << "[jobs]\nslot = 5\n[log]\njson = 1\n";
+    for (const auto& more : std::vector<std::vector<std::string>>{{}, {"--print-config"}}) {
+        std::vector<std::string> arguments{"serve", "--config", file, "--slots", "0"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        const auto wrong = parse_command_line(arguments);
+        EXPECT_EQ(wrong.exit_code, kWrongUsage);
+        EXPECT_EQ(wrong.err, file + ":2:1: jobs.slot: there is no such setting; did you mean slots?\n" + file +
+                                 ":4:8: log.json: must be true or false\n--slots: jobs.slots: must be a whole number "
+                                 "from 1 to 1024\n");
+        EXPECT_EQ(wrong.out, "");
+    }
 }
 
 TEST(CommandLine, RunMapsFlagsToFieldsInOrder) {

@@ -1,0 +1,52 @@
+#include "server/settings/settings_table.hpp"
+
+namespace distilld {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+SettingsSection jobs_section() {
+    return {
+        .name = "jobs",
+        .help = "the job store, the queue and the workers",
+        .settings = {
+            {.name = "data_dir",
+             .kind = make_folder_setting(&ServiceSettings::jobs, &JobsSettings::data_dir),
+             .help = "folder of the job store, made when it is missing",
+             .flag = "--data-dir",
+             .required = "the folder of the job store"},
+            {.name = "slots",
+             .kind = make_integer_setting(&ServiceSettings::jobs, &JobsSettings::slots, 1, 1024),
+             .help = "jobs that run at once",
+             .flag = "--slots"},
+            {.name = "max_worker_restarts",
+             .kind = make_integer_setting(&ServiceSettings::jobs, &JobsSettings::max_worker_restarts, 0, 1000),
+             .help = "restarts of a job's worker that dies, in a row without progress, before the job fails",
+             .flag = "--max-worker-restarts"},
+            {.name = "cancel_grace",
+             .kind = make_duration_setting(&ServiceSettings::jobs, &JobsSettings::cancel_grace, seconds(1), hours(24)),
+             .help = "for a worker that was told to stop to write its checkpoint; then it is killed",
+             .flag = "--cancel-grace"},
+            {.name = "store_retry",
+             .kind =
+                 make_duration_setting(&ServiceSettings::jobs, &JobsSettings::store_retry, milliseconds(10), hours(1)),
+             .help = "between tries to write to a job store that could not be written (a full disk)",
+             .flag = "--store-retry"},
+            {.name = "metrics_interval",
+             .kind = make_duration_setting(&ServiceSettings::jobs, &JobsSettings::metrics_interval, milliseconds(10),
+                                           hours(1)),
+             .help = "the shortest time between two stored metrics events of a job",
+             .flag = "--metrics-interval"},
+            {.name = "metrics_kept",
+             .kind = make_integer_setting(&ServiceSettings::jobs, &JobsSettings::metrics_kept, 100, 10'000'000),
+             .help = "stored metrics events of a job, about; older ones go",
+             .flag = "--metrics-kept"},
+            {.name = "idempotency_hours",
+             .kind = make_integer_setting(&ServiceSettings::jobs, &JobsSettings::idempotency_hours, 1, 8760),
+             .help = "hours for which an Idempotency-Key is remembered",
+             .flag = "--idempotency-hours"},
+        }};
+}
+
+}  // namespace distilld

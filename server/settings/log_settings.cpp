@@ -1,0 +1,20 @@
+#include "server/settings/settings_table.hpp"
+
+namespace distilld {
+
+SettingsSection log_section() {
+    return {.name = "log",
+            .help = "log lines, which go to stderr",
+            .settings = {
+                {.name = "json",
+                 .kind = make_boolean_setting(&ServiceSettings::log, &LogSettings::json),
+                 .help = "write log lines as JSON objects",
+                 .flag = "--log-json"},
+                {.name = "level",
+                 .kind = make_choice_setting(&ServiceSettings::log, &LogSettings::level, log::kLevelNames),
+                 .help = "the least that is written",
+                 .flag = "--log-level"},
+            }};
+}
+
+}  // namespace distilld

@@ -1,0 +1,70 @@
+#include "server/settings/settings_table.hpp"
+
+namespace distilld {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// ADDRESS:PORT, [v6]:PORT. Whether there is such an address, binding to it shows.
+std::optional<std::string> check_listen(const std::string& text) {
+    const auto colon = text.rfind(':');
+    const auto port = colon == std::string::npos ? std::string() : text.substr(colon + 1);
+    const bool digits = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+    if (colon == 0 || !digits || std::stoul(port) > 65535) {
+        return "must be ADDRESS:PORT, such as 127.0.0.1:8500 or [::1]:8500";
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+SettingsSection server_section() {
+    return {
+        .name = "server",
+        .help = "the HTTP server, and the end of the service",
+        .settings = {
+            {.name = "listen",
+             .kind = make_text_setting(&ServiceSettings::server, &ServerSettings::listen,
+                                       {.check = check_listen, .values = "ADDRESS:PORT", .type_name = "ADDRESS:PORT"}),
+             .help = "where the service listens; port 0 = any free one",
+             .flag = "--listen"},
+            {.name = "hosts",
+             .kind = make_texts_setting(&ServiceSettings::server, &ServerSettings::hosts, {.type_name = "NAME"}),
+             .help = "further names or addresses that requests may call the service by",
+             .flag = "--host"},
+            {.name = "max_connections",
+             .kind = make_integer_setting(&ServiceSettings::server, &ServerSettings::max_connections, 4, 1'000'000),
+             .help = "connections at once, as far as there are descriptors for them; half of them may be event streams",
+             .flag = "--max-connections"},
+            {.name = "body_limit",
+             .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::body_limit, 1ULL << 10, 1ULL << 30),
+             .help = "the largest body of a request",
+             .flag = "--body-limit"},
+            {.name = "header_timeout",
+             .kind =
+                 make_duration_setting(&ServiceSettings::server, &ServerSettings::header_timeout, seconds(1), hours(1)),
+             .help = "for the head of a request, and for its body, to arrive",
+             .flag = "--header-timeout"},
+            {.name = "idle_timeout",
+             .kind =
+                 make_duration_setting(&ServiceSettings::server, &ServerSettings::idle_timeout, seconds(1), hours(24)),
+             .help = "after which a connection without a request is closed",
+             .flag = "--idle-timeout"},
+            {.name = "handler_timeout",
+             .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::handler_timeout, seconds(1),
+                                           hours(24)),
+             .help = "for the answer to a request, event streams excepted; 503 after it",
+             .flag = "--handler-timeout"},
+            {.name = "drain_timeout",
+             .kind =
+                 make_duration_setting(&ServiceSettings::server, &ServerSettings::drain_timeout, seconds(1), hours(24)),
+             .help =
+                 "from SIGTERM to the end of the service; workers that take longer are killed, and their jobs go on "
+                 "from the checkpoint before at the next start",
+             .flag = "--drain-timeout"},
+        }};
+}
+
+}  // namespace distilld

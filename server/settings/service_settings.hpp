@@ -1,0 +1,69 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "server/support/log.hpp"
+
+/// The settings of `distilld serve`, each with its default. What they are for, their ranges, flags and environment
+/// variables say the rows of the sections (server_settings.cpp and so on). Plain values; no thread.
+namespace distilld {
+
+/// [server]: the HTTP server and the end of the service.
+struct ServerSettings {
+    std::string listen = "127.0.0.1:8500";
+    std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
+    std::uint32_t max_connections = 1024;
+    std::uint64_t body_limit = 8ULL << 20;  ///< bytes
+    std::chrono::milliseconds header_timeout{std::chrono::seconds(30)};
+    std::chrono::milliseconds idle_timeout{std::chrono::seconds(75)};
+    std::chrono::milliseconds handler_timeout{std::chrono::seconds(600)};
+    std::chrono::milliseconds drain_timeout{std::chrono::seconds(280)};
+};
+
+/// [jobs]: the store, the queue and the workers.
+struct JobsSettings {
+    std::filesystem::path data_dir;  ///< required
+    std::uint32_t slots = 1;
+    std::uint32_t max_worker_restarts = 3;
+    std::chrono::milliseconds cancel_grace{std::chrono::seconds(120)};
+    std::chrono::milliseconds store_retry{1000};
+    std::chrono::milliseconds metrics_interval{500};
+    std::uint32_t metrics_kept = 20000;
+    std::uint32_t idempotency_hours = 24;
+};
+
+/// [log]
+struct LogSettings {
+    bool json = false;
+    log::Level level = log::Level::info;
+};
+
+/// [teacher]: what jobs may use to reach their teachers.
+struct TeacherSettings {
+    std::filesystem::path key_root;  ///< empty = none
+};
+
+/// [security]: who may ask, and what for.
+struct SecuritySettings {
+    bool insecure = false;                   ///< may listen wider than loopback without a key
+    bool metrics_open = false;               ///< /metrics needs no key
+    std::vector<std::string> roots;          ///< absolute folders below which specs may name paths
+    std::vector<std::string> teacher_hosts;  ///< patterns of HostRule; empty = all but what it refuses by itself
+    std::filesystem::path tls_certificate;   ///< empty = plain HTTP
+    std::filesystem::path tls_key;
+    std::filesystem::path tls_client_ca;  ///< empty = clients show no certificate
+};
+
+struct ServiceSettings {
+    ServerSettings server;
+    JobsSettings jobs;
+    LogSettings log;
+    TeacherSettings teacher;
+    SecuritySettings security;
+};
+
+}  // namespace distilld

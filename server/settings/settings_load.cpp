@@ -1,0 +1,177 @@
+#include "server/settings/settings_load.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string_view>
+
+#include "api/text_checks.hpp"
+#include "base/error.hpp"
+#include "server/settings/settings_file.hpp"
+
+namespace distilld {
+namespace {
+
+/// The setting's variable that is set, the older one where the own is not.
+std::optional<std::pair<std::string, std::string>> variable_of(const SettingsInput& input,
+                                                               const SettingsSection& section, const Setting& setting) {
+    for (const auto& name : {variable_name(section, setting), std::string(setting.older_variable)}) {
+        const auto found = input.environment.find(name);
+        if (found != input.environment.end() && !found->second.empty()) {
+            return *found;
+        }
+    }
+    return std::nullopt;
+}
+
+std::string upper(std::string_view text) {
+    std::string made(text);
+    std::ranges::transform(made, made.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return made;
+}
+
+/// Lays one layer after the other over the defaults.
+class Loader {
+  public:
+    Loader(const SettingsInput& input, const SettingsTable& table) : input_(input), table_(table) {}
+
+    LoadedSettings load() {
+        for_each([this](const SettingsSection& section, const Setting& setting) {
+            result_.sources[dotted_name(section, setting)];
+        });
+        if (!input_.file.empty()) {
+            read_file();
+        }
+        for_each([this](const SettingsSection& section, const Setting& setting) {
+            if (const auto variable = variable_of(input_, section, setting)) {
+                take(dotted_name(section, setting), setting, setting.kind->value_of({variable->second}),
+                     input_.working_directory, {SettingSource::Kind::environment, variable->first});
+            }
+        });
+        warn_of_misspelt_variables();
+        for_each([this](const SettingsSection& section, const Setting& setting) {
+            const auto given = input_.flags.find(dotted_name(section, setting));
+            if (given != input_.flags.end()) {
+                take(given->first, setting, setting.kind->value_of(given->second), input_.working_directory,
+                     {SettingSource::Kind::flag, std::string(setting.flag)});
+            }
+        });
+        if (wrong_.violations.empty()) {
+            check_sections();
+        }
+        if (!wrong_.violations.empty()) {
+            return wrong_;
+        }
+        return std::move(result_);
+    }
+
+  private:
+    template <class Function>
+    void for_each(Function function) const {
+        for (const auto& section : table_.sections) {
+            for (const auto& setting : section.settings) {
+                function(section, setting);
+            }
+        }
+    }
+
+    void read_file() {
+        auto file = read_settings_file(input_.file, input_.working_directory, table_);
+        wrong_.violations = std::move(file.violations);
+        // Paths in a file start where it lies: so it can be used from anywhere.
+        const auto base = (input_.working_directory / input_.file).parent_path();
+        for (const auto& [name, place, value] : file.values) {
+            take(name, *table_.setting(name), value, base, {SettingSource::Kind::file, place});
+        }
+    }
+
+    void take(const std::string& name, const Setting& setting, const boost::json::value& value,
+              const std::filesystem::path& base, SettingSource source) {
+        if (const auto wrong = setting.kind->read(value, base, result_.settings)) {
+            wrong_.violations.push_back({source.place, name, *wrong});
+            return;
+        }
+        result_.sources[name] = std::move(source);
+    }
+
+    void check_sections() {
+        for (const auto& section : table_.sections) {
+            if (section.check == nullptr) {
+                continue;
+            }
+            for (auto& [name, detail] : section.check(result_.settings)) {
+                wrong_.violations.push_back({result_.sources[name].place, name, std::move(detail)});
+            }
+        }
+        for_each([this](const SettingsSection& section, const Setting& setting) {
+            const auto name = dotted_name(section, setting);
+            if (!setting.required.empty() && result_.sources[name].kind == SettingSource::Kind::standard) {
+                result_.missing.push_back(name + ": is required, " + std::string(setting.required) + ": " +
+                                          ways_to_give(section, setting));
+            }
+        });
+    }
+
+    /// Not an error: Kubernetes sets variables of that form for a service "distilld-server".
+    void warn_of_misspelt_variables() {
+        for (const auto& section : table_.sections) {
+            const auto prefix = "DISTILLD_" + upper(section.name) + "_";
+            std::vector<std::string> known;
+            for (const auto& setting : section.settings) {
+                known.push_back(upper(setting.name));
+            }
+            for (auto found = input_.environment.lower_bound(prefix);
+                 found != input_.environment.end() && found->first.starts_with(prefix); ++found) {
+                const auto rest = found->first.substr(prefix.size());
+                const auto near = api::closest(rest, known);
+                if (near && *near != rest) {
+                    result_.warnings.push_back("environment variable " + found->first +
+                                               " is no setting; did you mean " + prefix + *near + "?");
+                }
+            }
+        }
+    }
+
+    const SettingsInput& input_;
+    const SettingsTable& table_;
+    EffectiveSettings result_;
+    SettingsViolations wrong_;
+};
+
+}  // namespace
+
+std::string to_text(const SettingSource& source) {
+    switch (source.kind) {
+        case SettingSource::Kind::standard:
+            return "default";
+        case SettingSource::Kind::file:
+            return "file " + source.place;
+        case SettingSource::Kind::environment:
+            return "environment " + source.place;
+        case SettingSource::Kind::flag:
+            return "flag " + source.place;
+    }
+    return "default";
+}
+
+std::string describe(const SettingsViolations& violations) {
+    std::string text;
+    for (const auto& [place, name, detail] : violations.violations) {
+        text += text.empty() ? "" : "\n";
+        for (const auto& part : {place, name}) {
+            text += part.empty() ? "" : part + ": ";
+        }
+        text += detail;
+    }
+    return text;
+}
+
+void throw_exception_from_error(const SettingsViolations& violations, const boost::source_location&) {
+    throw ErrorException(invalid_input(describe(violations)));
+}
+
+LoadedSettings load_settings(const SettingsInput& input) {
+    return Loader(input, settings_table()).load();
+}
+
+}  // namespace distilld

@@ -1,0 +1,52 @@
+#include "server/settings/settings_table.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace distilld {
+
+const SettingsSection* SettingsTable::section(std::string_view name) const {
+    const auto found = std::ranges::find(sections, name, &SettingsSection::name);
+    return found == sections.end() ? nullptr : &*found;
+}
+
+const Setting* SettingsTable::setting(std::string_view dotted) const {
+    const auto dot = dotted.find('.');
+    const auto* in = dot == std::string_view::npos ? nullptr : section(dotted.substr(0, dot));
+    if (in == nullptr) {
+        return nullptr;
+    }
+    const auto found = std::ranges::find(in->settings, dotted.substr(dot + 1), &Setting::name);
+    return found == in->settings.end() ? nullptr : &*found;
+}
+
+std::string dotted_name(const SettingsSection& section, const Setting& setting) {
+    return std::string(section.name) + "." + std::string(setting.name);
+}
+
+std::string variable_name(const SettingsSection& section, const Setting& setting) {
+    std::string name = "DISTILLD_" + std::string(section.name) + "_" + std::string(setting.name);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    return name;
+}
+
+std::string ways_to_give(const SettingsSection& section, const Setting& setting) {
+    std::string ways;
+    if (!setting.flag.empty()) {
+        ways = std::string(setting.flag);
+        if (setting.kind->shape() != SettingShape::boolean) {
+            ways += " " + setting.kind->type_name();
+        }
+        ways += ", ";
+    }
+    return ways + variable_name(section, setting) + ", or " + std::string(setting.name) + " in [" +
+           std::string(section.name) + "] of the file of --config";
+}
+
+const SettingsTable& settings_table() {
+    static const SettingsTable table{
+        {server_section(), jobs_section(), log_section(), teacher_section(), security_section()}};
+    return table;
+}
+
+}  // namespace distilld

@@ -1,0 +1,17 @@
+#include "server/settings/settings_table.hpp"
+
+namespace distilld {
+
+SettingsSection teacher_section() {
+    return {.name = "teacher",
+            .help = "what jobs may use to reach their teachers",
+            .settings = {
+                {.name = "key_root",
+                 .kind = make_folder_setting(&ServiceSettings::teacher, &TeacherSettings::key_root),
+                 .help = "folder below which specs may name files of teachers' keys (teacher.api_key_file)",
+                 .flag = "--key-root",
+                 .older_variable = "DISTILLD_KEYS_DIR"},
+            }};
+}
+
+}  // namespace distilld
