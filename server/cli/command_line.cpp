@@ -324,9 +324,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
     tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("FOLDER")->required();
     tokenizing->add_flag("--decode", tokenize.decode, "an array of ids in, its text out");
-    add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1")
-        ->add_option("--server", healthcheck.server, "URL of the service")
-        ->capture_default_str();
+    CLI::App* checking = add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1");
+    checking->add_option("--server", healthcheck.server, "URL of the service")->capture_default_str();
+    add_connection_options(*checking, healthcheck.connection);
     Shell shell = Shell::bash;
     add_completions(app, shell);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/spec_overrides.hpp"
+#include "server/cli/connection_options.hpp"
 #include "server/cli/jobs_options.hpp"
 #include "server/cli/keys_options.hpp"
 #include "server/cli/spec_options.hpp"
@@ -37,6 +38,7 @@ struct TeacherCommand {
 
 struct HealthcheckCommand {
     std::string server = "http://127.0.0.1:8500";
+    ConnectionOptions connection;
 };
 
 /// A line of text in, a JSON array of ids out.

@@ -50,9 +50,7 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
             one->add_option("ID", command.subject, "job id")->type_name("TEXT")->required();
         }
         one->add_option("--server", command.server, "URL of the service")->capture_default_str();
-        one->add_option("--api-key-file", command.api_key_file,
-                        "holds the key of the service; else the variable DISTILLD_API_KEY is it")
-            ->type_name("FILE");
+        add_connection_options(*one, command.connection);
         one->add_option_function<std::string>(
                "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
             ->check(CLI::IsMember({"text", "json"}));

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "server/cli/connection_options.hpp"
+
 namespace CLI {
 class App;
 }
@@ -15,7 +17,7 @@ struct JobsCommand {
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
-    std::string api_key_file;  ///< empty: as kApiKeyVariable says, else none
+    ConnectionOptions connection;
     bool json = false;
 
     std::uint32_t limit = 20;  ///< list

@@ -106,11 +106,13 @@ struct Service {
     JobManager& manager;
     http::Server& server;
     asio::signal_set& signals;
+    bool secure = false;
 };
 
 asio::awaitable<void> run_service(Service service) {
     co_await service.manager.start();
-    std::printf("distilld serve: listening on http://%s\n", service.server.address().c_str());
+    std::printf("distilld serve: listening on %s://%s\n", service.secure ? "https" : "http",
+                service.server.address().c_str());
     std::fflush(stdout);
     co_await wait_for_signal(service.signals);
     log::info("serve",
@@ -193,7 +195,7 @@ int serve(const ServeCommand& command) {
         context.stop();
     };
     asio::co_spawn(context, (*server)->run(), ended);
-    asio::co_spawn(context, run_service(Service{*manager, **server, signals}), ended);
+    asio::co_spawn(context, run_service(Service{*manager, **server, signals, security->tls != nullptr}), ended);
     context.run();
     if (failed) {
         try {

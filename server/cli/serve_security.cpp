@@ -8,6 +8,7 @@
 #include "pipeline/core/host_rule.hpp"
 #include "server/http/doorkeeper.hpp"
 #include "server/http/listen_address.hpp"
+#include "server/http/tls_context.hpp"
 #include "server/security/host_check.hpp"
 #include "server/security/key_doorkeeper.hpp"
 #include "server/security/path_rule.hpp"
@@ -93,6 +94,14 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     if (!roots) {
         return roots.error();
     }
+    ServeSecurity security;
+    if (!settings.tls_certificate.empty()) {
+        auto tls = http::make_tls_server_context({settings.tls_certificate, settings.tls_key, settings.tls_client_ca});
+        if (!tls) {
+            return tls.error();
+        }
+        security.tls = std::move(*tls);
+    }
     auto audit = open_audit_log(data_dir / "audit.jsonl");
     if (!audit) {
         return audit.error();
@@ -102,7 +111,6 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     paths.needed = [keys = *keys] { return keys->protects(); };
     paths.otherwise = {fs::current_path(), data_dir};
     paths.data_dir = data_dir;
-    ServeSecurity security;
     security.keys = std::move(*keys);
     security.audit = std::move(*audit);
     security.admit = [paths = PathRule(std::move(paths)), hosts = std::move(*hosts)](const JobSpec& spec) {
@@ -116,6 +124,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
 }
 
 void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecuritySettings& settings) {
+    server.tls = security.tls;
     server.doorkeeper = make_key_doorkeeper(security.keys, DoorkeeperOptions{settings.metrics_open});
     server.auditor = [audit = security.audit](const http::AnswerRecord& answer) {
         audit->write({answer.caller, answer.remote, answer.method, answer.path, answer.status, answer.subject,

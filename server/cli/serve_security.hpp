@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/asio/ssl/context.hpp>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@ namespace distilld::cli {
 struct ServeSecurity {
     std::shared_ptr<KeyRing> keys;
     std::shared_ptr<AuditLog> audit;
+    std::shared_ptr<boost::asio::ssl::context> tls;  ///< none: plain HTTP
     /// What the operator does not allow of a spec, whose paths are absolute. Any thread; looks at the disk.
     std::function<api::SpecViolations(const JobSpec&)> admit;
 };
@@ -28,7 +30,7 @@ struct ServeSecurity {
 [[nodiscard]] Result<ServeSecurity> open_security(const SecuritySettings& settings, const std::string& listen,
                                                   const std::filesystem::path& data_dir);
 
-/// Doorkeeper and auditor of the server.
+/// TLS, doorkeeper and auditor of the server.
 void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecuritySettings& settings);
 
 }  // namespace distilld::cli

@@ -2,6 +2,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -56,8 +57,9 @@ struct ServerOptions {
     std::string listen = "127.0.0.1:0";  ///< ADDRESS:PORT, [v6]:PORT; port 0 = any free one
     /// Names that requests may have for the server, beside localhost and the host of `listen` (request_gate.hpp).
     std::vector<std::string> hosts;
-    std::shared_ptr<Doorkeeper> doorkeeper{};  ///< none: whoever passes the gate may ask
-    Auditor auditor{};                         ///< may be empty
+    std::shared_ptr<boost::asio::ssl::context> tls{};  ///< none = plain HTTP (tls_context.hpp)
+    std::shared_ptr<Doorkeeper> doorkeeper{};          ///< none: whoever passes the gate may ask
+    Auditor auditor{};                                 ///< may be empty
     std::uint64_t body_limit = 8ULL << 20;
     std::uint32_t max_connections = 1024;
     std::uint32_t max_streams = 512;  ///< of the connections: more streams are refused with 503

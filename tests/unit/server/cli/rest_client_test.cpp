@@ -52,8 +52,10 @@ TEST(Sse, RefusesAnEventWithoutEnd) {
 TEST(RestClientMake, TakesHostAndPortOnly) {
     EXPECT_TRUE(make_rest_client("http://127.0.0.1:8500").has_value());
     EXPECT_TRUE(make_rest_client("http://localhost/").has_value());
-    for (const char* bad :
-         {"", "127.0.0.1:8500", "https://h", "http://", "http://h/path", "http://u@h", "http://h?x"}) {
+    EXPECT_TRUE(make_rest_client("https://localhost").has_value());
+    EXPECT_THAT(make_rest_client("https://h", {.ca = "/nonexistent/ca.pem"}).error().message,
+                HasSubstr("/nonexistent/ca.pem"));
+    for (const char* bad : {"", "127.0.0.1:8500", "ftp://h", "http://", "http://h/path", "http://u@h", "http://h?x"}) {
         const auto made = make_rest_client(bad);
         ASSERT_FALSE(made.has_value()) << bad;
         EXPECT_EQ(made.error().kind, ErrorKind::invalid_input);
