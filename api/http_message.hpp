@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/caller.hpp"
+
 namespace distilld::api {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -45,7 +47,8 @@ struct Request {
     Headers headers;
     std::string body;
     std::shared_ptr<BodySource> body_source = nullptr;  ///< in place of `body`, of a route that asks for it
-    std::string remote;                                 ///< address of the peer, for logs
+    std::string remote;            ///< address of the peer, for logs
+    std::optional<Caller> caller;  ///< nothing: the server asks for no keys, or the route is open to all
 
     [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;
     [[nodiscard]] std::optional<std::string_view> query_value(std::string_view name) const;

@@ -8,6 +8,7 @@
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/connection_options.hpp"
 #include "server/cli/job_tables.hpp"
 #include "server/cli/job_watch.hpp"
 #include "server/cli/rest_client.hpp"
@@ -204,7 +205,12 @@ int watch(const JobsCommand& command, RestClient& client) {
 }  // namespace
 
 int jobs(const JobsCommand& command) {
-    const auto client = make_rest_client(command.server);
+    auto options = client_options(command.connection);
+    if (!options) {
+        print_error(options.error().message);
+        return kWrongUsage;
+    }
+    const auto client = make_rest_client(command.server, std::move(*options));
     if (!client) {
         print_error(client.error().message);
         return kWrongUsage;
@@ -244,7 +250,9 @@ int jobs(const JobsCommand& command) {
 }
 
 int healthcheck(const HealthcheckCommand& command) {
-    const auto client = make_rest_client(command.server);
+    auto options = client_options(command.connection);
+    const auto client = options ? make_rest_client(command.server, std::move(*options))
+                                : Result<std::unique_ptr<RestClient>>(options.error());
     if (!client) {
         std::fprintf(stderr, "distilld healthcheck: %s\n", client.error().message.c_str());
         return kWrongUsage;

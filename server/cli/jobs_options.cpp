@@ -73,6 +73,7 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
             one->add_option("ID", command.subject, "job id")->type_name("TEXT")->required();
         }
         one->add_option("--server", command.server, "URL of the service")->capture_default_str();
+        add_connection_options(*one, command.connection);
         one->add_option_function<std::string>(
                "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
             ->check(CLI::IsMember({"text", "json"}));

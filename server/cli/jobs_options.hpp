@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "server/cli/connection_options.hpp"
+
 namespace CLI {
 class App;
 }
@@ -31,6 +33,7 @@ struct JobsCommand {
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
+    ConnectionOptions connection;
     bool json = false;
 
     std::uint32_t limit = 20;           ///< list

@@ -17,8 +17,10 @@
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/serve_security.hpp"
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
+#include "server/jobs/checked_worker.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -139,6 +141,7 @@ struct Service {
     const ServiceNotifier& notifier;
     asio::steady_timer& drain;  ///< cancelled by its owner when all has ended
     std::chrono::milliseconds drain_timeout;
+    bool secure = false;
 };
 
 /// What hangs then is not ours to mend: a process that cannot be killed, a disk that does not answer. All that was
@@ -152,7 +155,7 @@ void end_late(const boost::system::error_code& ec) {
 
 asio::awaitable<void> run_service(Service service) {
     co_await service.manager.start();
-    const auto listening = "listening on http://" + service.server.address();
+    const auto listening = std::string("listening on ") + (service.secure ? "https://" : "http://") + service.server.address();
     std::printf("distilld serve: %s\n", listening.c_str());
     std::fflush(stdout);
     service.notifier.send("READY=1\nSTATUS=" + listening);
@@ -202,6 +205,11 @@ int serve(const ServeCommand& command) {
                                    : lock.error().message);
         return kFailed;
     }
+    auto security = open_security(settings.security, settings.server.listen, data_dir);
+    if (!security) {
+        print_error(settings, security.error().message);
+        return security.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
+    }
     const auto store_file = data_dir / "jobs.sqlite";
     auto store = open_sqlite_job_store(store_file);
     if (!store) {
@@ -209,10 +217,11 @@ int serve(const ServeCommand& command) {
         return kFailed;
     }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
-    const auto options = manager_options(settings);
+    auto options = manager_options(settings);
+    options.admit = security->admit;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    const auto manager =
-        make_job_manager(options, std::move(*store), make_logged_workers(job_worker_options(), logs), metrics);
+    auto workers = make_checked_workers(make_logged_workers(job_worker_options(), logs), security->admit);
+    const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
 
     auto files = openai::FileStore::open(store_file, data_dir / "files");
     if (!files) {
@@ -232,8 +241,10 @@ int serve(const ServeCommand& command) {
 
     asio::io_context context(1);
     asio::signal_set signals(context, SIGINT, SIGTERM);
-    auto server = http::make_server(context.get_executor(), server_options(settings.server), std::move(routes),
-                                    make_metrics_observer(metrics));
+    auto guarded = server_options(settings.server);
+    guard_server(guarded, *security, settings.security);
+    auto server = http::make_server(context.get_executor(), std::move(guarded),
+                                    std::move(routes), make_metrics_observer(metrics));
     if (!server) {
         print_error(settings, server.error().message);
         return server.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
@@ -259,7 +270,8 @@ int serve(const ServeCommand& command) {
     });
     asio::co_spawn(context, watchdog.run(), ended);
     asio::co_spawn(context,
-                   run_service({*manager, **server, signals, watchdog, notifier, drain, settings.server.drain_timeout}),
+                   run_service({*manager, **server, signals, watchdog, notifier, drain, settings.server.drain_timeout,
+                                security->tls != nullptr}),
                    ended);
     context.run();
     if (failed) {

@@ -14,6 +14,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "api/job_types.hpp"
+#include "pipeline/core/job_spec.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_patch.hpp"
 #include "server/jobs/job_store.hpp"
@@ -34,6 +35,9 @@ struct JobManagerOptions {
     std::chrono::hours idempotency_lifetime{24};
     std::chrono::milliseconds store_retry{1000};  ///< between tries to write to a store that refused
     RestartLimits restarts{};                     ///< of workers that die or cannot be started
+    /// What the operator does not allow of a spec, whose paths are absolute; asked before anything that it names is
+    /// looked at. Empty: everything is allowed.
+    std::function<api::SpecViolations(const JobSpec&)> admit{};
 };
 
 /// Makes a worker process on the executor given (the manager's).

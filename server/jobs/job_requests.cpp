@@ -2,6 +2,7 @@
 
 #include "api/problem.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 
 namespace distilld {
 namespace {
@@ -22,7 +23,7 @@ std::string idempotency_key_of(const api::Request& request) {
     if (header->empty() || header->size() > kKeyLimit) {
         refuse(request, 400, "invalid_parameter", "Idempotency-Key must have 1 to 255 bytes", "idempotency-key");
     }
-    return std::string(*header);
+    return scoped_idempotency_key(std::string(*header), request);
 }
 
 std::map<std::string, std::string> metadata_filter_of(const api::Request& request) {
@@ -50,8 +51,14 @@ std::map<std::string, std::string> metadata_filter_of(const api::Request& reques
 
 api::Response refused_submission(const api::Request& request, const SubmitOutcome& outcome) {
     switch (outcome.kind) {
-        case SubmitOutcome::Kind::invalid:
-            return api::to_response(api::spec_problem(outcome.violations, request.path));
+        case SubmitOutcome::Kind::invalid: {
+            auto problem = api::spec_problem(outcome.violations, request.path);
+            const auto& first = outcome.violations.violations.front().code;
+            if (first == "path_not_allowed" || first == "host_not_allowed") {
+                problem.code = first;
+            }
+            return api::to_response(problem);
+        }
         case SubmitOutcome::Kind::conflict: {
             auto problem = api::spec_problem(outcome.violations, request.path);
             problem.status = 409;

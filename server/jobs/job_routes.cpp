@@ -8,6 +8,7 @@
 #include "distilld_version.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/history_routes.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/jobs/job_requests.hpp"
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/log_routes.hpp"
@@ -48,6 +49,7 @@ class JobApi {
                 whole_number<std::int64_t>(request, *text, "priority", api::kLowestPriority, api::kHighestPriority));
         }
         order.idempotency_key = idempotency_key_of(request);
+        order.owner = request.caller ? request.caller->name : std::string();
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
         co_return submit_response(request, outcome);
@@ -96,7 +98,7 @@ class JobApi {
         check_query(request, {});
         auto asking = job_of(manager_, request);
         const api::Job job = co_await std::move(asking);
-        co_return json_response(200, api::to_json_object(job, true));
+        co_return json_response(200, visible_job(job, request));
     }
 
     asio::awaitable<Response> remove(Request request) {
@@ -198,6 +200,7 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     for (auto& shared : make_metrics_routes(std::move(metrics))) {
         routes.push_back(std::move(shared));
     }
+    guard_jobs_of_others(routes, manager);
     return routes;
 }
 

@@ -43,6 +43,13 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
         case SubmitVerdict::created:
             break;
     }
+    if (options.admit) {
+        outcome.violations = options.admit(*spec);
+    }
+    if (!outcome.violations.violations.empty()) {
+        outcome.kind = SubmitVerdict::invalid;
+        return judged;
+    }
     outcome.violations = check_named_files(*spec, submission.dry_run ? LookInside::yes : LookInside::no);
     if (!outcome.violations.violations.empty()) {
         outcome.kind = SubmitVerdict::invalid;

@@ -6,6 +6,7 @@
 
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
@@ -44,7 +45,15 @@ constexpr std::uint64_t kFormBytes = 64U << 10;
 struct FoundFile {
     json::object object;
     std::filesystem::path path;
+    std::string owner;
 };
+
+void check_owner(const Request& request, const std::string& owner) {
+    if (!may_act_on(owner, request)) {
+        refuse(request, 403, "not_your_file",
+               "the file is of another key: its bytes are for that one and for keys of role admin", "id");
+    }
+}
 
 class FileApi {
   public:
@@ -68,10 +77,11 @@ class FileApi {
             }
         }
         auto finishing = run_on(parts_.files->disk(), [uploading] { return uploading->finish(); });
-        const auto file = co_await std::move(finishing);
+        auto file = co_await std::move(finishing);
         if (!file) {
             refuse_upload(request, file.error(), uploading->field());
         }
+        file->owner = request.caller ? request.caller->name : std::string();
         if (file->bytes > parts_.upload_limit) {
             too_large(request);
         }
@@ -114,6 +124,7 @@ class FileApi {
         check_query(request, {});
         auto finding = found(request);
         const auto file = co_await std::move(finding);
+        check_owner(request, file.owner);
         Response response;
         response.content_type = "application/octet-stream";
         response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
@@ -131,6 +142,9 @@ class FileApi {
             refuse(request, 409, "file_of_a_model",
                    "file '" + id + "' is part of the model that a job made: delete the model", "id");
         }
+        auto finding = found(request);
+        const auto file = co_await std::move(finding);
+        check_owner(request, file.owner);
         std::set<std::string> ended;
         FileRemoval removal;
         while (true) {
@@ -195,7 +209,8 @@ class FileApi {
                 const auto files = co_await std::move(looking);
                 const auto file = std::ranges::find(files, id, &ExportedFile::id);
                 if (file != files.end()) {
-                    co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), file->path};
+                    co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), file->path,
+                                        job->owner};
                 }
             }
             file_not_found(request, id);
@@ -205,7 +220,7 @@ class FileApi {
         if (!file) {
             file_not_found(request, id);
         }
-        co_return FoundFile{file_object(*file), parts_.files->path_of(id)};
+        co_return FoundFile{file_object(*file), parts_.files->path_of(id), file->owner};
     }
 
     const OpenAiParts parts_;

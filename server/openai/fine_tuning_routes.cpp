@@ -8,6 +8,7 @@
 #include "api/problem.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/jobs/job_requests.hpp"
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/new_job.hpp"
@@ -78,7 +79,8 @@ class FineTuningApi {
         for (const auto& [member, id] : files) {
             auto asking = parts_.files->get(id);
             const auto file = co_await std::move(asking);
-            if (!file && !id.empty()) {
+            // One of another key looks as if it were not there.
+            if (!id.empty() && (!file || !may_act_on(file->owner, request))) {
                 missing.violations.push_back({member, "not_found", "there is no file '" + id + "'"});
             }
         }
@@ -91,6 +93,7 @@ class FineTuningApi {
         order.spec_json =
             spec_of(*asked, parts_.files->path_of(asked->training_file), validation, parts_.outputs / order.id);
         order.asked_json = request.body;
+        order.owner = request.caller ? request.caller->name : std::string();
         order.metadata = asked->metadata;
         auto submitting = parts_.manager.submit(std::move(order));
         auto outcome = co_await std::move(submitting);

@@ -6,6 +6,7 @@
 
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
@@ -64,6 +65,9 @@ class ModelApi {
         check_query(request, {});
         auto finding = found(request);
         const auto job = co_await std::move(finding);
+        if (!may_act_on(job.owner, request)) {
+            refuse(request, 403, "not_your_job", "the model is of a job of another key", "model");
+        }
         const std::filesystem::path folder = job.output;
         if (folder != parts_.outputs / job.id) {
             refuse(request, 409, "folder_of_the_user",

@@ -48,6 +48,17 @@ struct TeacherSettings {
     std::filesystem::path key_root;  ///< empty = none
 };
 
+/// [security]: who may ask, and what for.
+struct SecuritySettings {
+    bool insecure = false;                   ///< may listen wider than loopback without a key
+    bool metrics_open = false;               ///< /metrics needs no key
+    std::vector<std::string> roots;          ///< absolute folders below which specs may name paths
+    std::vector<std::string> teacher_hosts;  ///< patterns of HostRule; empty = all but what it refuses by itself
+    std::filesystem::path tls_certificate;   ///< empty = plain HTTP
+    std::filesystem::path tls_key;
+    std::filesystem::path tls_client_ca;  ///< empty = clients show no certificate
+};
+
 /// [webhooks]: who is told of the ends of jobs.
 struct WebhooksSettings {
     std::vector<std::string> urls;
@@ -60,6 +71,7 @@ struct ServiceSettings {
     JobsSettings jobs;
     LogSettings log;
     TeacherSettings teacher;
+    SecuritySettings security;
     WebhooksSettings webhooks;
 };
 

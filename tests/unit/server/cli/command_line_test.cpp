@@ -95,6 +95,25 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
     }
 }
 
+TEST(CommandLine, Keys) {
+    const auto add = parsed<KeysCommand>({"keys", "add", "alice", "--role", "submit", "--data-dir", "d"});
+    EXPECT_EQ(add.action, KeysCommand::Action::add);
+    EXPECT_EQ(add.name, "alice");
+    EXPECT_EQ(add.role, api::Role::submit);
+    EXPECT_EQ(add.data_dir, "d");
+    const auto list = parsed<KeysCommand>({"keys", "list", "--data-dir", "d", "--output", "json"});
+    EXPECT_EQ(list.action, KeysCommand::Action::list);
+    EXPECT_TRUE(list.json);
+    EXPECT_FALSE(parsed<KeysCommand>({"keys", "list", "--data-dir", "d", "--output", "table"}).json);
+    EXPECT_EQ(parsed<KeysCommand>({"keys", "revoke", "alice", "--data-dir", "d"}).action, KeysCommand::Action::revoke);
+    for (const std::vector<std::string>& wrong : {std::vector<std::string>{"keys", "add", "alice", "--data-dir", "d"},
+                                                  {"keys", "add", "alice", "--role", "root", "--data-dir", "d"},
+                                                  {"keys", "list"},
+                                                  {"keys"}}) {
+        EXPECT_EQ(parse_command_line(wrong).exit_code, kWrongUsage);
+    }
+}
+
 ServiceSettings served(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"serve", "--data-dir", "d"});
     return parsed<ServeCommand>(arguments).effective.settings;
@@ -116,6 +135,18 @@ TEST(CommandLine, Serve) {
     EXPECT_TRUE(settings.log.json);
     EXPECT_EQ(settings.server.drain_timeout, std::chrono::minutes(5));
     EXPECT_EQ(served({"--max-worker-restarts", "0"}).jobs.max_worker_restarts, 0U);
+    EXPECT_FALSE(defaults.security.insecure || defaults.security.metrics_open);
+    EXPECT_TRUE(defaults.security.roots.empty() && defaults.security.teacher_hosts.empty());
+    const auto guarded = served({"--insecure", "--metrics-open", "--root", "/a", "--root", "b", "--teacher-host",
+                                 "a:1,*.b", "--teacher-host", "10.0.0.0/8"})
+                             .security;
+    EXPECT_TRUE(guarded.insecure && guarded.metrics_open);
+    EXPECT_THAT(guarded.roots, ElementsAre("/a", (std::filesystem::current_path() / "b").string()));
+    EXPECT_THAT(guarded.teacher_hosts, ElementsAre("a:1", "*.b", "10.0.0.0/8"));
+    EXPECT_THAT(parse_command_line({"serve", "--data-dir", "d", "--teacher-host", "http://h"}).err,
+                HasSubstr("security.teacher_hosts"));
+    EXPECT_THAT(parse_command_line({"serve", "--data-dir", "d", "--tls-key", "k.pem"}).err,
+                HasSubstr("security.tls_certificate"));
 }
 
 TEST(CommandLine, ServeTakesSettingsFromItsFileAndSaysWhatIsWrongInIt) {

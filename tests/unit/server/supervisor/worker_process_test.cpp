@@ -275,17 +275,19 @@ TEST(WorkerProcess, DestructionKillsTheWorker) {
 }
 
 TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
-    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
+                             "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A",
                              "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
         ::setenv(name, "ours", 1);
     }
     const std::vector<std::string> settings{"OMP_NUM_THREADS=2"};
     const auto plain = child_environment(settings, R"({"name":"x"})");
-    EXPECT_THAT(plain, ::testing::IsSupersetOf(
-                           {"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours", "DISTILLD_TEST=ours"}));
+    EXPECT_THAT(plain, ::testing::IsSupersetOf({"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours",
+                                                "DISTILLD_KEYS_DIR=ours", "DISTILLD_TEACHER_HOSTS=ours"}));
     EXPECT_THAT(plain, Contains(::testing::StartsWith("PATH=")));
     EXPECT_THAT(plain, Not(Contains("OMP_NUM_THREADS=ours")));
-    for (const char* name : {"DISTILLD_KEY_", "AWS_", "OMPX", "LANGX", "SHELL_LIKE"}) {
+    for (const char* name :
+         {"DISTILLD_KEY_", "DISTILLD_API_", "DISTILLD_ADMIN_", "AWS_", "OMPX", "LANGX", "SHELL_LIKE"}) {
         EXPECT_THAT(plain, Not(Contains(::testing::StartsWith(name))));
     }
     const auto keyed = child_environment({}, R"({"teacher":{"api_key_env":"DISTILLD_KEY_A"}})");
@@ -295,7 +297,8 @@ TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
     const auto sly = child_environment({}, R"({"teacher":{"api_key_env":"AWS_SECRET_ACCESS_KEY"}})");
     EXPECT_THAT(sly, Not(Contains("AWS_SECRET_ACCESS_KEY=ours")));
     EXPECT_THAT(child_environment({}, "no JSON"), Not(Contains("DISTILLD_KEY_A=ours")));
-    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
+                             "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A",
                              "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
         ::unsetenv(name);
     }
