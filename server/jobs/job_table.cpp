@@ -136,6 +136,8 @@ void JobTable::stop(Time now) {
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
         if (job->second.intent == JobIntent::run) {
             order_stop(job, JobIntent::requeue, now);
+        } else if (job->second.intent == JobIntent::cancel && options_.stop_grace.count() > 0) {
+            job->second.deadline = std::min(job->second.deadline, now + options_.stop_grace);
         }
     }
     actions_.emplace_back(WakeReadersAction{});
