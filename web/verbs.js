@@ -37,10 +37,6 @@ export function generates(job) {
     return job.kind === "generate";
 }
 
-export function isEnded(job) {
-    return job.terminal;
-}
-
 const MARKS = {
     queued: "◷",
     running: "▶",

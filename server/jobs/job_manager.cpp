@@ -58,7 +58,6 @@ class ThreadedJobManager final : public JobManager {
           verbs_({table_, journal_, running_, keeper_}),
           performer_({table_, journal_, *metrics_, running_, keeper_, waiters_}),
           wakeup_(io_),
-          limit_(io_),
           thread_([this] { run_thread(); }) {}
 
     ~ThreadedJobManager() override {
@@ -216,17 +215,7 @@ class ThreadedJobManager final : public JobManager {
         ready_ = false;
         table_.stop(steady_clock::now());
         pump();
-        limit_.expires_after(options_.stop_limit);
-        limit_.async_wait([this](const boost::system::error_code& ec) {
-            if (!ec) {
-                log::warn(kComponent,
-                          "workers that have not stopped in time are killed; their jobs go on from their "
-                          "newest checkpoints at the next start");
-                running_.kill_all();
-            }
-        });
         co_await running_.join();
-        limit_.cancel();
     }
 
     bool ready_now() {
@@ -304,7 +293,6 @@ class ThreadedJobManager final : public JobManager {
     JobVerbs verbs_;
     ActionPerformer performer_;
     asio::steady_timer wakeup_;
-    asio::steady_timer limit_;
     std::thread thread_;
 };
 

@@ -60,10 +60,10 @@ struct SubmitRequest {
     bool dry_run = false;
     std::string owner{};                            ///< who submits; empty = nobody said
     std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
+    std::int32_t priority = 0;                      ///< api::kLowestPriority to api::kHighestPriority
     std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's
     /// See api::Job. A request with a key is the same as an earlier one when this is, or without it the spec.
     std::string asked_json{};
-    std::int32_t priority = 0;  ///< api::kLowestPriority to api::kHighestPriority
 };
 
 /// Answer to what a user asks of a job. `job` is the job as it is then, except where there is none.

@@ -112,6 +112,9 @@ void JobTable::stop(Time now) {
         } else if (job->second.intent == JobIntent::resume_by_force) {
             job->second.intent = JobIntent::requeue_by_force;
         }
+        if (by_force(job->second.intent) && options_.stop_grace.count() > 0) {
+            job->second.deadline = std::min(job->second.deadline, now + options_.stop_grace);
+        }
     }
     actions_.emplace_back(WakeReadersAction{});
 }

@@ -152,7 +152,7 @@ def test_a_running_job_is_shown_live(tab, work):
     assert len(numbers) == len(set(numbers)), "none twice"
     page.get_by_text("Log of the workers").click()
     expect(page.locator('[data-part="log"] pre')).to_contain_text("a worker is started")
-    page.get_by_label("Figure").select_option("grad_norm")
+    page.locator("#figure").select_option("grad_norm")
     expect(page.locator(".readout").nth(1)).to_contain_text("norm of the gradient")
 
 

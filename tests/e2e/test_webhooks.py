@@ -87,7 +87,7 @@ def verified(request):
     assert unwrapped.id == event["id"] == headers["webhook-id"]
     assert headers["Content-Type"] == "application/json"
     with pytest.raises(standardwebhooks.WebhookVerificationError):
-        standardwebhooks.Webhook(SECRET).verify(body.replace(b"succeeded", b"failed"), headers)
+        standardwebhooks.Webhook(SECRET).verify(body.replace(b"job.", b"jab."), headers)
     return event
 
 
