@@ -120,6 +120,9 @@ void describe(Visitor& v, T& job) {
     text_or_null_field(v, "finished_at", job.finished_at);
     v("status_reason", job.status_reason);
     v("queue_position", job.queue_position);
+    v("slot", job.slot);
+    v("cores", job.cores);
+    text_or_null_field(v, "device", job.device);
     progress_field(v, "progress", job.progress);
     text_or_null_field(v, "dtype", job.dtype);
     v("eval_loss", job.eval_loss);

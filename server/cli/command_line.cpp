@@ -53,6 +53,26 @@ CLI::App* add_command(CLI::App& parent, const std::string& name, const std::stri
     return command;
 }
 
+void add_slots(CLI::App& serve, ServeCommand& command) {
+    serve
+        .add_option("--slots", command.slots,
+                    "jobs that run at once, each on cores of its own; default 1, by devices one a GPU")
+        ->check(CLI::Range(1, 1024))
+        ->type_name("N");
+    std::vector<std::string> names;
+    for (const auto& row : kSlotsByNames) {
+        names.emplace_back(row.text);
+    }
+    serve
+        .add_option_function<std::string>(
+            "--slots-by",
+            [&command](const std::string& name) {
+                command.slots_by = value_of(kSlotsByNames, name).value_or(command.slots_by);
+            },
+            "what a slot has for itself: its cores, a GPU beside these (devices), or nothing (none); default cores")
+        ->check(CLI::IsMember(names));
+}
+
 void add_serve(CLI::App& app, ServeCommand& command) {
     CLI::App* serve = add_command(app, "serve", "Serve the REST API and run the submitted jobs");
     serve->add_option("--listen", command.listen, "ADDRESS:PORT; port 0 = any free one")->capture_default_str();
@@ -67,9 +87,7 @@ void add_serve(CLI::App& app, ServeCommand& command) {
         ->required();
     serve->add_option("--key-root", command.key_root, "folder below which specs may name files of teachers' keys")
         ->type_name("DIR");
-    serve->add_option("--slots", command.slots, "jobs that run at once")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
+    add_slots(*serve, command);
     serve
         ->add_option("--max-worker-restarts", command.max_worker_restarts,
                      "restarts of a job's worker that dies, in a row without progress, before the job fails")

@@ -11,6 +11,7 @@
 #include "server/cli/jobs_options.hpp"
 #include "server/cli/spec_options.hpp"
 #include "server/cli/store_options.hpp"
+#include "server/jobs/slot_plan.hpp"
 #include "server/supervisor/restart_policy.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/teacher/teacher_options.hpp"
@@ -21,8 +22,9 @@ struct ServeCommand {
     std::string listen = "127.0.0.1:8500";
     std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
     std::filesystem::path data_dir;
-    std::filesystem::path key_root;  ///< empty = as the environment says, else none
-    std::uint32_t slots = 1;
+    std::filesystem::path key_root;      ///< empty = as the environment says, else none
+    std::optional<std::uint32_t> slots;  ///< nothing: one, or by devices one a GPU
+    SlotsBy slots_by = SlotsBy::cores;
     std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
     bool log_json = false;
 };

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "api/job_fields.hpp"
+#include "base/cores.hpp"
 #include "base/json_fields.hpp"
 #include "server/cli/progress_display.hpp"
 
@@ -97,6 +98,10 @@ std::string job_text(const api::Job& job) {
     }
     if (job.queue_position) {
         add("queue", std::to_string(*job.queue_position));
+    }
+    if (job.slot) {
+        add("slot", std::to_string(*job.slot) + (job.cores.empty() ? "" : ", cores " + core_list(job.cores)) +
+                        (job.device.empty() ? "" : ", GPU " + job.device));
     }
     add("created", job.created_at);
     add("started", job.started_at);

@@ -102,6 +102,11 @@ asio::awaitable<void> run_service(Service service) {
 
 int serve(const ServeCommand& command) {
     log::configure(log::Level::info, command.log_json);
+    auto slots = plan_slots(command.slots_by, command.slots, this_machine());
+    if (!slots) {
+        print_error(command, slots.error().message);
+        return kWrongUsage;
+    }
     std::error_code ec;
     std::filesystem::create_directories(command.data_dir, ec);
     if (ec) {
@@ -129,7 +134,8 @@ int serve(const ServeCommand& command) {
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
     JobManagerOptions options;
     options.working_directory = std::filesystem::current_path();
-    options.slots = command.slots;
+    options.slots = static_cast<std::uint32_t>(slots->size());
+    options.places = std::move(*slots);
     options.restarts.max_restarts = command.max_worker_restarts;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     const auto manager =

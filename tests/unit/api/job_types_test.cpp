@@ -32,6 +32,9 @@ Job full_job() {
     job.started_at = "2026-01-01T00:00:01.000Z";
     job.status_reason = StatusReason{"c", "m"};
     job.queue_position = 3;
+    job.slot = 1;
+    job.cores = {2, 3};
+    job.device = "GPU-1";
     job.dtype = "bf16";
     job.eval_loss = 1.5;
     job.eval_kl = 0.5;

@@ -62,6 +62,7 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
                                                       {"dance"},
                                                       {"serve"},
                                                       {"serve", "--data-dir", "d", "--slots", "0"},
+                                                      {"serve", "--data-dir", "d", "--slots-by", "luck"},
                                                       {"serve", "--data-dir", "d", "--max-worker-restarts", "-1"},
                                                       {"run"},
                                                       {"run", "a.json", "b.json"},
@@ -96,7 +97,8 @@ TEST(CommandLine, Serve) {
     EXPECT_EQ(defaults.key_root, "");
     EXPECT_EQ(parsed<ServeCommand>({"serve", "--data-dir", "d", "--key-root", "/run/keys"}).key_root, "/run/keys");
     EXPECT_EQ(defaults.listen, "127.0.0.1:8500");
-    EXPECT_EQ(defaults.slots, 1U);
+    EXPECT_EQ(defaults.slots, std::nullopt);
+    EXPECT_EQ(defaults.slots_by, SlotsBy::cores);
     EXPECT_EQ(defaults.max_worker_restarts, 3U);
     const auto command = parsed<ServeCommand>({"serve", "--listen", "[::1]:0", "--host", "a", "--data-dir", "d",
                                                "--slots", "3", "--log-json", "--host", "b.example"});
@@ -107,6 +109,8 @@ TEST(CommandLine, Serve) {
     EXPECT_TRUE(command.log_json);
     const auto none = parsed<ServeCommand>({"serve", "--data-dir", "d", "--max-worker-restarts", "0"});
     EXPECT_EQ(none.max_worker_restarts, 0U);
+    const auto devices = parsed<ServeCommand>({"serve", "--data-dir", "d", "--slots-by", "devices"});
+    EXPECT_EQ(devices.slots_by, SlotsBy::devices);
 }
 
 TEST(CommandLine, RunMapsFlagsToFieldsInOrder) {
