@@ -36,6 +36,14 @@ void add_metrics_options(CLI::App& metrics, JobsCommand& command) {
         ->capture_default_str();
 }
 
+void add_download_options(CLI::App& download, JobsCommand& command) {
+    auto* to = download.add_option("--to", command.to, "folder to unpack into, which must be empty; default ID")
+                   ->type_name("DIR");
+    download.add_option("--tar", command.tar, "write the tar there and do not unpack it; - = stdout")
+        ->type_name("FILE")
+        ->excludes(to);
+}
+
 }  // namespace
 
 void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& version) {
@@ -69,6 +77,7 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
         ->add_option("--tail", command.tail, "only so many lines, the last")
         ->check(CLI::Range(1, 100000))
         ->capture_default_str();
+    add_download_options(*add("download", "Take what a job that has succeeded has made", Action::download), command);
 }
 
 }  // namespace distilld::cli

@@ -11,7 +11,7 @@ namespace distilld::cli {
 
 /// What `distilld jobs` is to do.
 struct JobsCommand {
-    enum class Action { submit, list, get, watch, cancel, remove, checkpoints, metrics, logs };
+    enum class Action { submit, list, get, watch, cancel, remove, checkpoints, metrics, logs, download };
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
@@ -27,6 +27,9 @@ struct JobsCommand {
     std::uint32_t max_points = 500;  ///< metrics
 
     std::uint32_t tail = 1000;  ///< logs: lines
+
+    std::string to;   ///< download: folder; empty = one of the job's id
+    std::string tar;  ///< download: file in place of a folder; empty = none
 };
 
 /// The subcommands of `jobs`, which tell `version` when they are asked.

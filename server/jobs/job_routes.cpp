@@ -7,6 +7,7 @@
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/artifact_routes.hpp"
 #include "server/jobs/history_routes.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
@@ -205,6 +206,9 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
         api_route(api, "GET", "/openapi.yaml", &JobApi::openapi),
     };
     for (auto& row : make_history_routes(manager)) {
+        routes.push_back(std::move(row));
+    }
+    for (auto& row : make_artifact_routes(manager)) {
         routes.push_back(std::move(row));
     }
     for (auto& row : make_log_routes(manager, std::move(logs))) {

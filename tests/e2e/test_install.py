@@ -103,7 +103,10 @@ def test_links_of_the_documents_hold(tree):
                 "man",
             ],
         ),
-        (["jobs", ""], ["submit", "list", "get", "watch", "cancel", "delete", "checkpoints", "metrics", "logs"]),
+        (
+            ["jobs", ""],
+            ["submit", "list", "get", "watch", "cancel", "delete", "checkpoints", "metrics", "logs", "download"],
+        ),
         (["jobs", "c"], ["cancel", "checkpoints"]),
         (["serve", "--data"], ["--data-dir"]),
         (["serve", "--data-dir", "bi"], ["bin"]),
