@@ -102,6 +102,12 @@ int submit(const JobsCommand& command, RestClient& client) {
         print_error(text.error().message);
         return exit_code_of(text.error());
     }
+    if (command.dry_run) {
+        const auto answer = client.request("POST", "/v1/jobs?dry_run=true", *text);
+        const bool wrong = answer && answer->status == 400;
+        const int code = print_answer(command, answer, estimate_text);
+        return wrong ? kWrongUsage : code;
+    }
     return print_job(command, client.request("POST", "/v1/jobs", *text), true);
 }
 

@@ -63,7 +63,8 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
             ->check(CLI::IsMember({"text", "json"}));
         return one;
     };
-    add("submit", "Submit a job", Action::submit);
+    add("submit", "Submit a job", Action::submit)
+        ->add_flag("--dry-run", command.dry_run, "queue nothing: check the spec, and estimate steps, memory and time");
     add_list_options(*add("list", "List jobs, newest first", Action::list), command);
     add("get", "Show a job", Action::get);
     add("watch", "Follow a job until it ends; exit code 0 only when it succeeded", Action::watch);

@@ -17,6 +17,8 @@ struct JobsCommand {
     std::string server = "http://127.0.0.1:8500";
     bool json = false;
 
+    bool dry_run = false;  ///< submit: check the spec and say what the job would come to
+
     std::uint32_t limit = 20;  ///< list
     std::string state;         ///< list; empty = any
     std::string name;          ///< list; empty = any

@@ -9,6 +9,7 @@
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/artifact_routes.hpp"
 #include "server/jobs/history_routes.hpp"
+#include "server/jobs/job_estimator.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
 
@@ -49,6 +50,11 @@ class JobApi {
         order.idempotency_key = idempotency_key_of(request);
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
+        if (outcome.kind == SubmitOutcome::Kind::valid) {
+            auto estimating = estimator_->estimate(outcome.job);
+            auto estimate = co_await std::move(estimating);
+            co_return validation_response(outcome.job, std::move(estimate));
+        }
         co_return submit_response(request, outcome);
     }
 
@@ -153,6 +159,14 @@ class JobApi {
     }
 
   private:
+    static Response validation_response(const api::Job& job, json::object estimate) {
+        auto body = api::to_json_object(job, true);
+        return json_response(200, {{"object", "job.validation"},
+                                   {"valid", true},
+                                   {"resolved_spec", std::move(body["resolved_spec"])},
+                                   {"estimate", std::move(estimate)}});
+    }
+
     static Response submit_response(const Request& request, const SubmitOutcome& outcome) {
         switch (outcome.kind) {
             case SubmitOutcome::Kind::created:
@@ -161,12 +175,6 @@ class JobApi {
                 auto response = json_response(created ? 201 : 200, api::to_json_object(outcome.job, true));
                 response.headers.emplace_back("Location", "/v1/jobs/" + outcome.job.id);
                 return response;
-            }
-            case SubmitOutcome::Kind::valid: {
-                auto body = api::to_json_object(outcome.job, true);
-                return json_response(200, {{"object", "job.validation"},
-                                           {"valid", true},
-                                           {"resolved_spec", std::move(body["resolved_spec"])}});
             }
             case SubmitOutcome::Kind::invalid:
                 return api::to_response(api::spec_problem(outcome.violations, request.path));
@@ -180,6 +188,7 @@ class JobApi {
             case SubmitOutcome::Kind::key_reused:
                 refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
                        "idempotency-key");
+            case SubmitOutcome::Kind::valid:  // validation_response()
             case SubmitOutcome::Kind::stopping:
                 break;
         }
@@ -188,6 +197,7 @@ class JobApi {
 
     JobManager& manager_;
     std::shared_ptr<JobLogs> logs_;
+    std::unique_ptr<JobEstimator> estimator_ = make_job_estimator(manager_);
 };
 
 }  // namespace
