@@ -148,9 +148,9 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     }
     EXPECT_THAT(
         names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
-                           "created_at", "started_at", "finished_at", "status_reason", "queue_position", "progress",
-                           "dtype", "eval_loss", "eval_kl", "eval_top1_agreement", "exported_eval_loss", "output",
-                           "weights_sha256", "checkpoints", "spec", "resolved_spec"));
+                           "created_at", "started_at", "finished_at", "status_reason", "queue_position", "slot",
+                           "cores", "device", "progress", "dtype", "eval_loss", "eval_kl", "eval_top1_agreement",
+                           "exported_eval_loss", "output", "weights_sha256", "checkpoints", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),
