@@ -70,8 +70,10 @@ struct Response {
     std::string content_type = "application/json";
     Headers headers;
     std::string body;
-    std::unique_ptr<BodyStream> stream;                ///< set: sent chunked in place of body
+    std::unique_ptr<BodyStream> stream;                ///< set: sent in place of body, chunked
     std::shared_ptr<const void> until_sent = nullptr;  ///< let go of when the answer has been sent, or cannot be
+    /// Of a stream whose size is known: it is announced, and not chunked. The stream gives so many bytes or fails.
+    std::optional<std::uint64_t> content_length{};
 };
 
 }  // namespace distilld::api

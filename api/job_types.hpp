@@ -87,6 +87,9 @@ struct Job {
     std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only
     /// Ceiling of the requests in flight that was set after the submission; nothing: the spec's.
     std::optional<std::uint32_t> max_concurrent;
+    std::optional<std::uint32_t> slot{};          ///< of the service, from 0, while it runs; nothing: it does not
+    std::vector<std::uint32_t> cores{};           ///< that it has there; empty = it shares all, or does not run
+    std::string device{};  ///< the GPU that it has there, as CUDA_VISIBLE_DEVICES names it; empty = none
     std::optional<ProgressEvent> progress;
     std::string dtype;                          ///< of the last run's arithmetic, as it was resolved; empty = not yet
     std::optional<double> eval_loss;            ///< newest held-out loss

@@ -67,6 +67,13 @@ FLEET = (
                 ("sum by (reason) (distilld_jobs_waiting{INSTANCE})", "{{reason}}"),
             ),
             plot(
+                "Slots",
+                "short",
+                "Where jobs run, busy with one or free (distilld serve --slots). A queue beside free slots waits for "
+                "something else.",
+                ("sum by (state) (distilld_slots{INSTANCE})", "{{state}}"),
+            ),
+            plot(
                 "Worker restarts",
                 "short",
                 "Workers that died and were started again from the newest checkpoint.",

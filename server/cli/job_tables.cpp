@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "api/job_fields.hpp"
+#include "base/cores.hpp"
 #include "base/json_fields.hpp"
 #include "server/cli/progress_display.hpp"
 
@@ -53,6 +54,12 @@ std::string number_text(const json::value& value) {
     }
     char text[32];
     std::snprintf(text, sizeof text, "%.6g", value.to_number<double>());
+    return text;
+}
+
+std::string whole_text(const json::value& value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.0f", value.to_number<double>());
     return text;
 }
 
@@ -104,6 +111,10 @@ std::string job_text(const api::Job& job) {
     }
     for (const auto& [name, value] : job.metadata) {
         add("metadata", name + "=" + value);
+    }
+    if (job.slot) {
+        add("slot", std::to_string(*job.slot) + (job.cores.empty() ? "" : ", cores " + core_list(job.cores)) +
+                        (job.device.empty() ? "" : ", GPU " + job.device));
     }
     add("created", job.created_at);
     add("started", job.started_at);
@@ -196,6 +207,37 @@ Result<std::string> metrics_table(const json::value& answer) {
         if (element.is_object()) {
             text += metric_line(element.get_object());
         }
+    }
+    return text;
+}
+
+Result<std::string> estimate_text(const json::value& answer) {
+    const auto* object = answer.if_object();
+    const auto* found = object == nullptr ? nullptr : object->if_contains("estimate");
+    const auto* estimate = found == nullptr ? nullptr : found->if_object();
+    if (estimate == nullptr) {
+        return io_error("the service's answer has no estimate");
+    }
+    std::string text = padded("valid", 16) + "yes\n";
+    for (const char* name : {"steps", "tokens", "parameters", "seconds"}) {
+        const auto* value = estimate->if_contains(name);
+        text += padded(name, 16) + (value != nullptr && value->is_number() ? whole_text(*value) : "not known") + "\n";
+    }
+    if (const auto based_on = text_of(*estimate, "based_on"); !based_on.empty()) {
+        text += padded("based on", 16) + based_on + "\n";
+    }
+    const auto* memory = estimate->if_contains("memory_bytes");
+    if (memory != nullptr && memory->is_object()) {
+        for (const auto& [name, bytes] : memory->get_object()) {
+            char number[32];
+            std::snprintf(number, sizeof number, "%.1f MB", bytes.is_number() ? bytes.to_number<double>() / 1e6 : 0.0);
+            std::string label = std::string(name) == "total" ? "memory" : "  " + std::string(name);
+            std::ranges::replace(label, '_', ' ');
+            text += padded(std::move(label), 16) + number + "\n";
+        }
+    }
+    for (const auto& note : array_of(*estimate, "notes")) {
+        text += "note: " + (note.is_string() ? std::string(note.get_string()) : std::string()) + "\n";
     }
     return text;
 }

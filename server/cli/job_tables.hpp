@@ -18,6 +18,8 @@ namespace distilld::cli {
 [[nodiscard]] Result<std::string> checkpoints_table(const boost::json::value& answer);
 /// A metric a line: how many points there are, the first, the last, the smallest and the greatest value.
 [[nodiscard]] Result<std::string> metrics_table(const boost::json::value& answer);
+/// What a dry run says that a job would come to.
+[[nodiscard]] Result<std::string> estimate_text(const boost::json::value& answer);
 /// What was deleted.
 [[nodiscard]] Result<std::string> deleted_text(const boost::json::value& answer);
 

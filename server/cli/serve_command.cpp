@@ -11,6 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/folder_lock.hpp"
 #include "distilld_version.hpp"
@@ -28,6 +31,7 @@
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics_routes.hpp"
+#include "server/jobs/slot_plan.hpp"
 #include "server/openai/file_store.hpp"
 #include "server/openai/openai_routes.hpp"
 #include "server/supervisor/worker_environment.hpp"
@@ -83,10 +87,19 @@ std::chrono::milliseconds workers_share(std::chrono::milliseconds drain_timeout)
     return drain_timeout - std::min<std::chrono::milliseconds>(drain_timeout / 4, 2 * kConnectionGrace);
 }
 
-JobManagerOptions manager_options(const ServiceSettings& settings) {
+Result<std::vector<Slot>> planned_slots(const JobsSettings& settings) {
+    std::optional<std::uint32_t> count;
+    if (settings.slots != 0) {
+        count = settings.slots;
+    }
+    return plan_slots(settings.slots_by, count, this_machine());
+}
+
+JobManagerOptions manager_options(const ServiceSettings& settings, std::vector<Slot> slots) {
     JobManagerOptions options;
     options.working_directory = std::filesystem::current_path();
-    options.slots = settings.jobs.slots;
+    options.slots = static_cast<std::uint32_t>(slots.size());
+    options.places = std::move(slots);
     options.metrics_interval = settings.jobs.metrics_interval;
     options.metrics_kept = settings.jobs.metrics_kept;
     options.cancel_grace = std::chrono::ceil<std::chrono::seconds>(settings.jobs.cancel_grace);
@@ -155,7 +168,8 @@ void end_late(const boost::system::error_code& ec) {
 
 asio::awaitable<void> run_service(Service service) {
     co_await service.manager.start();
-    const auto listening = std::string("listening on ") + (service.secure ? "https://" : "http://") + service.server.address();
+    const auto listening =
+        std::string("listening on ") + (service.secure ? "https://" : "http://") + service.server.address();
     std::printf("distilld serve: %s\n", listening.c_str());
     std::fflush(stdout);
     service.notifier.send("READY=1\nSTATUS=" + listening);
@@ -187,6 +201,11 @@ int serve(const ServeCommand& command) {
     for (const auto& warning : command.effective.warnings) {
         log::warn("serve", warning);
     }
+    auto slots = planned_slots(settings.jobs);
+    if (!slots) {
+        print_error(settings, slots.error().message);
+        return kWrongUsage;
+    }
     const auto& data_dir = settings.jobs.data_dir;
     std::error_code ec;
     std::filesystem::create_directories(data_dir, ec);
@@ -217,7 +236,7 @@ int serve(const ServeCommand& command) {
         return kFailed;
     }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
-    auto options = manager_options(settings);
+    auto options = manager_options(settings, *std::move(slots));
     options.admit = security->admit;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     auto workers = make_checked_workers(make_logged_workers(job_worker_options(), logs), security->admit);
@@ -229,7 +248,8 @@ int serve(const ServeCommand& command) {
         return kFailed;
     }
     auto routes = make_job_routes(*manager, metrics, logs);
-    for (auto& route : openai::make_openai_routes({*manager, *files, data_dir / "outputs", settings.server.max_upload_size})) {
+    for (auto& route :
+         openai::make_openai_routes({*manager, *files, data_dir / "outputs", settings.server.max_upload_size})) {
         routes.push_back(std::move(route));
     }
 

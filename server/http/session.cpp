@@ -164,8 +164,8 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
 
 asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) {
     const StreamCount counted(context_->streams);
-    const bool chunked = reply.version == 11;
-    if (!chunked) {
+    const bool chunked = reply.version == 11 && !response.content_length;
+    if (!chunked && !response.content_length) {
         reply.keep_alive = false;  // HTTP/1.0: the end of the connection is the end of the body
     }
     const error_code failed = co_await write_head(connection_, response, reply);

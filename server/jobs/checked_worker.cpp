@@ -37,8 +37,8 @@ class CheckedWorker final : public WorkerProcess {
 }  // namespace
 
 WorkerFactory make_checked_workers(WorkerFactory workers, Admit admit) {
-    return [workers = std::move(workers), admit = std::move(admit)](asio::any_io_executor executor) {
-        return std::make_unique<CheckedWorker>(workers(std::move(executor)), admit);
+    return [workers = std::move(workers), admit = std::move(admit)](asio::any_io_executor executor, const Slot& slot) {
+        return std::make_unique<CheckedWorker>(workers(std::move(executor), slot), admit);
     };
 }
 

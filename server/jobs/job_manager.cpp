@@ -50,7 +50,7 @@ class ThreadedJobManager final : public JobManager {
           table_({options_.slots, options_.cancel_grace, options_.restarts, options_.stop_limit}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
-          running_(io_.get_executor(), std::move(make_worker), options_.metrics_interval, journal_, *metrics_,
+          running_(io_.get_executor(), std::move(make_worker), options_, journal_, *metrics_,
                    {[this](const WorkerEvent& event) { on_event(event); },
                     [this](const std::string& id, const WorkerOutcome& outcome) { on_ended(id, outcome); }}),
           keeper_(io_.get_executor(), options_.store_retry, journal_, *metrics_),

@@ -20,6 +20,7 @@
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/metric_series.hpp"
+#include "server/jobs/slot_table.hpp"
 #include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
@@ -27,6 +28,7 @@ namespace distilld {
 struct JobManagerOptions {
     std::filesystem::path working_directory;          ///< relative paths of specs start here; must be absolute
     std::uint32_t slots = 1;                          ///< jobs that run at once
+    std::vector<Slot> places{};                       ///< one for each of them; empty = they share the machine
     std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
     std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
@@ -40,8 +42,8 @@ struct JobManagerOptions {
     std::function<api::SpecViolations(const JobSpec&)> admit{};
 };
 
-/// Makes a worker process on the executor given (the manager's).
-using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor)>;
+/// Makes a worker process on the executor given (the manager's), for the slot that its job has.
+using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor, const Slot&)>;
 
 /// Answer to submit().
 struct SubmitOutcome {

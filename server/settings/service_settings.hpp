@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/support/log.hpp"
+#include "server/support/slots_by.hpp"
 
 /// The settings of `distilld serve`, each with its default. What they are for, their ranges, flags and environment
 /// variables say the rows of the sections (server_settings.cpp and so on). Plain values; no thread.
@@ -28,7 +29,8 @@ struct ServerSettings {
 /// [jobs]: the store, the queue and the workers.
 struct JobsSettings {
     std::filesystem::path data_dir;  ///< required
-    std::uint32_t slots = 1;
+    std::uint32_t slots = 0;  ///< 0: one, or by devices one a GPU
+    SlotsBy slots_by = SlotsBy::cores;
     std::uint32_t max_worker_restarts = 3;
     std::chrono::milliseconds cancel_grace{std::chrono::seconds(120)};
     std::chrono::milliseconds store_retry{1000};

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/cores.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace distilld {
@@ -76,12 +77,18 @@ struct ChildFds {
     int report;
 };
 
+/// Why a child could not become its program.
+struct StartFailure {
+    int number = 0;      ///< errno
+    bool cores = false;  ///< it could not be bound to its cores
+};
+
 /// Between fork and exec, so nothing but async-signal-safe calls: other threads' locks may be held for ever.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, ChildFds fds,
-                         pid_t parent, int fd_limit) {
-    const auto fail = [&fds] {
-        const int number = errno;
-        [[maybe_unused]] const ssize_t written = ::write(fds.report, &number, sizeof(number));
+                         pid_t parent, int fd_limit, const CoreSet& cores) {
+    const auto fail = [&fds](bool of_cores = false) {
+        const StartFailure failure{errno, of_cores};
+        [[maybe_unused]] const ssize_t written = ::write(fds.report, &failure, sizeof(failure));
         ::_exit(127);
     };
     ::setpgid(0, 0);
@@ -91,6 +98,10 @@ struct ChildFds {
     }
     if (::getppid() != parent) {
         ::_exit(127);  // the parent died before the line above
+    }
+    // Before the program: its libraries count the cores when they are loaded.
+    if (!cores.apply()) {
+        fail(true);
     }
     // Handlers go with exec, but what is ignored or blocked would stay so.
     struct sigaction usual{};
@@ -120,7 +131,7 @@ struct ChildFds {
 }  // namespace
 
 Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                          const std::vector<std::string>& environment) {
+                          const std::vector<std::string>& environment, const std::vector<std::uint32_t>& cores) {
     const std::string failed = "cannot start " + program.string();
     std::array<int, 2> pair{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
@@ -157,23 +168,27 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1U << 20;
     const int fd_limit = known ? static_cast<int>(limit.rlim_cur) : 1 << 16;
 
+    const CoreSet core_set(cores);
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) {
         return system_error_of(failed, errno);
     }
     if (pid == 0) {
-        become(path.c_str(), argument_pointers.data(), environment_pointers.data(), fds, parent, fd_limit);
+        become(path.c_str(), argument_pointers.data(), environment_pointers.data(), fds, parent, fd_limit, core_set);
     }
     child_report = Fd();
-    int number = 0;
+    StartFailure failure;
     ssize_t got = 0;
     do {
-        got = ::read(report.get(), &number, sizeof(number));
+        got = ::read(report.get(), &failure, sizeof(failure));
     } while (got < 0 && errno == EINTR);
     if (got != 0) {
         ::waitpid(pid, nullptr, 0);
-        return system_error_of(failed, got == sizeof(number) ? number : EIO);
+        if (got != sizeof(failure)) {
+            return system_error_of(failed, EIO);
+        }
+        return system_error_of(failure.cores ? failed + " on cores " + core_list(cores) : failed, failure.number);
     }
     Child child;
     child.pid = pid;

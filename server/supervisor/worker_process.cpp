@@ -79,7 +79,7 @@ class ChildWorker final : public WorkerProcess {
             co_return WorkerExit{128 + SIGKILL, {}};
         }
         const auto environment = child_environment(run->options.environment, run->start.spec_json);
-        const auto child = start_child(run->options.program, run->options.arguments, environment);
+        const auto child = start_child(run->options.program, run->options.arguments, environment, run->options.cores);
         if (!child) {
             run->ended = true;
             co_return child.error();

@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -30,6 +31,7 @@ struct WorkerProcessOptions {
     std::filesystem::path program;  ///< distilld-worker
     std::vector<std::string> arguments{"train"};
     std::vector<std::string> environment;     ///< NAME=value, beside what child_environment() passes on
+    std::vector<std::uint32_t> cores;         ///< that it may run on; empty = as we
     std::chrono::seconds hello_timeout{120};  ///< for the first message (libtorch takes a while to load)
     std::chrono::seconds stop_grace{60};      ///< between cancel and SIGKILL
     bool forward_stderr = true;               ///< copy the worker's stderr (and stdout) to ours, line by line

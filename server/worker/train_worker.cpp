@@ -9,11 +9,11 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <variant>
 
 #include "api/job_spec_json.hpp"
+#include "base/cores.hpp"
 #include "models/serving/local_engine.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
@@ -122,7 +122,7 @@ class TrainWorker {
             run_.job_id = start->job_id;
             TrainingSpec& training = run_.spec.training;
             training.threads = set_compute_threads(training.threads);
-            threads_.start_decoding(decode_threads_for(training.decode_threads, std::thread::hardware_concurrency()));
+            threads_.start_decoding(decode_threads_for(training.decode_threads, core_count()));
             // Orders are followed beside the work.
             static_cast<void>(followers.spawn(obey()));
             if (run_.spec.kind == JobKind::generate) {

@@ -74,7 +74,7 @@ def teacher(distilld_session, teacher_folder):
 def module_service(programs, tmp_path_factory):
     """A `distilld serve` of the module, four jobs at a time; its `rest` is a client."""
     started = Programs(programs, tmp_path_factory.mktemp("logs"))
-    process = started.service(tmp_path_factory.mktemp("service"), "--slots", "4")
+    process = started.service(tmp_path_factory.mktemp("service"), "--slots", "4", "--slots-by", "none")
     process.rest = Rest(process.url)
     yield process
     started.stop_all()

@@ -17,7 +17,7 @@ SHELLS = {
     "zsh": ("share/zsh/vendor-completions/_distilld", ["zsh", "-n"]),
     "fish": ("share/fish/vendor_completions.d/distilld.fish", ["fish", "-n"]),
 }
-JOBS = "submit list get watch cancel pause resume checkpoint set delete checkpoints metrics logs".split()
+JOBS = "submit list get watch cancel pause resume checkpoint set delete checkpoints metrics logs download".split()
 
 # Completes the words given, the last of which may be empty.
 BASH = """

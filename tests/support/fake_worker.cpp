@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/cores.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace {
@@ -116,6 +117,12 @@ int main(int argc, char** argv) {
     }
 
     const WorkerStart start = begin();
+    if (behaviour == "slot") {
+        const char* device = std::getenv("CUDA_VISIBLE_DEVICES");
+        send(UpMessage(LogEvent{"info", core_list(allowed_cores()) + " " + (device != nullptr ? device : "-")}));
+        finish(1);
+        return 0;
+    }
     if (behaviour == "finish") {
         std::puts("a word on stdout");
         std::fputs("a word on stderr\n", stderr);

@@ -61,7 +61,8 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
     const std::vector<std::vector<std::string>> wrong{{},
                                                       {"dance"},
                                                       {"serve"},
-                                                      {"serve", "--data-dir", "d", "--slots", "0"},
+                                                      {"serve", "--data-dir", "d", "--slots", "1025"},
+                                                      {"serve", "--data-dir", "d", "--slots-by", "luck"},
                                                       {"serve", "--data-dir", "d", "--max-worker-restarts", "-1"},
                                                       {"run"},
                                                       {"run", "a.json", "b.json"},
@@ -124,7 +125,9 @@ TEST(CommandLine, Serve) {
     EXPECT_EQ(defaults.teacher.key_root, "");
     EXPECT_EQ(served({"--key-root", "/run/keys"}).teacher.key_root, "/run/keys");
     EXPECT_EQ(defaults.server.listen, "127.0.0.1:8500");
-    EXPECT_EQ(defaults.jobs.slots, 1U);
+    EXPECT_EQ(defaults.jobs.slots, 0U);
+    EXPECT_EQ(defaults.jobs.slots_by, SlotsBy::cores);
+    EXPECT_EQ(served({"--slots-by", "devices"}).jobs.slots_by, SlotsBy::devices);
     EXPECT_EQ(defaults.jobs.max_worker_restarts, 3U);
     const auto settings = served({"--listen", "[::1]:0", "--host", "a", "--slots", "3", "--log-json", "--host",
                                   "b.example,c", "--drain-timeout", "5m"});
@@ -165,13 +168,13 @@ TEST(CommandLine, ServeTakesSettingsFromItsFileAndSaysWhatIsWrongInIt) {
 
     std::ofstream(file) << "[jobs]\nslot = 5\n[log]\njson = 1\n";
     for (const auto& more : std::vector<std::vector<std::string>>{{}, {"--print-config"}}) {
-        std::vector<std::string> arguments{"serve", "--config", file, "--slots", "0"};
+        std::vector<std::string> arguments{"serve", "--config", file, "--slots", "1025"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         const auto wrong = parse_command_line(arguments);
         EXPECT_EQ(wrong.exit_code, kWrongUsage);
         EXPECT_EQ(wrong.err, file + ":2:1: jobs.slot: there is no such setting; did you mean slots?\n" + file +
                                  ":4:8: log.json: must be true or false\n--slots: jobs.slots: must be a whole number "
-                                 "from 1 to 1024\n");
+                                 "from 0 to 1024\n");
         EXPECT_EQ(wrong.out, "");
     }
 }

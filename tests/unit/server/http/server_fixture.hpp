@@ -226,6 +226,12 @@ class HttpServer : public ::testing::Test {
                              response.stream = std::make_unique<Ticks>(3, false, log);
                              co_return response;
                          }});
+        table.push_back({"GET", "/measured", [log](api::Request) -> boost::asio::awaitable<api::Response> {
+                             api::Response response;
+                             response.stream = std::make_unique<Ticks>(3, false, log);
+                             response.content_length = 12;
+                             co_return response;
+                         }});
         table.push_back({"GET", "/endless", [log](api::Request) -> boost::asio::awaitable<api::Response> {
                              api::Response response;
                              response.stream = std::make_unique<Ticks>(2, true, log);

@@ -114,11 +114,11 @@ TEST(WorkerFaults, WhatAWorkerSaysOfItsFailureIsTheEnd) {
 
 /// A program that is missing `missing` times.
 WorkerFactory missing_program(test::Fleet& fleet, std::shared_ptr<std::atomic<int>> missing) {
-    return [factory = fleet.factory(), missing](boost::asio::any_io_executor executor) {
+    return [factory = fleet.factory(), missing](boost::asio::any_io_executor executor, const Slot& slot) {
         if (--*missing >= 0) {
             throw std::runtime_error("cannot start distilld-worker: Too many open files");
         }
-        return factory(std::move(executor));
+        return factory(std::move(executor), slot);
     };
 }
 

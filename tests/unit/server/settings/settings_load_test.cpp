@@ -39,7 +39,7 @@ class SettingsLoad : public ::testing::Test {
 TEST_F(SettingsLoad, DefaultsWhereNothingIsGiven) {
     const auto loaded = load_settings(input_).value();
     EXPECT_EQ(loaded.settings.server.listen, "127.0.0.1:8500");
-    EXPECT_EQ(loaded.settings.jobs.slots, 1U);
+    EXPECT_EQ(loaded.settings.jobs.slots, 0U);
     EXPECT_EQ(to_text(loaded.sources.at("jobs.slots")), "default");
     EXPECT_THAT(loaded.missing, ElementsAre("jobs.data_dir: is required, the folder of the job store: --data-dir DIR, "
                                             "DISTILLD_JOBS_DATA_DIR, or data_dir in [jobs] of the file of --config"));
@@ -95,7 +95,7 @@ TEST_F(SettingsLoad, EverythingThatIsWrongIsSaidAtOnceAndWhere) {
         "listen = 3\n"
         "[[log]]\n");
     input_.environment = {{"DISTILLD_JOBS_METRICS_KEPT", "few"}};
-    input_.flags = {{"jobs.slots", {"0"}}};
+    input_.flags = {{"jobs.slots", {"1025"}}};
     const std::string file = "etc/distilld.toml:";
     EXPECT_EQ(complaints(),
               file + "1:1: slots: settings stand in sections (server, jobs, log, teacher); did you mean jobs.slots?\n" +
@@ -105,10 +105,10 @@ TEST_F(SettingsLoad, EverythingThatIsWrongIsSaidAtOnceAndWhere) {
                   file + "12:3: log: must be a table: [log]\n" + file +
                   "4:21: server.max_connections: must be a whole number from 4 to 1000000\n" + file +
                   "5:9: server.hosts: entry 2 must be a text\n" + file +
-                  "8:9: jobs.slots: must be a whole number from 1 to 1024\n" + file +
+                  "8:9: jobs.slots: must be a whole number from 0 to 1024\n" + file +
                   "9:12: jobs.data_dir: must be a text\n"
                   "DISTILLD_JOBS_METRICS_KEPT: jobs.metrics_kept: must be a whole number from 100 to 10000000\n"
-                  "--slots: jobs.slots: must be a whole number from 1 to 1024");
+                  "--slots: jobs.slots: must be a whole number from 0 to 1024");
 }
 
 TEST_F(SettingsLoad, WhatIsNoTomlIsSaidWithItsPlace) {

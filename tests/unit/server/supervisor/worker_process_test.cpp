@@ -16,6 +16,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/cores.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "tests/unit/server/supervisor/fake_worker_run.hpp"
 
@@ -86,6 +87,26 @@ TEST(WorkerProcess, RunsAWorkerToItsEnd) {
     EXPECT_EQ(std::get<FinishedEvent>(outcome.events[4]).weights_sha256, "abc");
     EXPECT_THAT(lines, ::testing::UnorderedElementsAre("a word on stderr", "a word on stdout"));
     EXPECT_THAT(outcome.exit->value().stderr_tail, HasSubstr("a word on stderr\n"));
+}
+
+TEST(WorkerProcess, RunsOnItsCoresAndSeesItsGpu) {
+    const auto all = allowed_cores();
+    auto options = fake("slot");
+    options.cores = {all.back()};
+    options.environment = {"CUDA_VISIBLE_DEVICES=GPU-7"};
+    ::setenv("CUDA_VISIBLE_DEVICES", "GPU-6,GPU-7", 1);
+    EXPECT_EQ(run(options).of<LogEvent>().at(0).message, std::to_string(all.back()) + " GPU-7");
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    EXPECT_EQ(run(fake("slot")).of<LogEvent>().at(0).message, core_list(all) + " -");
+    EXPECT_EQ(allowed_cores(), all) << "the child's cores are not ours";
+}
+
+TEST(WorkerProcess, SaysWhichCoresItCannotHave) {
+    auto options = fake("slot");
+    options.cores = {100'000, 100'001};
+    const Outcome outcome = run(options);
+    ASSERT_FALSE(*outcome.exit);
+    EXPECT_THAT(outcome.exit->error().message, HasSubstr("fake_worker on cores 100000-100001: Invalid argument"));
 }
 
 TEST(WorkerProcess, PassesOnAFailure) {
