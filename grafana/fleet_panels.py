@@ -66,6 +66,12 @@ FLEET = (
                 "Workers that died and were started again from the newest checkpoint.",
                 ("sum by (instance) (increase(distilld_worker_restarts_total{INSTANCE}[RATE]))", "{{instance}}"),
             ),
+            plot(
+                "Restarts out of memory",
+                "short",
+                "Workers that ran out of memory and were started again with micro-batches of half as many rows.",
+                ("sum by (instance) (increase(distilld_worker_oom_restarts_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
             heat_map(
                 "Wait in the queue",
                 "s",

@@ -75,6 +75,17 @@ void add_serve(CLI::App& app, ServeCommand& command) {
                      "restarts of a job's worker that dies, in a row without progress, before the job fails")
         ->check(CLI::Range(0, 1000))
         ->capture_default_str();
+    serve
+        ->add_option("--max-oom-restarts", command.max_oom_restarts,
+                     "restarts of a job whose worker runs out of memory, each with half the micro-batch, before the "
+                     "job fails")
+        ->check(CLI::Range(0, 16))
+        ->capture_default_str();
+    serve
+        ->add_option("--max-queued", command.max_queued,
+                     "jobs that may wait for a slot; further ones are refused with 429")
+        ->check(CLI::Range(1, 1000000))
+        ->capture_default_str();
     serve->add_flag("--log-json", command.log_json, "write log lines as JSON objects");
 }
 

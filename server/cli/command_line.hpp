@@ -24,6 +24,8 @@ struct ServeCommand {
     std::filesystem::path key_root;  ///< empty = as the environment says, else none
     std::uint32_t slots = 1;
     std::uint32_t max_worker_restarts = RestartLimits{}.max_restarts;
+    std::uint32_t max_oom_restarts = RestartLimits{}.max_oom_restarts;
+    std::uint32_t max_queued = 10000;  ///< jobs that wait; more are refused
     bool log_json = false;
 };
 

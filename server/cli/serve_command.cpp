@@ -131,6 +131,8 @@ int serve(const ServeCommand& command) {
     options.working_directory = std::filesystem::current_path();
     options.slots = command.slots;
     options.restarts.max_restarts = command.max_worker_restarts;
+    options.restarts.max_oom_restarts = command.max_oom_restarts;
+    options.max_queued = command.max_queued;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
     const auto manager =
         make_job_manager(options, std::move(*store), make_logged_workers(job_worker_options(), logs), metrics);

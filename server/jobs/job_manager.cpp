@@ -45,7 +45,7 @@ class ThreadedJobManager final : public JobManager {
           journal_(std::move(store), options_.metrics_kept, [this](const std::string& id) { waiters_.wake(id); }),
           metrics_(std::move(metrics)),
           views_(journal_.open_reader(), journal_.open_reader(), journal_.board()),
-          table_({options_.slots, options_.cancel_grace, options_.restarts}),
+          table_({options_.slots, options_.cancel_grace, options_.restarts, options_.max_queued}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
           running_(io_.get_executor(), std::move(make_worker), options_.metrics_interval, journal_, *metrics_,
@@ -203,7 +203,7 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void perform(const StartWorkerAction& action) {
-        if (const auto outcome = running_.start(action.id, action.resume)) {
+        if (const auto outcome = running_.start(action.id, action.resume, action.cut)) {
             table_.on_ended(action.id, *outcome, steady_clock::now());
         }
         saved_or_retried();
@@ -211,7 +211,6 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void perform(const StopWorkerAction& action) { running_.stop(action.id); }
-
     void perform(const KillWorkerAction& action) { running_.kill(action.id); }
 
     void perform(const StoreStateAction& action) {
@@ -345,6 +344,7 @@ class ThreadedJobManager final : public JobManager {
         switch (outcome.kind) {
             case SubmitVerdict::stopping:
             case SubmitVerdict::key_reused:
+            case SubmitVerdict::queue_full:
                 return outcome;
             case SubmitVerdict::existing:
                 outcome.job = *visible(std::move(earlier->job));

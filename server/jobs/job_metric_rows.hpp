@@ -51,6 +51,7 @@ struct ServiceCounts {
     std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
     std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
     std::uint64_t worker_restarts = 0;
+    std::uint64_t worker_oom_restarts = 0;
     std::optional<StoreCounts> store;                      ///< nothing: there is none
     std::vector<std::pair<std::string, DiskUsage>> disks;  ///< by job; the job of the service's own is empty
     Histogram queue_waits;                                 ///< seconds

@@ -22,6 +22,7 @@ using api::Response;
 constexpr std::uint32_t kListDefault = 20;
 constexpr std::uint32_t kListMax = 100;
 constexpr std::size_t kKeyLimit = 255;
+constexpr const char* kQueueRetrySeconds = "30";
 
 std::string idempotency_key_of(const Request& request) {
     auto header = request.header("idempotency-key");
@@ -152,6 +153,15 @@ class JobApi {
     }
 
   private:
+    static Response queue_full(const Request& request) {
+        api::Problem problem;
+        problem.status = 429;
+        problem.code = "queue_full";
+        problem.detail = "as many jobs wait as the service takes (--max-queued); submit it again when some have begun";
+        problem.instance = request.path;
+        return api::to_response(problem, {{"Retry-After", kQueueRetrySeconds}});
+    }
+
     static Response submit_response(const Request& request, const SubmitOutcome& outcome) {
         switch (outcome.kind) {
             case SubmitOutcome::Kind::created:
@@ -179,6 +189,8 @@ class JobApi {
             case SubmitOutcome::Kind::key_reused:
                 refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
                        "idempotency-key");
+            case SubmitOutcome::Kind::queue_full:
+                return queue_full(request);
             case SubmitOutcome::Kind::stopping:
                 break;
         }

@@ -48,8 +48,11 @@ class SqliteJobStore final : public JobStore {
         insert_specs_->bind(2, job.spec_json);
         insert_specs_->bind(3, job.resolved_spec_json);
         insert_specs_->run();
-        write_change(job.id, {nullptr, job.progress ? &*job.progress : nullptr, job.eval_loss ? &job : nullptr,
-                              job.checkpoints});
+        JobChange rest;
+        rest.progress = job.progress ? &*job.progress : nullptr;
+        rest.evaluation = job.eval_loss ? &job : nullptr;
+        rest.checkpoints = job.checkpoints;
+        write_change(job.id, rest);
         transaction.commit();
     }
 
@@ -146,6 +149,7 @@ class SqliteJobStore final : public JobStore {
         insert_ = make(kInsertJob);
         update_ = make(kUpdateJob);
         insert_specs_ = make("INSERT INTO job_specs (job_id, spec, resolved_spec) VALUES (?1, ?2, ?3)");
+        update_resolved_spec_ = make("UPDATE job_specs SET resolved_spec = ?2 WHERE job_id = ?1");
         by_key_ = select("WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1");
         unfinished_ = select("WHERE state IN ('queued', 'running') ORDER BY number");
         counts_ = make("SELECT state, count(*) FROM jobs GROUP BY state");
@@ -187,6 +191,11 @@ class SqliteJobStore final : public JobStore {
             bind_real(*evaluation_, 4, change.evaluation->eval_top1_agreement);
             evaluation_->run();
         }
+        if (change.resolved_spec != nullptr) {
+            update_resolved_spec_->bind(1, id);
+            update_resolved_spec_->bind(2, *change.resolved_spec);
+            update_resolved_spec_->run();
+        }
         for (const auto& checkpoint : change.checkpoints) {
             insert_checkpoint_->bind(1, id);
             insert_checkpoint_->bind(2, static_cast<std::int64_t>(checkpoint.step));
@@ -216,6 +225,7 @@ class SqliteJobStore final : public JobStore {
     Prepared insert_;
     Prepared update_;
     Prepared insert_specs_;
+    Prepared update_resolved_spec_;
     Prepared by_key_;
     Prepared unfinished_;
     Prepared counts_;

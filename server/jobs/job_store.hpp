@@ -46,6 +46,7 @@ struct JobChange {
     const StoredJob* state = nullptr;  ///< state, reason, times, weights, resume; not the parts below, nor the specs
     const ProgressEvent* progress = nullptr;
     const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
+    const std::string* resolved_spec = nullptr;
     /// One whose folder is known takes the place of the older one.
     std::vector<api::JobCheckpoint> checkpoints{};
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/protocol/failure_kinds.hpp"
+
 namespace distilld {
 namespace {
 
@@ -43,6 +45,7 @@ std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
             return Conclusion{JobState::failed, outcome.reason};
         case WorkerOutcome::Kind::cancelled:  // by a signal to the worker, perhaps one that the service gets as well
         case WorkerOutcome::Kind::died:
+        case WorkerOutcome::Kind::out_of_memory:
         case WorkerOutcome::Kind::not_started:
             break;
     }
@@ -72,7 +75,7 @@ Conclusion conclude_cancel(JobIntent intent, const WorkerOutcome& outcome) {
                 StatusReason{"worker_killed",
                              "the worker did not stop in time and was killed; the newest checkpoint is whole"}};
     }
-    if (outcome.kind == Kind::died) {
+    if (outcome.kind == Kind::died || outcome.kind == Kind::out_of_memory) {
         return {JobState::cancelled,
                 StatusReason{"worker_killed", what_happened(outcome) + "; the newest checkpoint is whole"}};
     }
@@ -154,7 +157,10 @@ SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
     if (output_user(*submission.output)) {
         return SubmitVerdict::conflict;
     }
-    return submission.dry_run ? SubmitVerdict::valid : SubmitVerdict::created;
+    if (submission.dry_run) {
+        return SubmitVerdict::valid;
+    }
+    return queue_.size() >= options_.max_queued ? SubmitVerdict::queue_full : SubmitVerdict::created;
 }
 
 void JobTable::enqueue(const std::string& id, const std::string& output) {
@@ -211,6 +217,8 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     }
     if (!conclusion && outcome.kind == WorkerOutcome::Kind::not_started) {
         on_not_started(job, outcome, now);
+    } else if (!conclusion && outcome.kind == WorkerOutcome::Kind::out_of_memory && outcome.cut.batch_size != 0) {
+        on_out_of_memory(job, outcome, now);
     } else if (!conclusion) {
         on_died(job, outcome, now);
     } else if (conclusion->state == JobState::queued) {
@@ -221,11 +229,26 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     }
 }
 
+void JobTable::on_out_of_memory(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
+    const auto verdict = job->second.restarts.on_out_of_memory(options_.restarts, outcome.cut);
+    auto message = what_happened(outcome) + verdict.text;
+    if (!verdict.smaller) {
+        end(job, JobState::failed, StatusReason{kOutOfMemory, std::move(message)});
+        return;
+    }
+    job->second.cut = verdict.smaller;
+    job->second.deadline = now + verdict.pause;
+    StatusReason reason{kOutOfMemoryRestarted, std::move(message)};
+    requeue(job, {job->first, JobState::queued, std::move(reason), true, true});
+}
+
 void JobTable::on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
     auto& restarts = job->second.restarts;
     const auto pause = restarts.on_died(options_.restarts, outcome.reach);
     if (!pause) {
-        end(job, JobState::failed, StatusReason{"worker_killed", what_happened(outcome) + restarts.given_up_text()});
+        // Out of memory before its run began, where smaller micro-batches would be of no use.
+        const char* code = outcome.kind == WorkerOutcome::Kind::out_of_memory ? kOutOfMemory : "worker_killed";
+        end(job, JobState::failed, StatusReason{code, what_happened(outcome) + restarts.given_up_text()});
         return;
     }
     StatusReason reason{kWorkerRestarting, what_happened(outcome) + restarts.restart_text(options_.restarts, *pause)};
@@ -321,7 +344,7 @@ void JobTable::fill_slots(Time now) {
         if (now < job.deadline) {
             return;
         }
-        actions_.emplace_back(StartWorkerAction{queue_.front(), job.resume});
+        actions_.emplace_back(StartWorkerAction{queue_.front(), job.resume, job.cut});
         job.intent = JobIntent::run;
         queue_.pop_front();
         ++running_;

@@ -98,6 +98,8 @@ TEST(CommandLine, Serve) {
     EXPECT_EQ(defaults.listen, "127.0.0.1:8500");
     EXPECT_EQ(defaults.slots, 1U);
     EXPECT_EQ(defaults.max_worker_restarts, 3U);
+    EXPECT_EQ(defaults.max_oom_restarts, 3U);
+    EXPECT_EQ(defaults.max_queued, 10000U);
     const auto command = parsed<ServeCommand>({"serve", "--listen", "[::1]:0", "--host", "a", "--data-dir", "d",
                                                "--slots", "3", "--log-json", "--host", "b.example"});
     EXPECT_THAT(command.hosts, ElementsAre("a", "b.example"));

@@ -20,6 +20,12 @@ using ::testing::ElementsAre;
 constexpr Time kNow{};
 constexpr JobTableOptions kOneSlot{1, 2min};
 
+WorkerOutcome out_of_memory(MicroBatches cut) {
+    auto result = outcome(Kind::out_of_memory, "out_of_memory");
+    result.cut = cut;
+    return result;
+}
+
 /// A step of a table with the job "j" in it (and "other", which takes the slot where "j" has to wait).
 using Step = std::function<void(JobTable&)>;
 
@@ -48,6 +54,12 @@ const std::map<std::string, Step> kStates{
          kStates.at("running")(table);
          poll(table);
          table.on_ended("j", outcome(Kind::died), kNow);
+     }},
+    {"out of memory",
+     [](JobTable& table) {
+         kStates.at("running")(table);
+         poll(table);
+         table.on_ended("j", out_of_memory({8, 1}), kNow);
      }},
     {"died for the last time",
      [](JobTable& table) {
@@ -109,6 +121,9 @@ const std::map<std::string, Step> kEvents{
     {"failed", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "teacher"), kNow); }},
     {"failed inside", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "internal"), kNow); }},
     {"died", [](JobTable& table) { table.on_ended("j", outcome(Kind::died), kNow); }},
+    {"out of memory", [](JobTable& table) { table.on_ended("j", out_of_memory({8, 2}), kNow); }},
+    {"out of memory, odd", [](JobTable& table) { table.on_ended("j", out_of_memory({3, 2}), kNow); }},
+    {"out of memory at its begin", [](JobTable& table) { table.on_ended("j", out_of_memory({}), kNow); }},
     {"not started",
      [](JobTable& table) { table.on_ended("j", outcome(Kind::not_started, "worker_not_started"), kNow); }},
     {"short time", [](JobTable&) {}},
@@ -132,6 +147,10 @@ const std::map<std::string, Expected> kTable{
      {{"stop", "wake -> wait"},
       {"cancel", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "start j resume -> run"}}},
+    {"out of memory",
+     {{"stop", "wake -> wait"},
+      {"cancel", "store j cancelled cancelled_by_user -> gone"},
+      {"long time", "start j resume 4x2 -> run"}}},
     {"died for the last time", {{"enqueue", "start j -> run"}, {"stop", "wake -> gone"}}},
     {"running",
      {{"stop", "stop j, wake -> requeue"},
@@ -141,6 +160,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j queued worker_restarting resume waits -> wait"},
+      {"out of memory", "store j queued out_of_memory_restarted resume waits -> wait"},
+      {"out of memory, odd", "store j failed out_of_memory -> gone"},
+      {"out of memory at its begin", "store j queued worker_restarting resume waits -> wait"},
       {"not started", "store j queued worker_not_started waits -> wait"}}},
     {"cancelling",
      {{"stop", "wake -> cancel"},
@@ -149,6 +171,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j cancelled worker_killed -> gone"},
+      {"out of memory", "store j cancelled worker_killed -> gone"},
+      {"out of memory, odd", "store j cancelled worker_killed -> gone"},
+      {"out of memory at its begin", "store j cancelled worker_killed -> gone"},
       {"not started", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "kill j -> cancel_by_force"}}},
     {"cancelling by force",
@@ -158,6 +183,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j cancelled worker_killed -> gone"},
       {"failed inside", "store j cancelled worker_killed -> gone"},
       {"died", "store j cancelled worker_killed -> gone"},
+      {"out of memory", "store j cancelled worker_killed -> gone"},
+      {"out of memory, odd", "store j cancelled worker_killed -> gone"},
+      {"out of memory at its begin", "store j cancelled worker_killed -> gone"},
       {"not started", "store j cancelled cancelled_by_user -> gone"}}},
     {"requeuing",
      {{"cancel", "cancel-request j -> cancel"},
@@ -166,6 +194,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j queued service_stopped resume -> wait"},
       {"died", "store j queued service_stopped resume -> wait"},
+      {"out of memory", "store j queued service_stopped resume -> wait"},
+      {"out of memory, odd", "store j queued service_stopped resume -> wait"},
+      {"out of memory at its begin", "store j queued service_stopped resume -> wait"},
       {"not started", "store j queued service_stopped resume -> wait"},
       {"long time", "kill j -> requeue_by_force"}}},
     {"requeuing by force",
@@ -175,6 +206,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j queued service_stopped resume -> wait"},
       {"died", "store j queued service_stopped resume -> wait"},
+      {"out of memory", "store j queued service_stopped resume -> wait"},
+      {"out of memory, odd", "store j queued service_stopped resume -> wait"},
+      {"out of memory at its begin", "store j queued service_stopped resume -> wait"},
       {"not started", "store j queued service_stopped resume -> wait"}}},
     {"cancelling, service stops",
      {{"finished", "store j succeeded -> gone"},
@@ -182,6 +216,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j cancelled worker_killed -> gone"},
+      {"out of memory", "store j cancelled worker_killed -> gone"},
+      {"out of memory, odd", "store j cancelled worker_killed -> gone"},
+      {"out of memory at its begin", "store j cancelled worker_killed -> gone"},
       {"not started", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "kill j -> cancel_by_force"}}},
     {"waiting, service stops", {{"cancel", "store j cancelled cancelled_by_user -> gone"}}},
@@ -254,6 +291,41 @@ TEST(JobTable, JudgesSubmissions) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
         EXPECT_EQ(table.judge(rows[row].submission), SubmitVerdict::stopping) << row;
     }
+}
+
+TEST(JobTable, TakesNoMoreJobsThanMayWait) {
+    JobTable table({.slots = 1, .max_queued = 2});
+    table.start();
+    const auto judged = [&table](bool dry_run) { return table.judge({dry_run, {}, "/new"}); };
+    for (const auto* id : {"running", "a", "b"}) {
+        EXPECT_EQ(judged(false), SubmitVerdict::created);
+        table.enqueue(id, std::string("/") + id);
+        poll(table);
+    }
+    EXPECT_EQ(judged(false), SubmitVerdict::queue_full);
+    EXPECT_EQ(judged(true), SubmitVerdict::valid) << "nothing would wait";
+    EXPECT_EQ(table.judge({false, JobSubmission::Earlier{true}, "/a"}), SubmitVerdict::existing);
+    table.on_ended("running", outcome(Kind::finished), kNow);
+    poll(table);
+    EXPECT_EQ(judged(false), SubmitVerdict::created);
+}
+
+TEST(JobTable, HalvesUntilTheLimitAndThenFails) {
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("j", "/j");
+    MicroBatches cut{64, 1};
+    auto now = kNow;
+    for (const auto* next : {"start j resume 32x2", "start j resume 16x4", "start j resume 8x8"}) {
+        static_cast<void>(table.poll(now));
+        table.on_ended("j", out_of_memory(cut), now);
+        now += 1s;
+        auto actions = texts_of(table.poll(now));
+        EXPECT_EQ(actions.back(), next);
+        cut = *halved(cut);
+    }
+    table.on_ended("j", out_of_memory(cut), now);
+    EXPECT_THAT(texts_of(table.poll(now)), ElementsAre("store j failed out_of_memory"));
 }
 
 TEST(JobTable, RestoresWhatTheLastServiceLeft) {

@@ -12,7 +12,8 @@ namespace distilld::test {
 /// An action as a short line; the readable form of the tables.
 struct ActionText {
     std::string operator()(const StartWorkerAction& it) const {
-        return "start " + it.id + (it.resume ? " resume" : "");
+        return "start " + it.id + (it.resume ? " resume" : "") +
+               (it.cut ? " " + std::to_string(it.cut->batch_size) + "x" + std::to_string(it.cut->micro_batches) : "");
     }
     std::string operator()(const StopWorkerAction& it) const { return "stop " + it.id; }
     std::string operator()(const KillWorkerAction& it) const { return "kill " + it.id; }
