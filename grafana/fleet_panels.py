@@ -86,6 +86,12 @@ FLEET = (
                 "for a day; given up: the day is over, or it said that it has gone.",
                 ("sum by (result) (increase(distilld_webhook_deliveries_total{INSTANCE}[RATE]))", "{{result}}"),
             ),
+            plot(
+                "Restarts out of memory",
+                "short",
+                "Workers that ran out of memory and were started again with micro-batches of half as many rows.",
+                ("sum by (instance) (increase(distilld_worker_oom_restarts_total{INSTANCE}[RATE]))", "{{instance}}"),
+            ),
             heat_map(
                 "Wait in the queue",
                 "s",

@@ -106,6 +106,8 @@ JobManagerOptions manager_options(const ServiceSettings& settings, std::vector<S
     options.idempotency_lifetime = std::chrono::hours(settings.jobs.idempotency_hours);
     options.store_retry = settings.jobs.store_retry;
     options.restarts.max_restarts = settings.jobs.max_worker_restarts;
+    options.restarts.max_oom_restarts = settings.jobs.max_oom_restarts;
+    options.max_queued = settings.jobs.max_queued;
     options.stop_limit = workers_share(settings.server.drain_timeout);
     return options;
 }

@@ -66,8 +66,8 @@ struct ServerOptions {
     std::shared_ptr<Doorkeeper> doorkeeper{};          ///< none: whoever passes the gate may ask
     Auditor auditor{};                                 ///< may be empty
     std::uint64_t body_limit = 8ULL << 20;
-    std::uint32_t max_connections = 1024;
-    std::uint32_t max_streams = 512;  ///< of the connections: more streams are refused with 503
+    std::uint32_t max_connections = 4096;
+    std::uint32_t max_streams = 2048;  ///< of the connections: more streams are refused with 503
     std::chrono::seconds header_timeout{30};
     std::chrono::seconds idle_timeout{75};
     std::chrono::seconds handler_timeout{600};  ///< deadline of one handler, answer 503 after it; streams excepted

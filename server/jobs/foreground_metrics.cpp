@@ -13,9 +13,16 @@ ForegroundMetrics::ForegroundMetrics(std::shared_ptr<JobMetrics> metrics, std::u
 }
 
 void ForegroundMetrics::count(const WorkerEvent& event) {
-    if (std::holds_alternative<StartedEvent>(event) && std::exchange(started_, true)) {
-        metrics_->worker_restarted();
-        metrics_->run_started(kForegroundJob);
+    if (const auto* started = std::get_if<StartedEvent>(&event)) {
+        const auto before = std::exchange(started_, started->batch_size);
+        if (before && started->batch_size < *before) {
+            metrics_->worker_oom_restarted();  // nothing else makes micro-batches smaller
+        } else if (before) {
+            metrics_->worker_restarted();
+        }
+        if (before) {
+            metrics_->run_started(kForegroundJob);
+        }
     }
     if (const auto* waiting = std::get_if<WaitingEvent>(&event)) {
         std::map<std::string, std::uint64_t> reasons;

@@ -1,5 +1,6 @@
 #include "server/jobs/job_board.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,9 @@ api::Job newest(const LiveJob* live, api::Job stored) {
     }
     auto job = live->job;
     job.spec_json = std::move(stored.spec_json);
-    job.resolved_spec_json = std::move(stored.resolved_spec_json);
+    if (job.resolved_spec_json.empty()) {
+        job.resolved_spec_json = std::move(stored.resolved_spec_json);
+    }
     job.asked_json = std::move(stored.asked_json);
     job.checkpoints = std::move(stored.checkpoints);
     for (const auto& checkpoint : live->unsaved_checkpoints) {
@@ -37,12 +40,22 @@ void JobBoard::erase(const std::string& id) {
 }
 
 void JobBoard::set_queue(const std::deque<std::string>& queue) {
-    std::map<std::string, std::uint64_t> positions;
-    for (const auto& id : queue) {
-        positions.emplace(id, positions.size() + 1);
+    const bool grown = queue.size() >= queue_.size() && std::equal(queue_.begin(), queue_.end(), queue.begin());
+    if (grown) {  // mostly by one, or by none
+        const std::lock_guard lock(mutex_);
+        for (std::size_t place = queue_.size(); place < queue.size(); ++place) {
+            positions_.insert_or_assign(queue[place], place + 1);
+        }
+    } else {
+        std::unordered_map<std::string, std::uint64_t> positions;
+        positions.reserve(queue.size());
+        for (const auto& id : queue) {
+            positions.emplace(id, positions.size() + 1);
+        }
+        const std::lock_guard lock(mutex_);
+        positions_.swap(positions);
     }
-    const std::lock_guard lock(mutex_);
-    positions_.swap(positions);
+    queue_ = queue;
 }
 
 void JobBoard::set_trouble(std::optional<api::StatusReason> trouble) {
@@ -54,11 +67,6 @@ std::shared_ptr<const LiveJob> JobBoard::find(const std::string& id) const {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(id);
     return found == live_.end() ? nullptr : found->second;
-}
-
-JobBoard::LiveJobs JobBoard::all() const {
-    const std::lock_guard lock(mutex_);
-    return live_;
 }
 
 std::optional<std::uint64_t> JobBoard::queue_position(const std::string& id) const {

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "api/job_types.hpp"
@@ -15,7 +15,7 @@ namespace distilld {
 
 /// A job that has not ended, or whose end is not on disk, as it is now.
 struct LiveJob {
-    api::Job job;  ///< without specs and checkpoints
+    api::Job job;  ///< without checkpoints, and without specs but for a resolved one that is not on disk yet
     std::vector<api::JobCheckpoint> unsaved_checkpoints;
 };
 
@@ -27,11 +27,10 @@ void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckp
 
 /// What the manager's thread lets others see, so that who asks waits neither for it nor for its disk. Any thread.
 ///
-/// Look here first and into the store afterwards: what is not here any more is there.
+/// Look here first and into the store afterwards: what is not here any more is there. Thousands of jobs may wait, so
+/// nothing here goes through all of them for one.
 class JobBoard {
   public:
-    using LiveJobs = std::map<std::string, std::shared_ptr<const LiveJob>>;
-
     // --- the manager's thread writes ---
     void put(const std::string& id, LiveJob job);
     void erase(const std::string& id);
@@ -42,7 +41,6 @@ class JobBoard {
     // --- all read ---
     /// Null: none.
     [[nodiscard]] std::shared_ptr<const LiveJob> find(const std::string& id) const;
-    [[nodiscard]] LiveJobs all() const;
     /// 1 = next; of jobs that wait.
     [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const;
     /// What follows from the place in the queue, which is stored nowhere: the position, and why a job waits of which
@@ -52,9 +50,10 @@ class JobBoard {
 
   private:
     mutable std::mutex mutex_;  ///< guards what follows
-    LiveJobs live_;
-    std::map<std::string, std::uint64_t> positions_;
+    std::unordered_map<std::string, std::shared_ptr<const LiveJob>> live_;
+    std::unordered_map<std::string, std::uint64_t> positions_;
     std::optional<api::StatusReason> trouble_;
+    std::deque<std::string> queue_;  ///< of positions_; the manager's thread alone
 };
 
 }  // namespace distilld

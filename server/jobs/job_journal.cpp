@@ -169,6 +169,12 @@ void JobJournal::add_checkpoint(const std::string& id, api::JobCheckpoint checkp
     show(id, live);
 }
 
+void JobJournal::set_resolved_spec(const std::string& id, std::string spec_json) {
+    auto& live = live_.at(id);
+    live.stored.job.resolved_spec_json = std::move(spec_json);
+    show(id, live);
+}
+
 StoredJob& JobJournal::edit(const std::string& id) {
     auto& live = live_.at(id);
     live.state_unsaved = true;
@@ -213,6 +219,7 @@ bool JobJournal::write(const std::string& id) {
     live.progress_unsaved = false;
     live.evaluation_unsaved = false;
     live.unsaved_checkpoints.clear();
+    live.stored.job.resolved_spec_json.clear();
     live.unsaved_events.clear();
     live.lost_events = 0;
     drop_metrics(id, live, sequence);
@@ -314,6 +321,7 @@ JobChange JobJournal::change_of(const Live& live) {
     change.state = live.state_unsaved ? &live.stored : nullptr;
     change.progress = live.progress_unsaved && job.progress ? &*job.progress : nullptr;
     change.evaluation = live.evaluation_unsaved ? &job : nullptr;
+    change.resolved_spec = job.resolved_spec_json.empty() ? nullptr : &job.resolved_spec_json;
     change.checkpoints = live.unsaved_checkpoints;
     return change;
 }

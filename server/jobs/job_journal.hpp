@@ -72,6 +72,8 @@ class JobJournal {
     void set_progress(const std::string& id, const ProgressEvent& progress);
     void set_evaluation(const std::string& id, const EvaluationEvent& evaluation);
     void add_checkpoint(const std::string& id, api::JobCheckpoint checkpoint);
+    /// What is in force of the spec has changed.
+    void set_resolved_spec(const std::string& id, std::string spec_json);
     /// To change state, reason, times, weights and the like.
     [[nodiscard]] StoredJob& edit(const std::string& id);
 
@@ -90,7 +92,7 @@ class JobJournal {
 
   private:
     struct Live {
-        StoredJob stored;  ///< without specs and checkpoints
+        StoredJob stored;  ///< without checkpoints, and without specs but for a resolved one that is not on disk yet
         bool state_unsaved = false;
         bool progress_unsaved = false;
         bool evaluation_unsaved = false;

@@ -47,7 +47,7 @@ class ThreadedJobManager final : public JobManager {
           journal_(std::move(store), options_.metrics_kept, [this](const std::string& id) { waiters_.wake(id); }),
           metrics_(std::move(metrics)),
           views_(journal_.open_reader(), journal_.open_reader(), journal_.board()),
-          table_({options_.slots, options_.cancel_grace, options_.restarts, options_.stop_limit}),
+          table_({options_.slots, options_.cancel_grace, options_.restarts, options_.stop_limit, options_.max_queued}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
           running_(io_.get_executor(), std::move(make_worker), options_, journal_, *metrics_,

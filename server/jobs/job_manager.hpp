@@ -36,6 +36,7 @@ struct JobManagerOptions {
     std::chrono::milliseconds heartbeat{10000};                       ///< longest wait of wait_events()
     std::chrono::hours idempotency_lifetime{24};
     std::chrono::milliseconds store_retry{1000};  ///< between tries to write to a store that refused
+    std::uint32_t max_queued = 10000;             ///< jobs that wait; more are refused
     RestartLimits restarts{};                     ///< of workers that die or cannot be started
     /// What the operator does not allow of a spec, whose paths are absolute; asked before anything that it names is
     /// looked at. Empty: everything is allowed.
@@ -49,7 +50,8 @@ using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::
 struct SubmitOutcome {
     /// created: `job` is queued. existing: `job` was made before by a request with the same key and body. valid: `job`
     /// is what would be queued, without an id. invalid: `violations` of the spec, or what it names is not there.
-    /// conflict: `violations`: another job that has not ended writes to the same output folder.
+    /// conflict: `violations`: another job that has not ended writes to the same output folder. queue_full: as many
+    /// wait as may.
     using Kind = SubmitVerdict;
     Kind kind = Kind::invalid;
     api::Job job;

@@ -140,6 +140,11 @@ class TableJobMetrics final : public JobMetrics {
         ++service_.worker_restarts;
     }
 
+    void worker_oom_restarted() override {
+        const std::lock_guard lock(mutex_);
+        ++service_.worker_oom_restarts;
+    }
+
     void job_finished(api::JobState result) override {
         const std::lock_guard lock(mutex_);
         ++service_.finished[result];

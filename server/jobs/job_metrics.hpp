@@ -46,6 +46,8 @@ class JobMetrics {
     virtual void left_queue(double waited_seconds) = 0;
     /// A worker died and is to be started again.
     virtual void worker_restarted() = 0;
+    /// One ran out of memory and is to be started again with smaller micro-batches.
+    virtual void worker_oom_restarted() = 0;
     /// The job came to a terminal state.
     virtual void job_finished(api::JobState result) = 0;
 

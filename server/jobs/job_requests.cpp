@@ -9,6 +9,16 @@ namespace {
 
 constexpr std::size_t kKeyLimit = 255;
 constexpr std::string_view kMetadataFilter = "metadata[";
+constexpr const char* kQueueRetrySeconds = "30";
+
+api::Response queue_full(const api::Request& request) {
+    api::Problem problem;
+    problem.status = 429;
+    problem.code = "queue_full";
+    problem.detail = "as many jobs wait as the service takes (--max-queued); submit it again when some have begun";
+    problem.instance = request.path;
+    return api::to_response(problem, {{"Retry-After", kQueueRetrySeconds}});
+}
 
 }  // namespace
 
@@ -69,6 +79,8 @@ api::Response refused_submission(const api::Request& request, const SubmitOutcom
         case SubmitOutcome::Kind::key_reused:
             refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
                    "idempotency-key");
+        case SubmitOutcome::Kind::queue_full:
+            return queue_full(request);
         case SubmitOutcome::Kind::created:
         case SubmitOutcome::Kind::existing:
         case SubmitOutcome::Kind::valid:

@@ -170,6 +170,7 @@ class JobApi {
             case SubmitOutcome::Kind::invalid:
             case SubmitOutcome::Kind::conflict:
             case SubmitOutcome::Kind::key_reused:
+            case SubmitOutcome::Kind::queue_full:
             case SubmitOutcome::Kind::valid:  // validation_response()
             case SubmitOutcome::Kind::stopping:
                 break;

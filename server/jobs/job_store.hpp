@@ -50,6 +50,7 @@ struct JobChange {
                                        ///< below, nor specs and metadata
     const ProgressEvent* progress = nullptr;
     const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
+    const std::string* resolved_spec = nullptr;
     /// One whose folder is known takes the place of the older one.
     std::vector<api::JobCheckpoint> checkpoints{};
 };

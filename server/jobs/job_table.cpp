@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/jobs/run_conclusion.hpp"
+#include "server/protocol/failure_kinds.hpp"
 
 namespace distilld {
 namespace {
@@ -36,34 +37,6 @@ std::optional<JobIntent> by_force(JobIntent intent) {
 }
 
 }  // namespace
-
-const char* to_string(JobIntent intent) noexcept {
-    switch (intent) {
-        case JobIntent::wait:
-            return "wait";
-        case JobIntent::run:
-            return "run";
-        case JobIntent::pause:
-            return "pause";
-        case JobIntent::pause_by_force:
-            return "pause_by_force";
-        case JobIntent::paused:
-            return "paused";
-        case JobIntent::resume:
-            return "resume";
-        case JobIntent::resume_by_force:
-            return "resume_by_force";
-        case JobIntent::cancel:
-            return "cancel";
-        case JobIntent::cancel_by_force:
-            return "cancel_by_force";
-        case JobIntent::requeue:
-            return "requeue";
-        case JobIntent::requeue_by_force:
-            return "requeue_by_force";
-    }
-    return "unknown";
-}
 
 void JobTable::restore(const RestoredJob& job) {
     if (mode_ != Mode::restoring) {
@@ -132,7 +105,10 @@ SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
     if (output_user(*submission.output)) {
         return SubmitVerdict::conflict;
     }
-    return submission.dry_run ? SubmitVerdict::valid : SubmitVerdict::created;
+    if (submission.dry_run) {
+        return SubmitVerdict::valid;
+    }
+    return queue_.size() >= options_.max_queued ? SubmitVerdict::queue_full : SubmitVerdict::created;
 }
 
 void JobTable::enqueue(const std::string& id, const std::string& output, QueuePlace place, bool resume) {
@@ -276,6 +252,8 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     auto conclusion = conclude({intent, job->second.skips_checkpoint, job->second.resume}, outcome);
     if (!conclusion && !started) {
         on_not_started(job, outcome, now);
+    } else if (!conclusion && outcome.kind == WorkerOutcome::Kind::out_of_memory && outcome.cut.batch_size != 0) {
+        on_out_of_memory(job, outcome, now);
     } else if (!conclusion) {
         on_died(job, outcome, now);
     } else if (conclusion->state == JobState::queued) {
@@ -289,11 +267,26 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     }
 }
 
+void JobTable::on_out_of_memory(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
+    const auto verdict = job->second.restarts.on_out_of_memory(options_.restarts, outcome.cut);
+    auto message = what_happened(outcome) + verdict.text;
+    if (!verdict.smaller) {
+        end(job, JobState::failed, StatusReason{kOutOfMemory, std::move(message)});
+        return;
+    }
+    job->second.cut = verdict.smaller;
+    job->second.deadline = now + verdict.pause;
+    StatusReason reason{kOutOfMemoryRestarted, std::move(message)};
+    requeue(job, {job->first, JobState::queued, std::move(reason), true, true});
+}
+
 void JobTable::on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
     auto& restarts = job->second.restarts;
     const auto pause = restarts.on_died(options_.restarts, outcome.reach);
     if (!pause) {
-        end(job, JobState::failed, StatusReason{"worker_killed", what_happened(outcome) + restarts.given_up_text()});
+        // Out of memory before its run began, where smaller micro-batches would be of no use.
+        const char* code = outcome.kind == WorkerOutcome::Kind::out_of_memory ? kOutOfMemory : "worker_killed";
+        end(job, JobState::failed, StatusReason{code, what_happened(outcome) + restarts.given_up_text()});
         return;
     }
     StatusReason reason{kWorkerRestarting, what_happened(outcome) + restarts.restart_text(options_.restarts, *pause)};
@@ -425,7 +418,7 @@ void JobTable::fill_slots(Time now) {
         if (now < job.deadline) {
             return;
         }
-        actions_.emplace_back(StartWorkerAction{queue_.front(), job.resume});
+        actions_.emplace_back(StartWorkerAction{queue_.front(), job.resume, job.cut});
         job.intent = JobIntent::run;
         queue_.pop_front();
         ++running_;

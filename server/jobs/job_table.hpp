@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -66,11 +67,14 @@ enum class SubmitVerdict {
     invalid,     ///< the spec is
     conflict,    ///< output_user() has the folder
     key_reused,  ///< the key was used with another body
+    queue_full,  ///< as many jobs wait as may
     stopping,    ///< no job is taken any more
 };
 
 /// Code of the reason of a job whose worker died and is started again.
 inline constexpr const char* kWorkerRestarting = "worker_restarting";
+/// Of one whose worker ran out of memory, and is started again with smaller micro-batches.
+inline constexpr const char* kOutOfMemoryRestarted = "out_of_memory_restarted";
 
 /// Code of the reason of a job whose worker is to stop for a pause that is not wanted any more.
 inline constexpr const char* kResumedByUser = "resumed_by_user";
@@ -79,15 +83,17 @@ inline constexpr const char* kResumedByUser = "resumed_by_user";
 struct WorkerOutcome {
     enum class Kind {
         finished,
-        cancelled,    ///< it stopped because it was told to (not necessarily by us)
-        failed,       ///< it said why: `reason`, whose code is an error kind
-        died,         ///< it said nothing of its end: `reason.message` if something is known
-        not_started,  ///< there was no worker that could have been told the job: `reason` says what kept it
+        cancelled,      ///< it stopped because it was told to (not necessarily by us)
+        failed,         ///< it said why: `reason`, whose code is an error kind
+        died,           ///< it said nothing of its end: `reason.message` if something is known
+        out_of_memory,  ///< memory ran out, as it said or as the kernel did: `reason`
+        not_started,    ///< there was no worker that could have been told the job: `reason` says what kept it
     };
     Kind kind = Kind::died;
     bool checkpoint = false;  ///< cancelled: what it had done is saved
     api::StatusReason reason{};
     RunReach reach{};
+    MicroBatches cut{};  ///< into which the run cut its steps; not known before it has begun
 };
 
 /// Run a worker for the job, which is `running` from here on. Answer with on_ended() at the end of the worker, or when
@@ -95,6 +101,7 @@ struct WorkerOutcome {
 struct StartWorkerAction {
     std::string id;
     bool resume = false;
+    std::optional<MicroBatches> cut{};  ///< in place of what the spec says
 };
 /// Tell the worker to checkpoint and end; or, perhaps after that, to end without.
 struct StopWorkerAction {
@@ -138,6 +145,7 @@ struct JobTableOptions {
     std::chrono::nanoseconds cancel_grace{};  ///< between the order to stop and the end by force
     RestartLimits restarts{};
     std::chrono::nanoseconds stop_grace{};  ///< the same when the service stops; 0 = cancel_grace
+    std::size_t max_queued = 10000;  ///< jobs that wait, beyond which no further one is taken
 };
 
 /// A job as the store has it when the service starts.
@@ -214,6 +222,7 @@ class JobTable {
         Time deadline{};                ///< wait: not started before; with a worker that is to stop: killed then
         QueuePlace place;
         RestartPolicy restarts;
+        std::optional<MicroBatches> cut;  ///< since memory ran out
     };
     using Entries = std::map<std::string, Entry>;
 
@@ -227,6 +236,7 @@ class JobTable {
     void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason);
     /// Back to its place.
     void requeue(Entries::iterator job, StoreStateAction action);
+    void on_out_of_memory(Entries::iterator job, const WorkerOutcome& outcome, Time now);
     void on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now);
     void on_not_started(Entries::iterator job, const WorkerOutcome& outcome, Time now);
     void kill_late(Time now);

@@ -40,11 +40,13 @@ RunningJobs::RunningJobs(asio::any_io_executor executor, WorkerFactory make_work
     metrics_.set_slots(slots_.busy(), slots_.free());
 }
 
-std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume) {
+std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume,
+                                                const std::optional<MicroBatches>& cut) {
     WorkerStart start;
     start.resume = resume;
     start.job_id = id;
     std::uint32_t sequence_length = 0;
+    bool newly_cut = false;
     std::unique_ptr<WorkerProcess> worker;
     try {
         start.spec_json = journal_.get(id).value().resolved_spec_json;
@@ -53,6 +55,7 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     }
     if (const auto spec = api::parse_job_spec(start.spec_json)) {
         sequence_length = spec->dataset.sequence_length;
+        newly_cut = cut && *cut != MicroBatches{spec->training.batch_size, spec->training.micro_batches};
     }
     const Slot* slot = slots_.take(id);
     if (slot == nullptr) {
@@ -85,6 +88,11 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         set_limit(id, *stored.job.max_concurrent);
     }
     metrics_.run_started(id);
+    if (newly_cut) {
+        start.spec_json = with_micro_batches(start.spec_json, *cut);
+        journal_.set_resolved_spec(id, start.spec_json);
+        metrics_.worker_oom_restarted();
+    }
     journal_.append(id, state_record(stored.job));
     static_cast<void>(runs_.spawn(run_job(id, active, std::move(start))));  // closed only when none is started
     return std::nullopt;

@@ -34,8 +34,10 @@ class RunningJobs {
                 JobJournal& journal, JobMetrics& metrics, Callbacks callbacks);
 
     /// Makes a worker for a queued job, which is running from here on; on_ended() follows. Why there is no worker,
-    /// when it cannot be made: then the job is queued as before, and nothing follows.
-    [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume);
+    /// when it cannot be made: then the job is queued as before, and nothing follows. `cut`: into which micro-batches
+    /// its steps are cut from now on, where that is not as the resolved spec has it, which is changed.
+    [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume,
+                                                     const std::optional<MicroBatches>& cut = {});
 
     // Nothing happens to a job that has no worker (any more).
     /// Tells the worker to checkpoint and end, or to end without.

@@ -29,6 +29,7 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
     switch (outcome.kind) {
         case SubmitVerdict::stopping:
         case SubmitVerdict::key_reused:
+        case SubmitVerdict::queue_full:
             return judged;
         case SubmitVerdict::existing:
             outcome.job = std::move(earlier->job);

@@ -17,7 +17,7 @@ namespace distilld {
 struct ServerSettings {
     std::string listen = "127.0.0.1:8500";
     std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
-    std::uint32_t max_connections = 1024;
+    std::uint32_t max_connections = 4096;
     std::uint64_t body_limit = 8ULL << 20;         ///< bytes
     std::uint64_t max_upload_size = 512ULL << 20;  ///< bytes of a file sent to /v1/files
     std::chrono::milliseconds header_timeout{std::chrono::seconds(30)};
@@ -32,6 +32,8 @@ struct JobsSettings {
     std::uint32_t slots = 0;  ///< 0: one, or by devices one a GPU
     SlotsBy slots_by = SlotsBy::cores;
     std::uint32_t max_worker_restarts = 3;
+    std::uint32_t max_oom_restarts = 3;
+    std::uint32_t max_queued = 10000;  ///< jobs that wait; more are refused
     std::chrono::milliseconds cancel_grace{std::chrono::seconds(120)};
     std::chrono::milliseconds store_retry{1000};
     std::chrono::milliseconds metrics_interval{500};

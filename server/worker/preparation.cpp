@@ -35,6 +35,7 @@ namespace {
 Surroundings surroundings_of(const PreparedRun& run) {
     Surroundings around{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
     around.rows_by_length = groups_rows_by_length(run);
+    around.planned_batch_size = run.planned_batch_size;
     for (const NamedTeacher& teacher : run.several) {
         around.teachers[teacher.name] = {teacher.info.fingerprint, teacher.info.deterministic};
     }
@@ -280,6 +281,7 @@ class Preparation {
         }
         info("resumed from " + checkpoint.string());
         tell_of_kept_dtype();
+        run_.planned_batch_size = planned_batch_size(state->spec_json);
         run_.resumed = std::move(*state);
         run_.resumed_from = checkpoint.string();
         return {};

@@ -15,8 +15,10 @@
 #include "api/job_spec_json.hpp"
 #include "base/cores.hpp"
 #include "models/serving/local_engine.hpp"
+#include "models/training/out_of_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "server/protocol/failure_kinds.hpp"
 #include "server/protocol/worker_channel.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/support/log.hpp"
@@ -131,9 +133,14 @@ class TrainWorker {
             }
             auto preparing = prepare_and_train(*start);
             co_return co_await std::move(preparing);
+        } catch (const OutOfDeviceMemory& error) {
+            co_return FailedEvent{kOutOfMemory, error.error().message};
         } catch (const ErrorException& error) {
             co_return failed(error.error());
         } catch (const std::exception& error) {
+            if (models::is_out_of_memory(error)) {
+                co_return FailedEvent{kOutOfMemory, "the worker ran out of memory: " + models::memory_words(error)};
+            }
             co_return failed(Error{ErrorKind::internal, error.what()});
         }
     }

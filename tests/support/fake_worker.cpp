@@ -168,6 +168,31 @@ int main(int argc, char** argv) {
         std::signal(SIGSEGV, SIG_DFL);
         std::raise(SIGSEGV);
     }
+    if (behaviour == "hog") {  // has no memory for more than 2 rows
+        const std::string& spec = start.spec_json;
+        const bool fits = spec.find("\"batch_size\":2,") != std::string::npos;
+        StartedEvent started;
+        started.first_step = start.resume ? 1 : 0;
+        started.batch_size = fits ? 2 : spec.find("\"batch_size\":4,") != std::string::npos ? 4 : 8;
+        started.micro_batches = 8 / started.batch_size;
+        send(UpMessage(started));
+        if (!fits) {
+            send(UpMessage(FailedEvent{"out_of_memory", "no room"}));
+            return 1;
+        }
+        finish(2);
+        return 0;
+    }
+    if (behaviour == "throw") {
+        send(UpMessage(progress(1, 2)));
+        std::fputs("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
+                   stderr);
+        std::abort();
+    }
+    if (behaviour == "killed") {
+        send(UpMessage(progress(1, 2)));
+        std::raise(SIGKILL);
+    }
     if (behaviour == "obey") {
         for (std::uint64_t step = 1;; ++step) {
             const auto message = receive();

@@ -129,6 +129,8 @@ TEST(CommandLine, Serve) {
     EXPECT_EQ(defaults.jobs.slots_by, SlotsBy::cores);
     EXPECT_EQ(served({"--slots-by", "devices"}).jobs.slots_by, SlotsBy::devices);
     EXPECT_EQ(defaults.jobs.max_worker_restarts, 3U);
+    EXPECT_EQ(defaults.jobs.max_oom_restarts, 3U);
+    EXPECT_EQ(defaults.jobs.max_queued, 10000U);
     const auto settings = served({"--listen", "[::1]:0", "--host", "a", "--slots", "3", "--log-json", "--host",
                                   "b.example,c", "--drain-timeout", "5m"});
     EXPECT_THAT(settings.server.hosts, ElementsAre("a", "b.example", "c"));

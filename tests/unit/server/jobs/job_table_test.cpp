@@ -9,6 +9,7 @@ namespace distilld {
 namespace {
 
 using namespace std::chrono_literals;
+using test::out_of_memory;
 using test::outcome;
 using test::texts_of;
 using Kind = WorkerOutcome::Kind;
@@ -47,6 +48,41 @@ TEST(JobTable, JudgesSubmissions) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
         EXPECT_EQ(table.judge(rows[row].submission), SubmitVerdict::stopping) << row;
     }
+}
+
+TEST(JobTable, TakesNoMoreJobsThanMayWait) {
+    JobTable table({.slots = 1, .max_queued = 2});
+    table.start();
+    const auto judged = [&table](bool dry_run) { return table.judge({dry_run, {}, "/new"}); };
+    for (const auto* id : {"running", "a", "b"}) {
+        EXPECT_EQ(judged(false), SubmitVerdict::created);
+        table.enqueue(id, std::string("/") + id);
+        poll(table);
+    }
+    EXPECT_EQ(judged(false), SubmitVerdict::queue_full);
+    EXPECT_EQ(judged(true), SubmitVerdict::valid) << "nothing would wait";
+    EXPECT_EQ(table.judge({false, JobSubmission::Earlier{true}, "/a"}), SubmitVerdict::existing);
+    table.on_ended("running", outcome(Kind::finished), kNow);
+    poll(table);
+    EXPECT_EQ(judged(false), SubmitVerdict::created);
+}
+
+TEST(JobTable, HalvesUntilTheLimitAndThenFails) {
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("j", "/j");
+    MicroBatches cut{64, 1};
+    auto now = kNow;
+    for (const auto* next : {"start j resume 32x2", "start j resume 16x4", "start j resume 8x8"}) {
+        static_cast<void>(table.poll(now));
+        table.on_ended("j", out_of_memory(cut), now);
+        now += 1s;
+        auto actions = texts_of(table.poll(now));
+        EXPECT_EQ(actions.back(), next);
+        cut = *halved(cut);
+    }
+    table.on_ended("j", out_of_memory(cut), now);
+    EXPECT_THAT(texts_of(table.poll(now)), ElementsAre("store j failed out_of_memory"));
 }
 
 TEST(JobTable, RestoresWhatTheLastServiceLeft) {

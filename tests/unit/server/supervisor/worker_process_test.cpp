@@ -382,5 +382,31 @@ TEST(WorkerEnvironment, SpinsBrieflyAndRepeatsItsBitsUnlessTheUserChose) {
     ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
 }
 
+TEST(WorkerProcess, ToldByTheKernelKnowsAKillForLackOfMemory) {
+    for (const bool counted : {true, false}) {
+        auto options = fake("killed");
+        std::uint64_t kills = 4;
+        options.oom_kills = [&kills, counted] { return std::optional(counted ? kills++ : kills); };
+        const auto failure = run(options).failure();
+        EXPECT_EQ(failure.kind, counted ? kWorkerOutOfMemory : kWorkerKilled);
+        EXPECT_THAT(failure.message, HasSubstr(counted ? "the kernel killed the worker because memory ran out"
+                                                       : "the worker was killed by signal 9 (Killed)"));
+    }
+}
+
+TEST(WorkerProcess, AKillOfOursIsNone) {
+    auto options = fake("deaf");
+    std::uint64_t kills = 4;
+    options.oom_kills = [&kills] { return std::optional(kills++); };
+    const auto failure = run(options, [](WorkerProcess& process, auto&, const auto&) { process.kill(); }).failure();
+    EXPECT_EQ(failure.kind, "internal");
+}
+
+TEST(WorkerProcess, KnowsTheLastWordsOfAProgramWithoutMemory) {
+    const auto failure = run(fake("throw")).failure();
+    EXPECT_EQ(failure.kind, kWorkerOutOfMemory);
+    EXPECT_THAT(failure.message, HasSubstr("std::bad_alloc"));
+}
+
 }  // namespace
 }  // namespace distilld
