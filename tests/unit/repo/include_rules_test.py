@@ -24,7 +24,8 @@ LAYERS = {
     "models/": ["base/", "pipeline/", "models/"],
     "models/checkpoint/": ["base/", "pipeline/core/", "models/checkpoint/"],
     "api/": ["base/", "pipeline/core/", "api/"],
-    # support <- http <- security, protocol <- supervisor, jobs <- cli; the worker's program and the teacher's beside them.
+    # support <- http <- security, protocol <- supervisor, jobs <- cli; the worker's program and the teacher's
+    # beside them.
     "server/support/": ["base/", "server/support/"],
     # What the service can be told; whoever composes it reads them, the other rooms have options of their own.
     "server/settings/": [*BELOW_SERVER, "server/support/", "server/settings/"],
