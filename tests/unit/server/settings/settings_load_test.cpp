@@ -97,18 +97,21 @@ TEST_F(SettingsLoad, EverythingThatIsWrongIsSaidAtOnceAndWhere) {
     input_.environment = {{"DISTILLD_JOBS_METRICS_KEPT", "few"}};
     input_.flags = {{"jobs.slots", {"0"}}};
     const std::string file = "etc/distilld.toml:";
-    EXPECT_EQ(complaints(),
-              file + "1:1: slots: settings stand in sections (server, jobs, log, teacher); did you mean jobs.slots?\n" +
-                  file + "3:1: server.listn: there is no such setting; did you mean listen?\n" + file +
-                  "6:1: server.slots: there is no such setting; did you mean jobs.slots?\n" + file +
-                  "10:2: sever: there is no such section, but server, jobs, log, teacher; did you mean server?\n" +
-                  file + "12:3: log: must be a table: [log]\n" + file +
-                  "4:21: server.max_connections: must be a whole number from 4 to 1000000\n" + file +
-                  "5:9: server.hosts: entry 2 must be a text\n" + file +
-                  "8:9: jobs.slots: must be a whole number from 1 to 1024\n" + file +
-                  "9:12: jobs.data_dir: must be a text\n"
-                  "DISTILLD_JOBS_METRICS_KEPT: jobs.metrics_kept: must be a whole number from 100 to 10000000\n"
-                  "--slots: jobs.slots: must be a whole number from 1 to 1024");
+    EXPECT_EQ(
+        complaints(),
+        file +
+            "1:1: slots: settings stand in sections (server, jobs, log, teacher, security); did you mean "
+            "jobs.slots?\n" +
+            file + "3:1: server.listn: there is no such setting; did you mean listen?\n" + file +
+            "6:1: server.slots: there is no such setting; did you mean jobs.slots?\n" + file +
+            "10:2: sever: there is no such section, but server, jobs, log, teacher, security; did you mean server?\n" +
+            file + "12:3: log: must be a table: [log]\n" + file +
+            "4:21: server.max_connections: must be a whole number from 4 to 1000000\n" + file +
+            "5:9: server.hosts: entry 2 must be a text\n" + file +
+            "8:9: jobs.slots: must be a whole number from 1 to 1024\n" + file +
+            "9:12: jobs.data_dir: must be a text\n"
+            "DISTILLD_JOBS_METRICS_KEPT: jobs.metrics_kept: must be a whole number from 100 to 10000000\n"
+            "--slots: jobs.slots: must be a whole number from 1 to 1024");
 }
 
 TEST_F(SettingsLoad, WhatIsNoTomlIsSaidWithItsPlace) {
