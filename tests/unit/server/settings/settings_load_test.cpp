@@ -98,10 +98,12 @@ TEST_F(SettingsLoad, EverythingThatIsWrongIsSaidAtOnceAndWhere) {
     input_.flags = {{"jobs.slots", {"0"}}};
     const std::string file = "etc/distilld.toml:";
     EXPECT_EQ(complaints(),
-              file + "1:1: slots: settings stand in sections (server, jobs, log, teacher); did you mean jobs.slots?\n" +
+              file + "1:1: slots: settings stand in sections (server, jobs, log, teacher, webhooks); did you mean "
+                     "jobs.slots?\n" +
                   file + "3:1: server.listn: there is no such setting; did you mean listen?\n" + file +
                   "6:1: server.slots: there is no such setting; did you mean jobs.slots?\n" + file +
-                  "10:2: sever: there is no such section, but server, jobs, log, teacher; did you mean server?\n" +
+                  "10:2: sever: there is no such section, but server, jobs, log, teacher, webhooks; did you mean "
+                  "server?\n" +
                   file + "12:3: log: must be a table: [log]\n" + file +
                   "4:21: server.max_connections: must be a whole number from 4 to 1000000\n" + file +
                   "5:9: server.hosts: entry 2 must be a text\n" + file +
