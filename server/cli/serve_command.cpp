@@ -220,7 +220,8 @@ int serve(const ServeCommand& command) {
         return kFailed;
     }
     auto routes = make_job_routes(*manager, metrics, logs);
-    for (auto& route : openai::make_openai_routes({*manager, *files, data_dir / "outputs", settings.server.max_upload_size})) {
+    for (auto& route :
+         openai::make_openai_routes({*manager, *files, data_dir / "outputs", settings.server.max_upload_size})) {
         routes.push_back(std::move(route));
     }
 

@@ -19,26 +19,26 @@ std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
 }  // namespace
 
 SettingsSection webhooks_section() {
-    return {.name = "webhooks",
-            .help = "who is told of the ends of jobs",
-            .settings =
-                {
-                    {.name = "urls",
-                     .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::urls,
-                                                {.type_name = "URL"}),
-                     .help = "http or https URLs that are told of the end of each job",
-                     .flag = "--webhook-url"},
-                    {.name = "secret_file",
-                     .kind = make_file_setting(&ServiceSettings::webhooks, &WebhooksSettings::secret_file),
-                     .help = "file with the secret that webhooks are signed with, whsec_ and base64",
-                     .flag = "--webhook-secret-file"},
-                    {.name = "private_hosts",
-                     .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::private_hosts,
-                                                {.type_name = "NAME"}),
-                     .help = "names of receivers that may have private addresses",
-                     .flag = "--webhook-private-host"},
-                },
-            .check = check_webhooks};
+    return {
+        .name = "webhooks",
+        .help = "who is told of the ends of jobs",
+        .settings =
+            {
+                {.name = "urls",
+                 .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::urls, {.type_name = "URL"}),
+                 .help = "http or https URLs that are told of the end of each job",
+                 .flag = "--webhook-url"},
+                {.name = "secret_file",
+                 .kind = make_file_setting(&ServiceSettings::webhooks, &WebhooksSettings::secret_file),
+                 .help = "file with the secret that webhooks are signed with, whsec_ and base64",
+                 .flag = "--webhook-secret-file"},
+                {.name = "private_hosts",
+                 .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::private_hosts,
+                                            {.type_name = "NAME"}),
+                 .help = "names of receivers that may have private addresses",
+                 .flag = "--webhook-private-host"},
+            },
+        .check = check_webhooks};
 }
 
 }  // namespace distilld

@@ -98,8 +98,9 @@ TEST_F(SettingsLoad, EverythingThatIsWrongIsSaidAtOnceAndWhere) {
     input_.flags = {{"jobs.slots", {"0"}}};
     const std::string file = "etc/distilld.toml:";
     EXPECT_EQ(complaints(),
-              file + "1:1: slots: settings stand in sections (server, jobs, log, teacher, webhooks); did you mean "
-                     "jobs.slots?\n" +
+              file +
+                  "1:1: slots: settings stand in sections (server, jobs, log, teacher, webhooks); did you mean "
+                  "jobs.slots?\n" +
                   file + "3:1: server.listn: there is no such setting; did you mean listen?\n" + file +
                   "6:1: server.slots: there is no such setting; did you mean jobs.slots?\n" + file +
                   "10:2: sever: there is no such section, but server, jobs, log, teacher, webhooks; did you mean "
