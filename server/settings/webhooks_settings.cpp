@@ -7,8 +7,9 @@ std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
     const auto& webhooks = settings.webhooks;
     std::vector<SettingConflict> conflicts;
     if (webhooks.urls.empty() != webhooks.secret_file.empty()) {
-        conflicts.push_back({"webhooks.secret_file", webhooks.urls.empty() ? "is of no use without webhooks.urls"
-                                                                           : "is needed with webhooks.urls"});
+        conflicts.push_back({"webhooks.secret_file", webhooks.urls.empty()
+                                                         ? "is of no use without webhooks.urls"
+                                                         : "is needed with webhooks.urls: --webhook-secret-file FILE"});
     }
     if (webhooks.urls.empty() && !webhooks.private_hosts.empty()) {
         conflicts.push_back({"webhooks.private_hosts", "is of no use without webhooks.urls"});
