@@ -7,8 +7,9 @@ std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
     const auto& webhooks = settings.webhooks;
     std::vector<SettingConflict> conflicts;
     if (webhooks.urls.empty() != webhooks.secret_file.empty()) {
-        conflicts.push_back({"webhooks.secret_file", webhooks.urls.empty() ? "is of no use without webhooks.urls"
-                                                                           : "is needed with webhooks.urls"});
+        conflicts.push_back({"webhooks.secret_file", webhooks.urls.empty()
+                                                         ? "is of no use without webhooks.urls"
+                                                         : "is needed with webhooks.urls: --webhook-secret-file FILE"});
     }
     if (webhooks.urls.empty() && !webhooks.private_hosts.empty()) {
         conflicts.push_back({"webhooks.private_hosts", "is of no use without webhooks.urls"});
@@ -19,26 +20,26 @@ std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
 }  // namespace
 
 SettingsSection webhooks_section() {
-    return {.name = "webhooks",
-            .help = "who is told of the ends of jobs",
-            .settings =
-                {
-                    {.name = "urls",
-                     .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::urls,
-                                                {.type_name = "URL"}),
-                     .help = "http or https URLs that are told of the end of each job",
-                     .flag = "--webhook-url"},
-                    {.name = "secret_file",
-                     .kind = make_file_setting(&ServiceSettings::webhooks, &WebhooksSettings::secret_file),
-                     .help = "file with the secret that webhooks are signed with, whsec_ and base64",
-                     .flag = "--webhook-secret-file"},
-                    {.name = "private_hosts",
-                     .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::private_hosts,
-                                                {.type_name = "NAME"}),
-                     .help = "names of receivers that may have private addresses",
-                     .flag = "--webhook-private-host"},
-                },
-            .check = check_webhooks};
+    return {
+        .name = "webhooks",
+        .help = "who is told of the ends of jobs",
+        .settings =
+            {
+                {.name = "urls",
+                 .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::urls, {.type_name = "URL"}),
+                 .help = "http or https URLs that are told of the end of each job",
+                 .flag = "--webhook-url"},
+                {.name = "secret_file",
+                 .kind = make_file_setting(&ServiceSettings::webhooks, &WebhooksSettings::secret_file),
+                 .help = "file with the secret that webhooks are signed with, whsec_ and base64",
+                 .flag = "--webhook-secret-file"},
+                {.name = "private_hosts",
+                 .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::private_hosts,
+                                            {.type_name = "NAME"}),
+                 .help = "names of receivers that may have private addresses",
+                 .flag = "--webhook-private-host"},
+            },
+        .check = check_webhooks};
 }
 
 }  // namespace distilld

@@ -153,7 +153,6 @@ def test_a_cancel_without_a_checkpoint_goes_on_from_the_one_before(
     with ChaosProxy(teacher.url, SLOW) as proxy:
         spec = jobs.changed(distil(text_data, tmp_path / "student", proxy.url), {"/teacher/max_concurrent": 1})
         job_id = rest.submit(spec)
-        assert rest.post(f"/v1/jobs/{job_id}/checkpoint").status in (202, 409)
         wait_until(lambda: (rest.job(job_id)["progress"] or {}).get("step"), "a step")
         asked = rest.post(f"/v1/jobs/{job_id}/checkpoint")
         assert asked.status == 202, asked.text

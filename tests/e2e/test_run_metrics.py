@@ -21,7 +21,7 @@ def spec_file(teacher, text_data, tmp_path):
 
 def test_a_run_serves_the_metrics_that_a_service_has_of_its_jobs(distilld, spec_file, module_service):
     run = distilld.start("run", spec_file, "--metrics-listen", "127.0.0.1:0")
-    rest = Rest(run.wait_for_line(r"metrics at (http://127.0.0.1:\d+)/metrics").group(1))
+    rest = Rest(run.wait_for_line(r"metrics at (http://127.0.0.1:\d+)/metrics").group(1), ours=False)
     assert rest.get("/healthz").json == {"status": "ok"}
 
     def trained():
@@ -53,7 +53,7 @@ def test_a_run_serves_the_metrics_that_a_service_has_of_its_jobs(distilld, spec_
 def test_promtool_finds_nothing_to_complain_about(distilld, spec_file):
     tool = program("promtool")
     run = distilld.start("run", spec_file, "--metrics-listen", "127.0.0.1:0")
-    rest = Rest(run.wait_for_line(r"metrics at (http://127.0.0.1:\d+)/metrics").group(1))
+    rest = Rest(run.wait_for_line(r"metrics at (http://127.0.0.1:\d+)/metrics").group(1), ours=False)
     wait_until(lambda: re.search(r"job_step\S* [1-9]", rest.get("/metrics").text), "a step in the metrics")
     checked = subprocess.run(
         [tool, "check", "metrics"], input=rest.get("/metrics").body, capture_output=True, timeout=60

@@ -48,7 +48,7 @@ def _operation(method, path):
         parts = template.split("/")
         if len(parts) != len(segments):
             continue
-        if all(part.startswith("{") and there or part == there for part, there in zip(parts, segments, strict=True)):
+        if all((part.startswith("{") and there) or part == there for part, there in zip(parts, segments, strict=True)):
             item = _document()["paths"][template]
             operation = item.get("get" if method == "HEAD" else method.lower())
             if operation is None:

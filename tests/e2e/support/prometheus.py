@@ -80,7 +80,7 @@ class Prometheus:
             folder / "prometheus",
         )
         self.url = f"http://127.0.0.1:{port}"
-        self._rest = Rest(self.url)
+        self._rest = Rest(self.url, ours=False)
         try:
             wait_until(self._ready, "Prometheus to be ready")
         except AssertionError:

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/unit/server/jobs/routes_fixture.hpp"
 
@@ -61,6 +63,10 @@ TEST_F(JobVerbRoutesTest, PauseAndResumeAnswerWithTheJob) {
     EXPECT_FALSE(body(pausing).at("terminal").as_bool());
     EXPECT_EQ(body(pausing).at("status_reason").at("code").as_string(), "paused_by_user");
     wait_for_state(*world_.manager, id, JobState::paused);
+    // A job shows its state a moment before the store has it, which lists jobs by it.
+    for (int round = 0; round < 1000 && listed({{"state", "paused"}}).empty(); ++round) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     EXPECT_THAT(listed({{"state", "paused"}}), ElementsAre(id));
     EXPECT_THAT(get("/metrics").body, HasSubstr("distilld_jobs{state=\"paused\"} 1\n"));
     const auto removed = remove(id);
