@@ -112,9 +112,19 @@ def test_event_streams_leave_room_for_everything_else(module_service, slow_job):
 def test_connections_that_say_nothing_leave_room_for_probes(module_service, slow_job):
     rest = module_service.rest
     with contextlib.ExitStack() as idle:
-        for _ in range(STREAMS):
-            idle.enter_context(contextlib.closing(socket.create_connection(rest._address)))
-        wait_until(lambda: rest.get("/version").status == 503, "the service to be full")
+
+        def fill(count):
+            for _ in range(count):
+                idle.enter_context(contextlib.closing(socket.create_connection(rest._address)))
+
+        def is_full():
+            if rest.get("/version").status == 503:
+                return True
+            fill(64)  # in place of those that were closed because they had said nothing for so long
+            return False
+
+        fill(STREAMS)
+        wait_until(is_full, "the service to be full", pause=1)
         for path in ("/healthz", "/readyz", "/metrics", f"/v1/jobs/{slow_job}", "/v1/jobs"):
             assert rest.get(path).status == 200, path
 
