@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/caller.hpp"
+
 namespace distilld::api {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -46,6 +48,7 @@ struct Request {
     std::string body;
     std::shared_ptr<BodySource> body_source = nullptr;  ///< in place of `body`, of a route that asks for it
     std::string remote;                                 ///< address of the peer, for logs
+    std::optional<Caller> caller;  ///< nothing: the server asks for no keys, or the route is open to all
 
     [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;
     [[nodiscard]] std::optional<std::string_view> query_value(std::string_view name) const;
@@ -67,8 +70,10 @@ struct Response {
     std::string content_type = "application/json";
     Headers headers;
     std::string body;
-    std::unique_ptr<BodyStream> stream;                ///< set: sent chunked in place of body
+    std::unique_ptr<BodyStream> stream;                ///< set: sent in place of body, chunked
     std::shared_ptr<const void> until_sent = nullptr;  ///< let go of when the answer has been sent, or cannot be
+    /// Of a stream whose size is known: it is announced, and not chunked. The stream gives so many bytes or fails.
+    std::optional<std::uint64_t> content_length{};
 };
 
 }  // namespace distilld::api

@@ -122,6 +122,9 @@ void describe(Visitor& v, T& job) {
     v("priority", job.priority);
     v("queue_position", job.queue_position);
     v("max_concurrent", job.max_concurrent);
+    v("slot", job.slot);
+    v("cores", job.cores);
+    text_or_null_field(v, "device", job.device);
     progress_field(v, "progress", job.progress);
     text_or_null_field(v, "dtype", job.dtype);
     v("eval_loss", job.eval_loss);

@@ -49,10 +49,10 @@ constexpr const auto& enum_names(JobState) {
     return state == JobState::succeeded || state == JobState::failed || state == JobState::cancelled;
 }
 
-/// Why a job is in the state it is in: `code` for programs (invalid_input, io, teacher, internal, worker_killed,
-/// cancelled_by_user, paused_by_user, resumed_by_user, service_stopped, service_restarted, damaged; of a job that waits
-/// for something: waiting_for_slot, teacher_unavailable, disk_full, worker_restarting, worker_not_started,
-/// store_unavailable), `message` for people.
+/// Why a job is in the state it is in: `code` for programs, `message` for people. api/openapi.yaml lists the codes
+/// (invalid_input, cancelled_by_user…): those of jobs that have ended or were stopped, and those of jobs that wait for
+/// something (waiting_for_slot, disk_full…). A failure has the code that its worker tells, of an ErrorKind
+/// (base/error.hpp).
 struct StatusReason {
     std::string code;
     std::string message;
@@ -87,6 +87,9 @@ struct Job {
     std::optional<std::uint64_t> queue_position;  ///< 1 = next; queued jobs only
     /// Ceiling of the requests in flight that was set after the submission; nothing: the spec's.
     std::optional<std::uint32_t> max_concurrent;
+    std::optional<std::uint32_t> slot{};  ///< of the service, from 0, while it runs; nothing: it does not
+    std::vector<std::uint32_t> cores{};   ///< that it has there; empty = it shares all, or does not run
+    std::string device{};                 ///< the GPU that it has there, as CUDA_VISIBLE_DEVICES names it; empty = none
     std::optional<ProgressEvent> progress;
     std::string dtype;                          ///< of the last run's arithmetic, as it was resolved; empty = not yet
     std::optional<double> eval_loss;            ///< newest held-out loss

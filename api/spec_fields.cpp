@@ -245,7 +245,7 @@ std::vector<SpecField> training_fields() {
          .kind = make_integer(&TrainingSpec::threads, {0, 4096}),
          .decides_weights = last_bits,
          .help = "threads that compute",
-         .default_note = "= all cores"},
+         .default_note = "= all cores of the slot"},
         {.pointer = "/training/decode_threads",
          .kind = make_integer(&TrainingSpec::decode_threads, {0, 1024}),
          .decides_weights = no,

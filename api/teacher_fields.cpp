@@ -60,8 +60,8 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/dtype",
          .kind = make_choice(&TeacherSpec::dtype, kDtypeNames),
          .decides_weights = no,
-         .help =
-             "of the arithmetic of `model_dir`; auto is bf16 on CUDA and on CPUs with AMX or AVX512-BF16, else fp32"},
+         .help = "of the arithmetic of `model_dir`; auto is bf16 on CUDA and on CPUs with AMX or AVX512-BF16, else "
+                 "fp32. A run that is resumed under auto keeps what it began with, on whichever machine"},
         {.pointer = "/teacher/threads",
          .kind = make_integer(&TeacherSpec::threads, {0, 4096}),
          .decides_weights = no,

@@ -38,6 +38,9 @@ add_library(distilld_unpacking INTERFACE)
 target_link_libraries(distilld_unpacking INTERFACE ${ZLIB_LIBRARY} ${ZSTD_LIBRARY})
 target_include_directories(distilld_unpacking SYSTEM INTERFACE ${ZLIB_INCLUDE} ${ZSTD_INCLUDE})
 
+# Models as tar streams.
+find_package(LibArchive 3.6 REQUIRED)
+
 add_library(distilld_boost STATIC ${CMAKE_SOURCE_DIR}/cmake/boost_asio_src.cpp
     ${CMAKE_SOURCE_DIR}/cmake/boost_beast_src.cpp ${CMAKE_SOURCE_DIR}/cmake/boost_json_src.cpp)
 target_compile_definitions(distilld_boost PUBLIC

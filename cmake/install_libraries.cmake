@@ -1,7 +1,7 @@
 # Part of the install step (DistilldInstall.cmake): copies the libraries that `program` needs, and that neither the
 # system nor `others` bring, to `folder`. Those of the system are the ones whose names are the same on every system
 # that the packages are for; the others (simdjson, spdlog, …) change theirs with each release of a distribution.
-set(system_libraries "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util|stdc\\+\\+|gcc_s|ssl|crypto|sqlite3)\\.so"
+set(system_libraries "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util|stdc\\+\\+|gcc_s|ssl|crypto|sqlite3|archive)\\.so"
     "^lib(cuda|nvidia-ml)\\.so")  # the last two are the driver's
 
 function(needed_libraries result)

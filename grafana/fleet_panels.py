@@ -67,6 +67,13 @@ FLEET = (
                 ("sum by (reason) (distilld_jobs_waiting{INSTANCE})", "{{reason}}"),
             ),
             plot(
+                "Slots",
+                "short",
+                "Where jobs run, busy with one or free (distilld serve --slots). A queue beside free slots waits for "
+                "something else.",
+                ("sum by (state) (distilld_slots{INSTANCE})", "{{state}}"),
+            ),
+            plot(
                 "Worker restarts",
                 "short",
                 "Workers that died and were started again from the newest checkpoint.",
@@ -78,6 +85,12 @@ FLEET = (
                 "Attempts to tell a receiver of the end of a job. Retried: it gave no 2xx answer, and is told again "
                 "for a day; given up: the day is over, or it said that it has gone.",
                 ("sum by (result) (increase(distilld_webhook_deliveries_total{INSTANCE}[RATE]))", "{{result}}"),
+            ),
+            plot(
+                "Restarts out of memory",
+                "short",
+                "Workers that ran out of memory and were started again with micro-batches of half as many rows.",
+                ("sum by (instance) (increase(distilld_worker_oom_restarts_total{INSTANCE}[RATE]))", "{{instance}}"),
             ),
             heat_map(
                 "Wait in the queue",

@@ -244,12 +244,18 @@ teacher=http://127.0.0.1:$(free_port)
 begin teacher teacher /models/teacher --listen "${teacher#http://}" --threads 1
 healthy teacher distilld healthcheck --server "$teacher"
 
-# As the image has it: its command, its port, its healthcheck.
+# As the image has it: its command (and no keys), its port, its healthcheck.
 service=http://127.0.0.1:8500
 if curl -s -o /dev/null --max-time 2 "$service/healthz"; then die "port 8500 of this machine is taken"; fi
 mapfile -t healthcheck < <(healthcheck_words)
 [ ${#healthcheck[@]} -gt 0 ] || die "the image has no healthcheck"
-begin service
+# Without a key it does not start, and says how it would.
+mapfile -t command < <(config_words Cmd "$image")
+begin keyless
+wait_for_end keyless
+[ "$exit_code" = 2 ] || die "without a key the image's command ended with $exit_code, 2 was expected"
+remove keyless
+begin service "${command[@]}" --insecure
 healthy service "${healthcheck[@]}"
 say "healthchecks pass: ${healthcheck[*]}"
 
@@ -295,7 +301,7 @@ checkpoints=$(find "$work/volumes/artifacts/long/checkpoints" -name 'step-*' -ty
 [ -n "$checkpoints" ] || die "the interrupted job has no checkpoint"
 remove service
 step=$(basename "$(sort <<<"$checkpoints" | tail -n 1)")
-begin service-again
+begin service-again "${command[@]}" --insecure
 healthy service-again "${healthcheck[@]}"
 until_state "$job" 'running [1-9]*' 120
 now=$(state "$job")

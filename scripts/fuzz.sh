@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Fuzzes what the teacher client makes of answers for minutes a protocol, one after the other at low priority; CI does
-# half a minute of each. Builds the fuzzer with the address sanitizer (Clang; no libtorch needed). Prints what ran:
-# inputs, branches reached, and the input that did it where one crashed, hung or took too much memory. What reaches
-# further is kept in build/fuzz-corpus, and the next run begins with it.
+# Fuzzes what reads the input of others for minutes a target, one after the other at low priority; CI does half a minute
+# of each. Targets are the answers of teachers, by protocol, and HTTP requests (http), job specs (spec), safetensors
+# headers, stores, checkpoints and what worker and service say to each other (messages). Builds the fuzzers with the
+# address sanitizer (Clang; no libtorch needed). Prints what ran: inputs, branches reached, and the input that did it
+# where one crashed, hung, broke a promise or took too much memory. What reaches further is kept in build/fuzz-corpus,
+# and the next run begins with it.
 #
-#   scripts/fuzz.sh [--minutes 10] [PROTOCOL...]      all protocols unless some are named
+#   scripts/fuzz.sh [--minutes 10] [TARGET...]      all targets unless some are named
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 minutes=10
-protocols=()
+targets=()
 while [ $# -gt 0 ]; do
     case $1 in
     --minutes)
@@ -18,17 +20,28 @@ while [ $# -gt 0 ]; do
         shift 2
         ;;
     -*)
-        sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
     *)
-        protocols+=("$1")
+        targets+=("$1")
         shift
         ;;
     esac
 done
 
-scripts/build.sh asan fuzz_teacher_answers
-arguments=(--program build/asan/bin/fuzz_teacher_answers --corpus build/fuzz-corpus)
-arguments+=(--seconds $((minutes * 60)) --jobs 1)
-exec nice -n 10 python3 tests/fuzz/run.py "${arguments[@]}" "${protocols[@]}"
+scripts/build.sh asan fuzz_teacher_answers fuzz_inputs
+status=0
+for program in fuzz_teacher_answers fuzz_inputs; do
+    mapfile -t all < <("build/asan/bin/$program" --list)
+    chosen=()
+    for target in "${all[@]}"; do
+        if [ ${#targets[@]} = 0 ] || [[ " ${targets[*]} " == *" $target "* ]]; then
+            chosen+=("$target")
+        fi
+    done
+    [ ${#chosen[@]} -gt 0 ] || continue
+    nice -n 10 python3 tests/fuzz/run.py --program "build/asan/bin/$program" --corpus build/fuzz-corpus \
+        --seconds $((minutes * 60)) --jobs 1 "${chosen[@]}" || status=1
+done
+exit $status

@@ -83,7 +83,7 @@ packages=(
     clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19 lld-19
     libboost1.83-dev libboost-url1.83-dev libssl-dev libsimdjson-dev prometheus-cpp-dev libspdlog-dev libcli11-dev
     libtomlplusplus-dev
-    libsqlite3-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
+    libsqlite3-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev libarchive-dev
     libgtest-dev libgmock-dev
     python3 python3-venv curl jq openssl ca-certificates shellcheck zstd
     fortunes perl-doc
@@ -231,7 +231,7 @@ test_packages=(
     matplotlib                                                    # panels as pictures
     openai standardwebhooks                                       # drive the service as their users do
     orjson                                                        # what decoding is compared with
-    jsonschema openapi-spec-validator                             # hold the service against api/openapi.yaml
+    jsonschema openapi-spec-validator schemathesis                # hold the service against api/openapi.yaml
     playwright                                                    # drives chromium through the page
 )
 

@@ -128,12 +128,14 @@ else
     end_to_end
     if [ "$fast" = 0 ]; then
         # libtorch itself is not instrumented: containers that cross its border would look overflown.
-        export ASAN_OPTIONS=detect_container_overflow=0:detect_odr_violation=0:strict_init_order=1
+        # A test asks for more memory than there can be, as a worker may: that is to be an error like any other.
+        export ASAN_OPTIONS=allocator_may_return_null=1:detect_container_overflow=0
+        ASAN_OPTIONS+=:detect_odr_violation=0:strict_init_order=1
         export LSAN_OPTIONS=suppressions=$root/tests/support/leaks.txt:print_suppressions=0
         export UBSAN_OPTIONS=print_stacktrace=1
         unit asan asan unit_tests
         unset ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
-        export TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1
+        export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=0:second_deadlock_stack=1
         unit tsan tsan unit_tests
         unset TSAN_OPTIONS
     fi

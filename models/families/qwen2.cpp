@@ -2,9 +2,7 @@
 
 #include <boost/json.hpp>
 
-#include "models/families/config_fields.hpp"
-#include "models/families/decoder_fields.hpp"
-#include "models/families/rope_fields.hpp"
+#include "models/families/llama_fields.hpp"
 
 namespace distilld::models {
 
@@ -17,19 +15,11 @@ void parse_qwen2(JsonMembers& config, DecoderConfig& decoder) {
     decoder.bos_token_id = std::nullopt;
     decoder.eos_token_ids.clear();
     decoder.query_key_value_bias = true;
-    require_text(config, "hidden_act", "silu");
-    read_decoder_fields(config, decoder, {.num_key_value_heads = 32, .head_dim = std::nullopt});
-    read_rope_fields(config, decoder);
-    config.real_from("rms_norm_eps", decoder.norm_epsilon, 0.0, true);
+    read_llama_fields(config, decoder, {.num_key_value_heads = 32, .head_dim = std::nullopt});
 }
 
 void write_qwen2(const DecoderConfig& decoder, json::object& config) {
-    config["architectures"] = json::array{"Qwen2ForCausalLM"};
-    config["hidden_act"] = "silu";
-    config["rms_norm_eps"] = decoder.norm_epsilon;
-    config["use_sliding_window"] = false;
-    write_decoder_fields(decoder, config);
-    write_rope_fields(decoder, config);
+    write_llama_fields(decoder, config, "Qwen2ForCausalLM", {{"use_sliding_window", false}});
 }
 
 }  // namespace distilld::models

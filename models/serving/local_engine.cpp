@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/cores.hpp"
 #include "models/serving/teacher_engine.hpp"
 
 namespace distilld::models {
@@ -20,7 +21,7 @@ LoadTeacherModel local_model_loader(std::string student_device) {
         const int of_process = at::get_num_threads();
         TeacherEngineOptions options;
         options.dtype = spec.dtype;
-        options.threads = local_threads_for(spec.threads, std::thread::hardware_concurrency());
+        options.threads = local_threads_for(spec.threads, core_count());
         options.device = device;
         options.placement = spec.placement;
         options.with_head = with_head;

@@ -203,6 +203,7 @@ class TeacherEngine final : public TeacherScorer {
     std::vector<TopEntry> best_;  ///< scratch of select_top_k
 };
 
+/// A run settles "auto" before it loads a teacher, for the same devices: server/worker/arithmetic.cpp.
 Result<std::vector<torch::Device>> devices_of(const TeacherEngineOptions& options) {
     std::vector<torch::Device> devices;
     switch (options.placement) {

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <utility>
 
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
 #include "models/optimizers/layered_optimizer.hpp"
+#include "models/training/out_of_memory.hpp"
 #include "models/training/sample_tokens.hpp"
 #include "models/training/staging.hpp"
 #include "models/training/step_losses.hpp"
@@ -69,7 +71,10 @@ class CausalLmStudent final : public Student {
         };
         try {
             losses_.add(accumulate_gradients(*network_, staged, options, before));
-        } catch (const c10::OutOfMemoryError& error) {
+        } catch (const std::exception& error) {
+            if (!is_out_of_memory(error)) {
+                throw;
+            }
             throw OutOfDeviceMemory(no_memory(staged, error));
         }
         return stats;
@@ -101,13 +106,17 @@ class CausalLmStudent final : public Student {
 
     EvalStats evaluate(const MicroBatch& batch) override {
         optimizer_.apply_all();
-        const std::unique_ptr<TensorBatch> staged = stage_micro_batch(batch, staging_options(false));
-        if (!batch.targets) {
-            return evaluation_sums(*network_, *staged, nullptr);
+        std::unique_ptr<TensorBatch> answered;
+        if (batch.targets) {
+            StagingOptions options = staging_options(true);
+            options.temperature = 1;  // figures of runs with other temperatures can be compared
+            answered = stage_micro_batch(batch, options);
+            const auto& mask = batch.targets->loss_mask.bytes;
+            if (std::ranges::find(mask, std::byte{0}) == mask.end()) {
+                return evaluation_sums(*network_, *answered, answered.get());
+            }
         }
-        StagingOptions options = staging_options(true);
-        options.temperature = 1;  // figures of runs with other temperatures can be compared
-        const std::unique_ptr<TensorBatch> answered = stage_micro_batch(batch, options);
+        const std::unique_ptr<TensorBatch> staged = stage_micro_batch(batch, staging_options(false));
         return evaluation_sums(*network_, *staged, answered.get());
     }
 
@@ -202,13 +211,12 @@ class CausalLmStudent final : public Student {
         return tensor.detach().to(torch::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
     }
 
-    [[nodiscard]] Error no_memory(const TensorBatch& batch, const c10::OutOfMemoryError& error) const {
-        const std::string said = error.what_without_backtrace();
+    [[nodiscard]] Error no_memory(const TensorBatch& batch, const std::exception& error) const {
         return invalid_input("/training/batch_size: a micro-batch of " + std::to_string(batch.input_ids.numel()) +
                              " positions does not fit into the memory of " + network_->device().str() +
                              "; take fewer rows (and more micro_batches), shorter rows, or "
                              "training.gradient_checkpointing: " +
-                             said.substr(0, said.find('\n')));
+                             memory_words(error));
     }
 
     std::unique_ptr<CausalLm> network_;

@@ -9,13 +9,14 @@ namespace {
 
 using torch::Tensor;
 
-/// Loss over the rows that carry it; `flat` is [B·T, H].
+/// Loss over the rows of `batch` that carry it, with `targets` for these; `flat` is [B·T, H].
 DistillLossScalars loss_of_rows(const CausalLm& network, const Tensor& flat, const TensorBatch& batch,
-                                const DistillLossOptions& options, DistillLossGradients* gradients) {
+                                const DistillTargets& targets, const DistillLossOptions& options,
+                                DistillLossGradients* gradients) {
     const torch::NoGradGuard no_grad;
     const Tensor all = flat.detach();
     return distill_loss_scalars(batch.rows.defined() ? all.index_select(0, batch.rows) : all, network.head_weight(),
-                                batch.targets, options, gradients);
+                                targets, options, gradients);
 }
 
 /// Gradients of the loss rows back among all positions, zeros elsewhere.
@@ -46,7 +47,7 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
     if (gradients.with_head) {
         gradients.head = head.grad();
     }
-    DistillLossScalars sums = loss_of_rows(network, flat, batch, options, &gradients);
+    DistillLossScalars sums = loss_of_rows(network, flat, batch, batch.targets, options, &gradients);
     if (gradients.with_head) {
         head.mutable_grad() = gradients.head;
     }
@@ -64,11 +65,14 @@ EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const Ten
     const Tensor hidden = network.forward(batch.input_ids, {}, batch.documents);
     const Tensor flat = hidden.reshape({-1, hidden.size(-1)});
     // Not taken from the sums beside the teacher, where it would come for free: its bits are the same with and without.
-    stats.ce_sum = sums_of(loss_of_rows(network, flat, batch, DistillLossOptions{}, nullptr)).ce;
+    DistillTargets labels;
+    labels.labels = batch.targets.labels;
+    stats.ce_sum = sums_of(loss_of_rows(network, flat, batch, labels, DistillLossOptions{}, nullptr)).ce;
     if (answered != nullptr && answered->target_tokens > 0) {
         DistillLossOptions options;
         options.count_agreement = true;
-        const DistillLossSums sums = sums_of(loss_of_rows(network, flat, *answered, options, nullptr));
+        const DistillLossSums sums =
+            sums_of(loss_of_rows(network, flat, *answered, answered->targets, options, nullptr));
         stats.teacher_tokens = answered->target_tokens;
         stats.kl_sum = sums.kd;
         stats.agreeing = sums.agreeing;

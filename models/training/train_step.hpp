@@ -16,7 +16,8 @@ DistillLossScalars accumulate_gradients(CausalLm& network, const TensorBatch& ba
                                         const CausalLm::BeforeGroup& before);
 
 /// Held-out figures, no gradients: cross entropy of all targets of `batch`; of `answered`, the same micro-batch staged
-/// with the teacher's targets at temperature 1 (null: nobody was asked), KL(teacher ‖ student) and agreement.
+/// with the teacher's targets at temperature 1, KL(teacher ‖ student) and agreement. `answered` is null where nobody
+/// was asked, and `batch` itself where the teacher gave every position.
 EvalStats evaluation_sums(CausalLm& network, const TensorBatch& batch, const TensorBatch* answered);
 
 }  // namespace distilld::models

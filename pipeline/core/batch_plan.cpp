@@ -28,7 +28,11 @@ void shuffle(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64
 }  // namespace
 
 BatchPlan::BatchPlan(std::uint64_t rows, std::uint32_t batch_size, std::uint64_t seed, RowOrder order)
-    : rows_(rows), batch_size_(batch_size), seed_(seed), order_(std::move(order)) {}
+    : rows_(rows),
+      batch_size_(batch_size),
+      seed_(seed),
+      order_(std::move(order)),
+      grouped_by_(order_.grouped_by == 0 ? batch_size : order_.grouped_by) {}
 
 BatchPlan BatchPlan::once(const std::vector<std::uint64_t>& rows, std::uint32_t batch_size) {
     BatchPlan plan(rows.size(), batch_size, 0, {Shuffle::off, 0});
@@ -84,16 +88,16 @@ const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) co
 
 void BatchPlan::group_by_length(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64_t end,
                                 std::uint64_t epoch, std::uint64_t state) const {
-    if (!order_.lengths || batch_size_ == 1) {
+    if (!order_.lengths || grouped_by_ == 1) {
         return;
     }
     const std::vector<std::uint32_t>& lengths = *order_.lengths;
     const auto at = [&order](std::uint64_t position) { return order.begin() + static_cast<std::ptrdiff_t>(position); };
-    const std::uint64_t begun = (epoch * rows_ + first) % batch_size_;  // rows of a micro-batch that another has begun
-    std::uint64_t begin = begun == 0 ? first : first + batch_size_ - begun;
-    for (std::uint64_t window = 1; begin + batch_size_ <= end; ++window) {
-        const std::uint64_t batches = std::min(kLengthWindow, (end - begin) / batch_size_);
-        const std::uint64_t window_end = begin + batches * batch_size_;
+    const std::uint64_t begun = (epoch * rows_ + first) % grouped_by_;  // rows of a micro-batch that another has begun
+    std::uint64_t begin = begun == 0 ? first : first + grouped_by_ - begun;
+    for (std::uint64_t window = 1; begin + grouped_by_ <= end; ++window) {
+        const std::uint64_t batches = std::min(kLengthWindow, (end - begin) / grouped_by_);
+        const std::uint64_t window_end = begin + batches * grouped_by_;
         // Rows of one length stay as they were shuffled.
         std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> by_length;
         for (std::uint64_t position = begin; position < window_end; ++position) {
@@ -104,10 +108,10 @@ void BatchPlan::group_by_length(std::vector<std::uint64_t>& order, std::uint64_t
         // Fisher–Yates over the micro-batches.
         SplitMix64 random(state_of(SplitMix64(state).next(), window));
         for (std::uint64_t i = batches - 1; i > 0; --i) {
-            const std::uint64_t other = begin + random.below(i + 1) * batch_size_;
-            const std::uint64_t mine = begin + i * batch_size_;
+            const std::uint64_t other = begin + random.below(i + 1) * grouped_by_;
+            const std::uint64_t mine = begin + i * grouped_by_;
             if (other != mine) {
-                std::swap_ranges(at(mine), at(mine + batch_size_), at(other));
+                std::swap_ranges(at(mine), at(mine + grouped_by_), at(other));
             }
         }
         begin = window_end;

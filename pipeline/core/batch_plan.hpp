@@ -14,6 +14,9 @@ struct RowOrder {
     std::uint64_t block_rows = 0;  ///< of Shuffle::blocks, at least 1; the last block may be shorter
     /// Of each row, where rows of like lengths are to share a micro-batch; null: they are taken as they come.
     std::shared_ptr<const std::vector<std::uint32_t>> lengths{};
+    /// Rows of the micro-batches into which `lengths` are put, where those of the plan are parts of them (a run whose
+    /// memory did not suffice goes on with smaller ones, over the same rows); a multiple of batch_size. 0 = batch_size.
+    std::uint32_t grouped_by = 0;
 };
 
 /// Micro-batches among which the rows of each are chosen by their lengths.
@@ -52,6 +55,7 @@ class BatchPlan {
     std::uint32_t batch_size_;
     std::uint64_t seed_;
     RowOrder order_;
+    std::uint32_t grouped_by_;  ///< rows of the micro-batches of RowOrder::lengths
     bool once_ = false;
     std::vector<std::vector<std::uint64_t>> batches_;  ///< of a plan that goes through its rows once
     struct Cached {

@@ -40,7 +40,7 @@ class RemoteTeacher final : public TeacherSource {
                   RemoteTeacherOptions options)
         : io_(std::move(io)),
           options_(std::move(options)),
-          resolver_(io_, options_.lookup),
+          resolver_(io_, options_.lookup, std::chrono::seconds(10), options_.hosts),
           settings_(std::make_shared<TeacherSettings>()) {
         settings_->spec = std::move(spec);
         settings_->max_response_bytes = options_.max_response_bytes;

@@ -39,6 +39,7 @@ struct RemoteTeacherOptions {
     std::chrono::milliseconds idle_limit{2500};  ///< of a kept connection
     /// Finds the addresses of hosts.
     HostLookup lookup = look_up_host;
+    HostRule hosts{};  ///< that may be connected to
     /// Counts of what went over the wire, when the caller wants to read them.
     std::shared_ptr<TrafficCounters> traffic;
     /// Those that the spec may name. What the rows refer to must outlive the teacher.

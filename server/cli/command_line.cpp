@@ -311,6 +311,8 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     add_teacher(app, teacher.options);
     add_jobs_options(*add_command(app, "jobs", "Submit, list, watch and cancel jobs of a running service"), jobs,
                      kVersionLine);
+    KeysCommand keys;
+    add_keys_options(*add_command(app, "keys", "Make, list and revoke the keys of a service"), keys, kVersionLine);
     StoreCommand store;
     add_store_options(*add_command(app, "store", "Inspect, verify, export and import stored teacher outputs"), store,
                       kVersionLine);
@@ -322,9 +324,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
     tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("FOLDER")->required();
     tokenizing->add_flag("--decode", tokenize.decode, "an array of ids in, its text out");
-    add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1")
-        ->add_option("--server", healthcheck.server, "URL of the service")
-        ->capture_default_str();
+    CLI::App* checking = add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1");
+    checking->add_option("--server", healthcheck.server, "URL of the service")->capture_default_str();
+    add_connection_options(*checking, healthcheck.connection);
     Shell shell = Shell::bash;
     add_completions(app, shell);
 
@@ -347,6 +349,9 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     }
     if (app.got_subcommand("jobs")) {
         line.command = jobs;
+    }
+    if (app.got_subcommand("keys")) {
+        line.command = keys;
     }
     if (app.got_subcommand("store")) {
         line.command = store;

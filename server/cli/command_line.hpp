@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "api/spec_overrides.hpp"
+#include "server/cli/connection_options.hpp"
 #include "server/cli/jobs_options.hpp"
+#include "server/cli/keys_options.hpp"
 #include "server/cli/spec_options.hpp"
 #include "server/cli/store_options.hpp"
 #include "server/settings/settings_load.hpp"
@@ -36,6 +38,7 @@ struct TeacherCommand {
 
 struct HealthcheckCommand {
     std::string server = "http://127.0.0.1:8500";
+    ConnectionOptions connection;
 };
 
 /// A line of text in, a JSON array of ids out.
@@ -44,8 +47,8 @@ struct TokenizeCommand {
     bool decode = false;  ///< the other way
 };
 
-using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, StoreCommand, SpecCommand,
-                             TokenizeCommand, HealthcheckCommand>;
+using Command = std::variant<ServeCommand, RunCommand, TeacherCommand, JobsCommand, KeysCommand, StoreCommand,
+                             SpecCommand, TokenizeCommand, HealthcheckCommand>;
 
 /// A command, or what to print in its place.
 struct ParsedLine {

@@ -13,6 +13,7 @@ int serve(const ServeCommand& command);
 int run(const RunCommand& command);
 int teacher(const TeacherCommand& command);
 int jobs(const JobsCommand& command);
+int keys(const KeysCommand& command);
 int store(const StoreCommand& command);
 int spec(const SpecCommand& command);
 int tokenize(const TokenizeCommand& command);

@@ -1,12 +1,15 @@
 #include "server/cli/job_tables.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdio>
 #include <optional>
+#include <span>
 
 #include "api/job_fields.hpp"
+#include "base/cores.hpp"
 #include "base/json_fields.hpp"
 #include "server/cli/progress_display.hpp"
 
@@ -27,6 +30,71 @@ std::string wait_text(const api::Job& job) {
     const auto& reason = job.status_reason;
     return reason && !reason->since.empty() ? "  (waits since " + reason->since + ": " + reason->code + ")" : "";
 }
+
+/// A column of the list of jobs: all but the last are padded.
+struct JobColumn {
+    const char* title;
+    std::size_t width;
+    std::string (*text)(const api::Job& job);
+};
+
+std::string step_text(const api::Job& job) {
+    return job.progress ? std::to_string(job.progress->step) + "/" + std::to_string(job.progress->total_steps) : "-";
+}
+
+std::string done_text(const api::Job& job) {
+    if (!job.progress || job.progress->total_steps == 0) {
+        return "-";
+    }
+    return std::to_string(job.progress->step * 100 / job.progress->total_steps) + "%";
+}
+
+std::string short_number(double number) {
+    auto text = std::to_string(number);
+    text.resize(std::min<std::size_t>(text.size(), 8));
+    return text;
+}
+
+std::string loss_text(const api::Job& job) {
+    return job.progress ? short_number(job.progress->loss) : "-";
+}
+
+std::string rate_text(const api::Job& job) {
+    return job.progress ? count_text(job.progress->tokens_per_second) : "-";
+}
+
+std::string remaining_text(const api::Job& job) {
+    const bool runs = job.state == api::JobState::running && job.progress;
+    return runs ? duration_text(job.progress->seconds_remaining) : "-";
+}
+
+std::string name_and_wait(const api::Job& job) {
+    return job.name + wait_text(job);
+}
+
+constexpr JobColumn kId{"ID", 28, [](const api::Job& job) { return job.id; }};
+constexpr JobColumn kState{"STATE", 10, [](const api::Job& job) { return std::string(api::to_string(job.state)); }};
+constexpr JobColumn kStep{"STEP", 15, step_text};
+constexpr JobColumn kLoss{"LOSS", 8, loss_text};
+constexpr JobColumn kName{"NAME", 0, name_and_wait};
+
+constexpr std::array kColumns{kId, kState, kStep, kLoss, kName};
+constexpr std::array kWideColumns{
+    kId,
+    kState,
+    kStep,
+    JobColumn{"DONE", 4, done_text},
+    kLoss,
+    JobColumn{"EVAL", 8,
+              [](const api::Job& job) { return job.eval_loss ? short_number(*job.eval_loss) : std::string("-"); }},
+    JobColumn{"TOK/S", 8, rate_text},
+    JobColumn{"ETA", 8, remaining_text},
+    JobColumn{"PRIO", 4, [](const api::Job& job) { return std::to_string(job.priority); }},
+    JobColumn{"SLOT", 4, [](const api::Job& job) { return job.slot ? std::to_string(*job.slot) : std::string("-"); }},
+    JobColumn{"OWNER", 12, [](const api::Job& job) { return job.owner.empty() ? std::string("-") : job.owner; }},
+    JobColumn{"CREATED", 24, [](const api::Job& job) { return job.created_at; }},
+    kName,
+};
 
 /// The array `data` of a list; null: there is none.
 const json::array* data_of(const json::value& answer) {
@@ -56,6 +124,12 @@ std::string number_text(const json::value& value) {
     return text;
 }
 
+std::string whole_text(const json::value& value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.0f", value.to_number<double>());
+    return text;
+}
+
 std::string metric_line(const json::object& series) {
     const auto& values = array_of(series, "values");
     const auto name = padded(text_of(series, "name"), 24);
@@ -76,6 +150,31 @@ std::string metric_line(const json::object& series) {
     line += padded(values.empty() ? "-" : number_text(values.front()), 12);
     line += padded(values.empty() ? "-" : number_text(values.back()), 12);
     return line + padded(cell(low), 12) + cell(high) + "\n";
+}
+
+Result<std::string> table_of_jobs(const json::value& answer, std::span<const JobColumn> columns) {
+    const auto* data = data_of(answer);
+    if (data == nullptr) {
+        return io_error("the service's answer is no list of jobs");
+    }
+    std::string text;
+    const auto add = [&](const JobColumn& column, const std::string& cell) {
+        const bool last = &column == &columns.back();
+        text += last ? cell + "\n" : padded(cell, column.width);
+    };
+    for (const auto& column : columns) {
+        add(column, column.title);
+    }
+    for (const auto& element : *data) {
+        const auto job = api::job_from_json(element);
+        if (!job) {
+            return job.error();
+        }
+        for (const auto& column : columns) {
+            add(column, column.text(*job));
+        }
+    }
+    return text;
 }
 
 }  // namespace
@@ -104,6 +203,10 @@ std::string job_text(const api::Job& job) {
     }
     for (const auto& [name, value] : job.metadata) {
         add("metadata", name + "=" + value);
+    }
+    if (job.slot) {
+        add("slot", std::to_string(*job.slot) + (job.cores.empty() ? "" : ", cores " + core_list(job.cores)) +
+                        (job.device.empty() ? "" : ", GPU " + job.device));
     }
     add("created", job.created_at);
     add("started", job.started_at);
@@ -136,27 +239,11 @@ std::string job_text(const api::Job& job) {
 }
 
 Result<std::string> jobs_table(const json::value& answer) {
-    const auto* data = data_of(answer);
-    if (data == nullptr) {
-        return io_error("the service's answer is no list of jobs");
-    }
-    std::string text = padded("ID", 28) + padded("STATE", 10) + padded("STEP", 15) + padded("LOSS", 8) + "NAME\n";
-    for (const auto& element : *data) {
-        const auto job = api::job_from_json(element);
-        if (!job) {
-            return job.error();
-        }
-        std::string step = "-";
-        std::string loss = "-";
-        if (job->progress) {
-            step = std::to_string(job->progress->step) + "/" + std::to_string(job->progress->total_steps);
-            loss = std::to_string(job->progress->loss);
-            loss.resize(std::min<std::size_t>(loss.size(), 8));
-        }
-        text += padded(job->id, 28) + padded(api::to_string(job->state), 10) + padded(step, 15) + padded(loss, 8) +
-                job->name + wait_text(*job) + "\n";
-    }
-    return text;
+    return table_of_jobs(answer, kColumns);
+}
+
+Result<std::string> wide_jobs_table(const json::value& answer) {
+    return table_of_jobs(answer, kWideColumns);
 }
 
 Result<std::string> checkpoints_table(const json::value& answer) {
@@ -196,6 +283,37 @@ Result<std::string> metrics_table(const json::value& answer) {
         if (element.is_object()) {
             text += metric_line(element.get_object());
         }
+    }
+    return text;
+}
+
+Result<std::string> estimate_text(const json::value& answer) {
+    const auto* object = answer.if_object();
+    const auto* found = object == nullptr ? nullptr : object->if_contains("estimate");
+    const auto* estimate = found == nullptr ? nullptr : found->if_object();
+    if (estimate == nullptr) {
+        return io_error("the service's answer has no estimate");
+    }
+    std::string text = padded("valid", 16) + "yes\n";
+    for (const char* name : {"steps", "tokens", "parameters", "seconds"}) {
+        const auto* value = estimate->if_contains(name);
+        text += padded(name, 16) + (value != nullptr && value->is_number() ? whole_text(*value) : "not known") + "\n";
+    }
+    if (const auto based_on = text_of(*estimate, "based_on"); !based_on.empty()) {
+        text += padded("based on", 16) + based_on + "\n";
+    }
+    const auto* memory = estimate->if_contains("memory_bytes");
+    if (memory != nullptr && memory->is_object()) {
+        for (const auto& [name, bytes] : memory->get_object()) {
+            char number[32];
+            std::snprintf(number, sizeof number, "%.1f MB", bytes.is_number() ? bytes.to_number<double>() / 1e6 : 0.0);
+            std::string label = std::string(name) == "total" ? "memory" : "  " + std::string(name);
+            std::ranges::replace(label, '_', ' ');
+            text += padded(std::move(label), 16) + number + "\n";
+        }
+    }
+    for (const auto& note : array_of(*estimate, "notes")) {
+        text += "note: " + (note.is_string() ? std::string(note.get_string()) : std::string()) + "\n";
     }
     return text;
 }

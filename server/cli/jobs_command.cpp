@@ -8,6 +8,8 @@
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/connection_options.hpp"
+#include "server/cli/job_download.hpp"
 #include "server/cli/job_tables.hpp"
 #include "server/cli/job_watch.hpp"
 #include "server/cli/rest_client.hpp"
@@ -75,16 +77,6 @@ int print_job(const JobsCommand& command, const Result<RestResponse>& response, 
     return kDone;
 }
 
-int submit(const JobsCommand& command, RestClient& client) {
-    const auto text = read_spec_text(command.subject);
-    if (!text) {
-        print_error(text.error().message);
-        return exit_code_of(text.error());
-    }
-    const std::string query = command.priority ? "?priority=" + std::to_string(*command.priority) : std::string();
-    return print_job(command, client.request("POST", "/v1/jobs" + query, *text), true);
-}
-
 /// Of NAME=TEXT, which the options have checked.
 std::pair<std::string, std::string> name_and_text(const std::string& pair) {
     const auto end = pair.find('=');
@@ -140,6 +132,24 @@ int print_answer(const JobsCommand& command, const Result<RestResponse>& respons
     return kDone;
 }
 
+int submit(const JobsCommand& command, RestClient& client) {
+    const auto text = read_spec_text(command.subject);
+    if (!text) {
+        print_error(text.error().message);
+        return exit_code_of(text.error());
+    }
+    const std::string priority = command.priority ? "priority=" + std::to_string(*command.priority) : std::string();
+    if (command.dry_run) {
+        const std::string query = "?dry_run=true" + (priority.empty() ? "" : "&" + priority);
+        const auto answer = client.request("POST", "/v1/jobs" + query, *text);
+        const bool wrong = answer && answer->status == 400;
+        const int code = print_answer(command, answer, estimate_text);
+        return wrong ? kWrongUsage : code;
+    }
+    const std::string query = priority.empty() ? "" : "?" + priority;
+    return print_job(command, client.request("POST", "/v1/jobs" + query, *text), true);
+}
+
 /// Text is printed as it is, and as JSON as one string.
 int print_log(const JobsCommand& command, const Result<RestResponse>& response) {
     if (!response || response->status != 200) {
@@ -147,6 +157,28 @@ int print_log(const JobsCommand& command, const Result<RestResponse>& response) 
         return kFailed;
     }
     print(command.json ? to_text(json::value(response->body)) + "\n" : response->body);
+    return kDone;
+}
+
+int download(const JobsCommand& command, RestClient& client) {
+    const auto done = download_artifacts(client, {command.subject, command.to, command.tar});
+    if (!done) {
+        print_error(done.error().message);
+        return exit_code_of(done.error());
+    }
+    if (command.tar == "-") {
+        return kDone;  // stdout has the tar
+    }
+    if (command.json) {
+        json::object said{{"place", done->place}, {"bytes", done->bytes}};
+        if (command.tar.empty()) {
+            said["files"] = done->files;
+        }
+        print(to_text(said) + "\n");
+        return kDone;
+    }
+    print(done->place + ": " + (command.tar.empty() ? std::to_string(done->files) + " files, " : std::string()) +
+          std::to_string(done->bytes) + " bytes\n");
     return kDone;
 }
 
@@ -204,7 +236,12 @@ int watch(const JobsCommand& command, RestClient& client) {
 }  // namespace
 
 int jobs(const JobsCommand& command) {
-    const auto client = make_rest_client(command.server);
+    auto options = client_options(command.connection);
+    if (!options) {
+        print_error(options.error().message);
+        return kWrongUsage;
+    }
+    const auto client = make_rest_client(command.server, std::move(*options));
     if (!client) {
         print_error(client.error().message);
         return kWrongUsage;
@@ -214,7 +251,8 @@ int jobs(const JobsCommand& command) {
         case JobsCommand::Action::submit:
             return submit(command, **client);
         case JobsCommand::Action::list:
-            return print_answer(command, (*client)->request("GET", list_target(command)), jobs_table);
+            return print_answer(command, (*client)->request("GET", list_target(command)),
+                                command.wide ? wide_jobs_table : jobs_table);
         case JobsCommand::Action::get:
             return print_job(command, (*client)->request("GET", target), false);
         case JobsCommand::Action::watch:
@@ -237,6 +275,8 @@ int jobs(const JobsCommand& command) {
             return print_answer(command, (*client)->request("GET", target + "/checkpoints"), checkpoints_table);
         case JobsCommand::Action::logs:
             return print_log(command, (*client)->request("GET", target + "/logs?tail=" + std::to_string(command.tail)));
+        case JobsCommand::Action::download:
+            return download(command, **client);
         case JobsCommand::Action::metrics:
             return print_answer(command, (*client)->request("GET", metrics_target(command, target)), metrics_table);
     }
@@ -244,7 +284,9 @@ int jobs(const JobsCommand& command) {
 }
 
 int healthcheck(const HealthcheckCommand& command) {
-    const auto client = make_rest_client(command.server);
+    auto options = client_options(command.connection);
+    const auto client = options ? make_rest_client(command.server, std::move(*options))
+                                : Result<std::unique_ptr<RestClient>>(options.error());
     if (!client) {
         std::fprintf(stderr, "distilld healthcheck: %s\n", client.error().message.c_str());
         return kWrongUsage;

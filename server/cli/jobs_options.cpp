@@ -59,6 +59,14 @@ void add_metrics_options(CLI::App& metrics, JobsCommand& command) {
         ->capture_default_str();
 }
 
+void add_download_options(CLI::App& download, JobsCommand& command) {
+    auto* to = download.add_option("--to", command.to, "folder to unpack into, which must be empty; default ID")
+                   ->type_name("DIR");
+    download.add_option("--tar", command.tar, "write the tar there and do not unpack it; - = stdout")
+        ->type_name("FILE")
+        ->excludes(to);
+}
+
 }  // namespace
 
 void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& version) {
@@ -73,12 +81,21 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
             one->add_option("ID", command.subject, "job id")->type_name("TEXT")->required();
         }
         one->add_option("--server", command.server, "URL of the service")->capture_default_str();
+        add_connection_options(*one, command.connection);
         one->add_option_function<std::string>(
-               "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
-            ->check(CLI::IsMember({"text", "json"}));
+               "-o,--output",
+               [&command](const std::string& form) {
+                   command.json = form == "json";
+                   command.wide = form == "wide";
+               },
+               "table (text is the same), wide (list: more columns) or json")
+            ->check(CLI::IsMember({"table", "wide", "json", "text"}));
         return one;
     };
-    add_priority_option(*add("submit", "Submit a job", Action::submit), command);
+    CLI::App* submit = add("submit", "Submit a job", Action::submit);
+    add_priority_option(*submit, command);
+    submit->add_flag("--dry-run", command.dry_run,
+                     "queue nothing: check the spec, and estimate steps, memory and time");
     add_list_options(*add("list", "List jobs, newest first", Action::list), command);
     add("get", "Show a job", Action::get);
     add("watch", "Follow a job until it ends; exit code 0 only when it succeeded", Action::watch);
@@ -97,6 +114,7 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
         ->add_option("--tail", command.tail, "only so many lines, the last")
         ->check(CLI::Range(1, 100000))
         ->capture_default_str();
+    add_download_options(*add("download", "Take what a job that has succeeded has made", Action::download), command);
 }
 
 }  // namespace distilld::cli

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "server/cli/connection_options.hpp"
+
 namespace CLI {
 class App;
 }
@@ -26,12 +28,17 @@ struct JobsCommand {
         remove,
         checkpoints,
         metrics,
-        logs
+        logs,
+        download
     };
     Action action = Action::list;
     std::string subject;  ///< spec file (submit) or job id
     std::string server = "http://127.0.0.1:8500";
+    ConnectionOptions connection;
     bool json = false;
+    bool wide = false;  ///< list: more columns
+
+    bool dry_run = false;  ///< submit: check the spec and say what the job would come to
 
     std::uint32_t limit = 20;           ///< list
     std::string state;                  ///< list; empty = any
@@ -48,6 +55,9 @@ struct JobsCommand {
     std::uint32_t max_points = 500;  ///< metrics
 
     std::uint32_t tail = 1000;  ///< logs: lines
+
+    std::string to;   ///< download: folder; empty = one of the job's id
+    std::string tar;  ///< download: file in place of a folder; empty = none
 };
 
 /// The subcommands of `jobs`, which tell `version` when they are asked.

@@ -22,6 +22,9 @@ int dispatch(const TeacherCommand& command) {
 int dispatch(const JobsCommand& command) {
     return jobs(command);
 }
+int dispatch(const KeysCommand& command) {
+    return keys(command);
+}
 int dispatch(const StoreCommand& command) {
     return store(command);
 }

@@ -5,6 +5,7 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
@@ -19,6 +20,8 @@
 
 #include "distilld_version.hpp"
 #include "pipeline/async/tuple.hpp"
+#include "server/http/byte_stream.hpp"
+#include "server/http/tls_context.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -34,6 +37,12 @@ constexpr std::chrono::seconds kAnswerDeadline{120};
 constexpr std::uint64_t kBodyLimit = 64U << 20;
 constexpr std::size_t kPiece = 16U << 10;
 
+bool is_address(const std::string& host) {
+    error_code no_address;
+    asio::ip::make_address(host, no_address);
+    return !no_address;
+}
+
 struct Order {
     bhttp::request<bhttp::string_body> message;
     const RestClient::OnPiece* on_piece = nullptr;  ///< set: stream
@@ -42,8 +51,14 @@ struct Order {
 
 class BeastClient final : public RestClient {
   public:
-    BeastClient(std::string url, std::string host, std::string port, std::string authority)
-        : url_(std::move(url)), host_(std::move(host)), port_(std::move(port)), authority_(std::move(authority)) {}
+    BeastClient(std::string url, std::string host, std::string port, std::string authority,
+                std::shared_ptr<asio::ssl::context> tls, RestClientOptions options)
+        : url_(std::move(url)),
+          host_(std::move(host)),
+          port_(std::move(port)),
+          authority_(std::move(authority)),
+          tls_(std::move(tls)),
+          options_(std::move(options)) {}
 
     Result<RestResponse> request(const std::string& method, const std::string& target, const std::string& body,
                                  const Headers& headers) override {
@@ -75,6 +90,9 @@ class BeastClient final : public RestClient {
         request.version(11);
         request.set(bhttp::field::host, authority_);
         request.set(bhttp::field::user_agent, std::string("distilld/") + kVersion);
+        if (!options_.api_key.empty()) {
+            request.set(bhttp::field::authorization, "Bearer " + options_.api_key);
+        }
         for (const auto& [name, value] : headers) {
             request.set(name, value);
         }
@@ -109,11 +127,26 @@ class BeastClient final : public RestClient {
         if (std::get<0>(resolved)) {
             co_return failed(std::get<0>(resolved));
         }
-        beast::tcp_stream stream(executor);
-        stream.expires_after(kConnectDeadline);
-        const auto connected = co_await stream.async_connect(std::get<1>(resolved), kTuple);
+        beast::tcp_stream tcp(executor);
+        tcp.expires_after(kConnectDeadline);
+        const auto connected = co_await tcp.async_connect(std::get<1>(resolved), kTuple);
         if (std::get<0>(connected)) {
             co_return failed(std::get<0>(connected));
+        }
+        http::ByteStream stream(tcp.release_socket(), tls_.get());
+        if (stream.is_secure()) {
+            stream.set_verify_callback(asio::ssl::host_name_verification(host_));
+            if (!is_address(host_)) {
+                ::SSL_set_tlsext_host_name(stream.native_tls(), host_.c_str());
+            }
+            stream.expires_after(kConnectDeadline);
+            const error_code refused = co_await stream.handshake(asio::ssl::stream_base::client);
+            if (refused) {
+                const long verdict = ::SSL_get_verify_result(stream.native_tls());
+                const std::string why =
+                    verdict == X509_V_OK ? refused.message() : ::X509_verify_cert_error_string(verdict);
+                co_return io_error(url_ + ": TLS handshake failed: " + why);
+            }
         }
 
         stream.expires_after(kAnswerDeadline);
@@ -168,20 +201,24 @@ class BeastClient final : public RestClient {
     std::string host_;
     std::string port_;
     std::string authority_;
+    std::shared_ptr<asio::ssl::context> tls_;  ///< none: plain
+    RestClientOptions options_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server) {
+Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server, RestClientOptions options) {
     const auto wrong = [&server](const std::string& why) {
-        return invalid_input("--server '" + server + "': " + why + "; http://HOST:PORT is expected");
+        return invalid_input("--server '" + server + "': " + why +
+                             "; http://HOST:PORT or https://HOST:PORT is expected");
     };
     const auto parsed = boost::urls::parse_uri(server);
     if (!parsed) {
         return wrong("not a URL");
     }
-    if (parsed->scheme() != "http") {
-        return wrong("not http");
+    const bool secure = parsed->scheme() == "https";
+    if (!secure && parsed->scheme() != "http") {
+        return wrong("not http or https");
     }
     const std::string host(parsed->host_address());
     if (host.empty()) {
@@ -191,9 +228,20 @@ Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server) 
         (parsed->encoded_path() != "" && parsed->encoded_path() != "/")) {
         return wrong("more than host and port");
     }
-    const std::string port = parsed->has_port() && !parsed->port().empty() ? std::string(parsed->port()) : "80";
+    const std::string port = parsed->has_port() && !parsed->port().empty() ? std::string(parsed->port())
+                             : secure                                      ? "443"
+                                                                           : "80";
     const std::string authority(parsed->encoded_host_and_port());
-    return std::unique_ptr<RestClient>(std::make_unique<BeastClient>(server, host, port, authority));
+    std::shared_ptr<asio::ssl::context> tls;
+    if (secure) {
+        auto made = http::make_tls_client_context(options.ca, options.certificate, options.certificate_key);
+        if (!made) {
+            return made.error();
+        }
+        tls = std::move(*made);
+    }
+    return std::unique_ptr<RestClient>(
+        std::make_unique<BeastClient>(server, host, port, authority, std::move(tls), std::move(options)));
 }
 
 std::string describe_problem(const RestResponse& response) {

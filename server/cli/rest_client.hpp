@@ -36,8 +36,16 @@ class RestClient {
                                         std::chrono::seconds silence) = 0;
 };
 
-/// `server` is http://HOST[:PORT]; anything else is an invalid_input error.
-Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server);
+struct RestClientOptions {
+    std::string api_key{};      ///< sent with each request; empty = none. Never part of a message
+    std::string ca{};           ///< PEM file of authorities beside the system's, for https
+    std::string certificate{};  ///< PEM file that is shown to a server which wants to see one; with `certificate_key`
+    std::string certificate_key{};
+};
+
+/// `server` is http://HOST[:PORT] or https://…; anything else is an invalid_input error, and so is a file that cannot
+/// be read.
+Result<std::unique_ptr<RestClient>> make_rest_client(const std::string& server, RestClientOptions options = {});
 
 /// "404 Not Found: there is no job 'x'", with the violations of a spec one a line, out of a problem+json body.
 [[nodiscard]] std::string describe_problem(const RestResponse& response);

@@ -11,14 +11,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/folder_lock.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 #include "server/cli/commands.hpp"
+#include "server/cli/serve_security.hpp"
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
+#include "server/jobs/checked_worker.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -26,6 +31,7 @@
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics_routes.hpp"
+#include "server/jobs/slot_plan.hpp"
 #include "server/openai/file_store.hpp"
 #include "server/openai/openai_routes.hpp"
 #include "server/supervisor/worker_environment.hpp"
@@ -69,8 +75,9 @@ std::uint32_t affordable_connections(std::uint32_t wanted) {
     return static_cast<std::uint32_t>(std::min<rlim_t>(wanted, left));
 }
 
-WorkerProcessOptions job_worker_options() {
+WorkerProcessOptions job_worker_options(const JobsSettings& settings) {
     WorkerProcessOptions options;
+    options.nice = static_cast<int>(settings.worker_nice);
     options.program = default_worker_program();
     options.environment = worker_environment();
     return options;
@@ -81,16 +88,28 @@ std::chrono::milliseconds workers_share(std::chrono::milliseconds drain_timeout)
     return drain_timeout - std::min<std::chrono::milliseconds>(drain_timeout / 4, 2 * kConnectionGrace);
 }
 
-JobManagerOptions manager_options(const ServiceSettings& settings) {
+Result<std::vector<Slot>> planned_slots(const JobsSettings& settings) {
+    std::optional<std::uint32_t> count;
+    if (settings.slots != 0) {
+        count = settings.slots;
+    }
+    return plan_slots(settings.slots_by, count, this_machine());
+}
+
+JobManagerOptions manager_options(const ServiceSettings& settings, std::vector<Slot> slots) {
     JobManagerOptions options;
     options.working_directory = std::filesystem::current_path();
-    options.slots = settings.jobs.slots;
+    options.slots = static_cast<std::uint32_t>(slots.size());
+    options.places = std::move(slots);
+    options.heartbeat = settings.server.heartbeat;
     options.metrics_interval = settings.jobs.metrics_interval;
     options.metrics_kept = settings.jobs.metrics_kept;
     options.cancel_grace = std::chrono::ceil<std::chrono::seconds>(settings.jobs.cancel_grace);
     options.idempotency_lifetime = std::chrono::hours(settings.jobs.idempotency_hours);
     options.store_retry = settings.jobs.store_retry;
     options.restarts.max_restarts = settings.jobs.max_worker_restarts;
+    options.restarts.max_oom_restarts = settings.jobs.max_oom_restarts;
+    options.max_queued = settings.jobs.max_queued;
     options.stop_limit = workers_share(settings.server.drain_timeout);
     return options;
 }
@@ -101,7 +120,7 @@ http::ServerOptions server_options(const ServerSettings& settings) {
     options.hosts = settings.hosts;
     options.body_limit = settings.body_limit;
     options.max_connections = affordable_connections(settings.max_connections);
-    options.max_streams = options.max_connections / 2;
+    options.max_streams = settings.max_streams == 0 ? options.max_connections / 2 : settings.max_streams;
     options.header_timeout = std::chrono::ceil<std::chrono::seconds>(settings.header_timeout);
     options.idle_timeout = std::chrono::ceil<std::chrono::seconds>(settings.idle_timeout);
     options.handler_timeout = std::chrono::ceil<std::chrono::seconds>(settings.handler_timeout);
@@ -115,6 +134,8 @@ Result<std::unique_ptr<webhooks::WebhookSender>> make_webhooks(const WebhooksSet
     webhooks::WebhookOptions options;
     options.urls = settings.urls;
     options.private_hosts = settings.private_hosts;
+    options.deadline = settings.timeout;
+    options.tries = settings.tries;
     if (!options.urls.empty()) {
         auto secrets = webhooks::read_webhook_secrets(settings.secret_file);
         if (!secrets) {
@@ -139,6 +160,7 @@ struct Service {
     const ServiceNotifier& notifier;
     asio::steady_timer& drain;  ///< cancelled by its owner when all has ended
     std::chrono::milliseconds drain_timeout;
+    bool secure = false;
 };
 
 /// What hangs then is not ours to mend: a process that cannot be killed, a disk that does not answer. All that was
@@ -152,7 +174,8 @@ void end_late(const boost::system::error_code& ec) {
 
 asio::awaitable<void> run_service(Service service) {
     co_await service.manager.start();
-    const auto listening = "listening on http://" + service.server.address();
+    const auto listening =
+        std::string("listening on ") + (service.secure ? "https://" : "http://") + service.server.address();
     std::printf("distilld serve: %s\n", listening.c_str());
     std::fflush(stdout);
     service.notifier.send("READY=1\nSTATUS=" + listening);
@@ -184,6 +207,11 @@ int serve(const ServeCommand& command) {
     for (const auto& warning : command.effective.warnings) {
         log::warn("serve", warning);
     }
+    auto slots = planned_slots(settings.jobs);
+    if (!slots) {
+        print_error(settings, slots.error().message);
+        return kWrongUsage;
+    }
     const auto& data_dir = settings.jobs.data_dir;
     std::error_code ec;
     std::filesystem::create_directories(data_dir, ec);
@@ -202,6 +230,11 @@ int serve(const ServeCommand& command) {
                                    : lock.error().message);
         return kFailed;
     }
+    auto security = open_security(settings.security, settings.server.listen, data_dir);
+    if (!security) {
+        print_error(settings, security.error().message);
+        return security.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
+    }
     const auto store_file = data_dir / "jobs.sqlite";
     auto store = open_sqlite_job_store(store_file);
     if (!store) {
@@ -209,19 +242,22 @@ int serve(const ServeCommand& command) {
         return kFailed;
     }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
-    const auto options = manager_options(settings);
+    auto options = manager_options(settings, *std::move(slots));
+    options.admit = security->admit;
+    options.admit_again = security->admit_again;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    const auto manager =
-        make_job_manager(options, std::move(*store), make_logged_workers(job_worker_options(), logs), metrics);
+    auto workers =
+        make_checked_workers(make_logged_workers(job_worker_options(settings.jobs), logs), security->admit_again);
+    const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
 
-    auto files = openai::FileStore::open(store_file, data_dir / "files");
+    auto files = openai::FileStore::open(store_file, data_dir / kFilesFolder, settings.server.upload_space);
     if (!files) {
         print_error(settings, files.error().message);
         return kFailed;
     }
     auto routes = make_job_routes(*manager, metrics, logs);
     for (auto& route :
-         openai::make_openai_routes({*manager, *files, data_dir / "outputs", settings.server.max_upload_size})) {
+         openai::make_openai_routes({*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size})) {
         routes.push_back(std::move(route));
     }
 
@@ -233,7 +269,9 @@ int serve(const ServeCommand& command) {
 
     asio::io_context context(1);
     asio::signal_set signals(context, SIGINT, SIGTERM);
-    auto server = http::make_server(context.get_executor(), server_options(settings.server), std::move(routes),
+    auto guarded = server_options(settings.server);
+    guard_server(guarded, *security, settings.security);
+    auto server = http::make_server(context.get_executor(), std::move(guarded), std::move(routes),
                                     make_metrics_observer(metrics));
     if (!server) {
         print_error(settings, server.error().message);
@@ -260,7 +298,8 @@ int serve(const ServeCommand& command) {
     });
     asio::co_spawn(context, watchdog.run(), ended);
     asio::co_spawn(context,
-                   run_service({*manager, **server, signals, watchdog, notifier, drain, settings.server.drain_timeout}),
+                   run_service({*manager, **server, signals, watchdog, notifier, drain, settings.server.drain_timeout,
+                                security->tls != nullptr}),
                    ended);
     context.run();
     if (failed) {

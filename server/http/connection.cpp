@@ -12,7 +12,8 @@ constexpr std::chrono::seconds kTransferBase{30};
 
 }  // namespace
 
-Connection::Connection(boost::asio::ip::tcp::socket socket) : stream(std::move(socket)), buffer(kMaxBufferBytes) {
+Connection::Connection(boost::asio::ip::tcp::socket socket, boost::asio::ssl::context* tls)
+    : stream(std::move(socket), tls), buffer(kMaxBufferBytes) {
     boost::system::error_code ec;
     stream.socket().set_option(boost::asio::ip::tcp::no_delay(true), ec);
     const auto peer = stream.socket().remote_endpoint(ec);

@@ -4,7 +4,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
-#include <charconv>
 #include <exception>
 #include <set>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/async/tuple.hpp"
+#include "server/http/listen_address.hpp"
 #include "server/http/session.hpp"
 #include "server/http/session_context.hpp"
 #include "server/support/log.hpp"
@@ -31,32 +31,6 @@ constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kCancelGrace{5};
 /// What streams get to say that the service stops and to end by themselves.
 constexpr std::chrono::milliseconds kStreamGrace{250};
-
-struct HostPort {
-    std::string host;
-    std::string port;
-};
-
-Result<HostPort> split_listen(const std::string& listen) {
-    const std::string what = "'" + listen + "' is not ADDRESS:PORT";
-    const std::size_t colon = listen.rfind(':');
-    if (colon == std::string::npos) {
-        return invalid_input(what);
-    }
-    HostPort parts{listen.substr(0, colon), listen.substr(colon + 1)};
-    if (parts.host.size() > 2 && parts.host.front() == '[' && parts.host.back() == ']') {
-        parts.host = parts.host.substr(1, parts.host.size() - 2);
-    } else if (parts.host.find(':') != std::string::npos) {
-        return invalid_input(what + " (an IPv6 address is written [ADDRESS]:PORT)");
-    }
-    unsigned number = 0;
-    const char* end = parts.port.data() + parts.port.size();
-    const auto parsed = std::from_chars(parts.port.data(), end, number);
-    if (parts.host.empty() || parsed.ec != std::errc{} || parsed.ptr != end || number > 65535) {
-        return invalid_input(what);
-    }
-    return parts;
-}
 
 void log_failure(const std::exception_ptr& failure) {
     log::error("http", "session: " + failure_message(failure));
@@ -214,18 +188,13 @@ class BeastServer final : public Server {
 
 Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, ServerOptions options,
                                             std::vector<Route> routes, Observer observer) {
-    auto parts = split_listen(options.listen);
-    if (!parts) {
-        return parts.error();
+    const auto address = resolve_listen(options.listen);
+    if (!address) {
+        return address.error();
     }
     const std::string failed = "cannot listen on " + options.listen + ": ";
+    const tcp::endpoint& endpoint = address->endpoint;
     error_code ec;
-    tcp::resolver resolver(executor);
-    const auto found = resolver.resolve(parts->host, parts->port, tcp::resolver::passive, ec);
-    if (ec) {
-        return invalid_input(failed + ec.message());
-    }
-    const tcp::endpoint endpoint = found.begin()->endpoint();
     tcp::acceptor acceptor(executor);
     acceptor.open(endpoint.protocol(), ec);
     if (!ec) {
@@ -247,7 +216,7 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     const std::string host =
         bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
 
-    auto gate = RequestGate::make(parts->host, bound.address(), options.hosts);
+    auto gate = RequestGate::make(address->host, bound.address(), options.hosts);
     if (!gate) {
         return gate.error();
     }

@@ -2,6 +2,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/ssl/context.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,16 @@ namespace distilld::http {
 /// Answers one request. May suspend (a teacher waits for its batch). An exception becomes a 500 that says nothing of
 /// the inside.
 using Handler = std::function<boost::asio::awaitable<api::Response>(api::Request)>;
+
+class Doorkeeper;
+struct AnswerRecord;
+
+/// What a caller must be allowed, where the server has a Doorkeeper.
+enum class Right {
+    by_method,  ///< GET and HEAD: to read; everything else: to submit
+    nothing,    ///< it is for everybody, and no key is looked at
+    admin,
+};
 
 /// One row of the routing table. `pattern` is a path whose segments may be {name}; `{name}` matches one segment.
 struct Route {
@@ -37,7 +48,11 @@ struct Route {
     std::uint64_t body_limit = 0;
     /// Answered, once a connection, even when the server has as many connections as it takes. For short answers.
     bool vital = false;
+    Right right = Right::by_method;
 };
+
+/// Told of each answer to what would change something, be it a refusal. Must not block.
+using Auditor = std::function<void(const AnswerRecord&)>;
 
 /// Told of every answer, for metrics: `pattern` of the route that matched (or "unmatched").
 using Observer = std::function<void(const std::string& method, const std::string& pattern, unsigned status,
@@ -47,9 +62,12 @@ struct ServerOptions {
     std::string listen = "127.0.0.1:0";  ///< ADDRESS:PORT, [v6]:PORT; port 0 = any free one
     /// Names that requests may have for the server, beside localhost and the host of `listen` (request_gate.hpp).
     std::vector<std::string> hosts;
+    std::shared_ptr<boost::asio::ssl::context> tls{};  ///< none = plain HTTP (tls_context.hpp)
+    std::shared_ptr<Doorkeeper> doorkeeper{};          ///< none: whoever passes the gate may ask
+    Auditor auditor{};                                 ///< may be empty
     std::uint64_t body_limit = 8ULL << 20;
-    std::uint32_t max_connections = 1024;
-    std::uint32_t max_streams = 512;  ///< of the connections: more streams are refused with 503
+    std::uint32_t max_connections = 4096;
+    std::uint32_t max_streams = 2048;  ///< of the connections: more streams are refused with 503
     std::chrono::seconds header_timeout{30};
     std::chrono::seconds idle_timeout{75};
     std::chrono::seconds handler_timeout{600};  ///< deadline of one handler, answer 503 after it; streams excepted

@@ -16,6 +16,10 @@ struct Reply {
     unsigned version = 11;
     bool keep_alive = false;
     bool head = false;
+    std::string path;     ///< percent-decoded
+    std::string remote;   ///< address of the peer
+    std::string caller;   ///< name of the key; empty = none
+    std::string subject;  ///< {id} of the path; empty = none
 
     /// For the log: "GET /items/{id} (request 1f-000001)".
     [[nodiscard]] std::string label() const { return method + " " + pattern + " (request " + request_id + ")"; }

@@ -20,6 +20,7 @@ struct RequestHead {
     std::string_view authority;   ///< of a target in absolute form; empty = none
     const Route* route = nullptr;
     bool has_body = false;
+    bool open = false;  ///< it is for everybody, and no key is looked at
 };
 
 /// Refuses what a web page sends through the browser of somebody who can reach this server: the server has no keys, so

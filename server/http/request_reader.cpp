@@ -17,6 +17,7 @@
 
 #include "api/problem.hpp"
 #include "pipeline/async/tuple.hpp"
+#include "server/http/doorkeeper.hpp"
 
 namespace distilld::http {
 namespace {
@@ -90,6 +91,7 @@ void take_header(const Head& message, const Connection& connection, const Sessio
     if (const auto id = as_view(message["x-request-id"]); valid_request_id(id)) {
         reply.request_id = std::string(id);
     }
+    reply.remote = request.remote;
     set_header(request.headers, "x-request-id", reply.request_id);
 }
 
@@ -107,11 +109,14 @@ std::string take_target(const Head& message, const SessionContext& context, Inco
     }
     request.path = std::move(target->path);
     request.query = std::move(target->query);
+    incoming.reply.path = request.path;
     RouteMatch match = context.router.find(request.method, target->segments);
+    incoming.open = match.open;
     if (match.route != nullptr) {
         incoming.route = match.route;
         incoming.reply.pattern = match.route->pattern;
         request.path_parameters = std::move(match.parameters);
+        incoming.reply.subject = request.path_parameter("id");
     } else if (match.allowed.empty()) {
         incoming.refusal = make_problem(404, "there is nothing at " + request.path);
     } else {
@@ -125,6 +130,27 @@ std::string take_target(const Head& message, const SessionContext& context, Inco
     return std::move(target->authority);
 }
 
+/// Whether the request goes no further. Its key is taken out of the header: nobody behind needs it, so that nobody can
+/// log it.
+bool refused_at_the_door(const RequestHead& head, const SessionContext& context, IncomingRequest& incoming) {
+    DoorVerdict verdict;
+    if (context.options.doorkeeper) {
+        verdict = context.options.doorkeeper->judge(head);
+    }
+    std::erase_if(incoming.request.headers,
+                  [](const auto& header) { return beast::iequals(header.first, "authorization"); });
+    if (verdict.caller) {
+        incoming.reply.caller = verdict.caller->name;
+    }
+    incoming.request.caller = std::move(verdict.caller);
+    if (!verdict.refusal) {
+        return false;
+    }
+    incoming.refusal = std::move(verdict.refusal);
+    incoming.reply.keep_alive = false;
+    return true;
+}
+
 /// Reads a header into `incoming`. True: the request is to be refused at once, its body unread.
 bool take_head(const HeadParser& head, const Connection& connection, const SessionContext& context,
                IncomingRequest& incoming) {
@@ -132,13 +158,13 @@ bool take_head(const HeadParser& head, const Connection& connection, const Sessi
     take_header(message, connection, context, incoming);
     const std::string authority = take_target(message, context, incoming);
     const bool has_body = head.chunked() || head.content_length().value_or(0) > 0;
-    const RequestHead known{incoming.request, authority, incoming.route, has_body};
-    const auto problem = context.gate.refusal(known);
-    if (problem) {
+    const RequestHead known{incoming.request, authority, incoming.route, has_body, incoming.open};
+    if (const auto problem = context.gate.refusal(known)) {
         incoming.refusal = api::to_response(*problem);
         incoming.reply.keep_alive = false;
+        return true;
     }
-    return problem.has_value();
+    return refused_at_the_door(known, context, incoming);
 }
 
 asio::awaitable<error_code> ask_for_body(Connection& connection) {

@@ -18,6 +18,7 @@ struct IncomingRequest {
     api::Request request;
     std::shared_ptr<StreamedBody> body;    ///< set when the handler reads the body itself
     const Route* route = nullptr;          ///< lives as long as the server's routing table
+    bool open = false;                     ///< see RouteMatch
     std::optional<api::Response> refusal;  ///< set when there is no route, or the request is at fault
 };
 

@@ -54,7 +54,9 @@ void set_head(bhttp::response<Body>& message, const api::Response& response, con
 asio::awaitable<error_code> write_head(Connection& connection, const api::Response& response, const Reply& reply) {
     bhttp::response<bhttp::empty_body> message;
     set_head(message, response, reply);
-    if (response.stream && reply.version == 11) {
+    if (response.stream && response.content_length) {
+        message.content_length(*response.content_length);
+    } else if (response.stream && reply.version == 11) {
         message.chunked(true);
     } else if (!response.stream && reply.head) {
         message.content_length(response.body.size());

@@ -10,7 +10,7 @@
 namespace distilld::http {
 
 /// Status line and fields without a body: all of an answer to HEAD or with status 204 or 304, and what goes before a
-/// stream (chunked where the client knows HTTP/1.1).
+/// stream (whose length is announced where it is known; else chunked where the client knows HTTP/1.1).
 boost::asio::awaitable<boost::system::error_code> write_head(Connection& connection, const api::Response& response,
                                                              const Reply& reply);
 

@@ -104,6 +104,7 @@ RouteMatch Router::find(std::string_view method, const std::vector<std::string>&
         if (entry.route.method == "GET" && get == nullptr) {
             get = &entry;
         }
+        match.open = entry.route.right == Right::nothing && (match.open || match.allowed.empty());
         match.allowed.push_back(entry.route.method);
     }
     if (found == nullptr && method == "HEAD") {
@@ -119,6 +120,7 @@ RouteMatch Router::find(std::string_view method, const std::vector<std::string>&
     }
     match.allowed.clear();
     match.route = &found->route;
+    match.open = found->route.right == Right::nothing;
     for (std::size_t i = 0; i < segments.size(); ++i) {
         if (found->segments[i].parameter) {
             match.parameters.emplace_back(found->segments[i].text, segments[i]);

@@ -26,6 +26,7 @@ struct RouteMatch {
     const Route* route = nullptr;  ///< null: no such path, or no such method there
     std::vector<std::pair<std::string, std::string>> parameters;
     std::vector<std::string> allowed;  ///< methods of the path when `route` is null; empty: no such path (404)
+    bool open = false;                 ///< for everybody (Right::nothing): the route, or without one all of its path
 };
 
 /// The routing table. Literal segments win over {name} segments, left to right. A HEAD without a route of its own is

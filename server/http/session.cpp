@@ -17,6 +17,7 @@ using boost::system::error_code;
 
 constexpr std::size_t kFirstRead = 4U << 10;
 constexpr unsigned kClientClosedRequest = 499;  // as nginx counts it; never sent
+constexpr std::chrono::seconds kFullDeadline{2};
 constexpr std::chrono::seconds kLingerDeadline{1};
 constexpr std::size_t kMaxLingerBytes = 1U << 20;
 
@@ -34,7 +35,7 @@ class StreamCount {
 }  // namespace
 
 Session::Session(asio::ip::tcp::socket socket, std::shared_ptr<SessionContext> context)
-    : context_(std::move(context)), connection_(std::move(socket)) {}
+    : context_(std::move(context)), connection_(std::move(socket), context_->options.tls.get()) {}
 
 void Session::stop() {
     if (connection_.idle) {
@@ -43,7 +44,20 @@ void Session::stop() {
     }
 }
 
+asio::awaitable<bool> Session::shake_hands(std::chrono::seconds timeout) {
+    connection_.stream.expires_after(timeout);
+    const error_code failed = co_await connection_.stream.handshake(asio::ssl::stream_base::server);
+    if (failed) {
+        connection_.stream.close();
+    }
+    co_return !failed;
+}
+
 asio::awaitable<void> Session::run() {
+    const bool known = co_await shake_hands(context_->options.header_timeout);
+    if (!known) {
+        co_return;
+    }
     bool answered = false;
     while (!context_->stopping) {
         connection_.idle = true;
@@ -65,6 +79,10 @@ asio::awaitable<void> Session::run() {
 
 asio::awaitable<void> Session::run_when_full() {
     // The request is read first: closing a socket with unread bytes resets it, and the answer would be lost.
+    const bool known = co_await shake_hands(kFullDeadline);
+    if (!known) {
+        co_return;
+    }
     auto reading = read_request_when_full(connection_, *context_);
     std::optional<IncomingRequest> incoming = co_await std::move(reading);
     if (incoming) {
@@ -132,16 +150,22 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
 
 asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
     const unsigned status = response.status;
+    std::string made;
+    for (const auto& [name, value] : response.headers) {
+        if (name == "Location") {
+            made = value;
+        }
+    }
     auto writing = write_response(connection_, std::move(response), reply);
     const error_code failed = co_await std::move(writing);
-    context_->observe(reply, status);
+    context_->observe(reply, status, made);
     co_return !failed && reply.keep_alive;
 }
 
 asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) {
     const StreamCount counted(context_->streams);
-    const bool chunked = reply.version == 11;
-    if (!chunked) {
+    const bool chunked = reply.version == 11 && !response.content_length;
+    if (!chunked && !response.content_length) {
         reply.keep_alive = false;  // HTTP/1.0: the end of the connection is the end of the body
     }
     const error_code failed = co_await write_head(connection_, response, reply);
@@ -155,8 +179,8 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
 }
 
 asio::awaitable<void> Session::close(bool linger) {
-    error_code ec;
-    connection_.stream.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ec);
+    connection_.stream.expires_after(kLingerDeadline);
+    const error_code ec = co_await connection_.stream.end();
     if (linger && !ec) {
         // Read what the peer still sends, for a moment: closing with unread bytes would reset the connection and take
         // the answer with it.
@@ -165,7 +189,7 @@ asio::awaitable<void> Session::close(bool linger) {
         while (total < kMaxLingerBytes) {
             connection_.buffer.clear();
             const auto space = connection_.buffer.prepare(kFirstRead);
-            const auto read = co_await connection_.stream.async_read_some(space, kTuple);
+            const auto read = co_await connection_.stream.async_drain_some(space, kTuple);
             if (std::get<0>(read)) {
                 break;
             }

@@ -26,6 +26,8 @@ class Session {
     void stop();
 
   private:
+    /// False: the peer is no client of ours.
+    boost::asio::awaitable<bool> shake_hands(std::chrono::seconds timeout);
     /// False: the connection ends.
     boost::asio::awaitable<bool> wait_for_peer(std::chrono::seconds timeout);
     boost::asio::awaitable<bool> exchange();

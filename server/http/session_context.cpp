@@ -5,6 +5,8 @@
 #include <random>
 #include <utility>
 
+#include "server/http/doorkeeper.hpp"
+
 namespace distilld::http {
 namespace {
 
@@ -32,10 +34,22 @@ std::string SessionContext::next_request_id() {
     return request_id_prefix + "-" + number.data();
 }
 
-void SessionContext::observe(const Reply& reply, unsigned status) const {
+void SessionContext::observe(const Reply& reply, unsigned status, std::string_view made) const {
     if (observer) {
         observer(reply.method, reply.pattern, status, std::chrono::steady_clock::now() - reply.started);
     }
+    if (!options.auditor || reply.method == "GET" || reply.method == "HEAD") {
+        return;
+    }
+    AnswerRecord record;
+    record.method = reply.method;
+    record.path = reply.path;
+    record.remote = reply.remote;
+    record.caller = reply.caller;
+    record.subject = made.empty() ? reply.subject : std::string(made.substr(made.rfind('/') + 1));
+    record.request_id = reply.request_id;
+    record.status = status;
+    options.auditor(record);
 }
 
 }  // namespace distilld::http

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "pipeline/async/condition.hpp"
 #include "server/http/http_server.hpp"
@@ -20,8 +21,9 @@ struct SessionContext {
 
     /// The server's prefix and a running number.
     [[nodiscard]] std::string next_request_id();
-    /// Tells the observer of an answer.
-    void observe(const Reply& reply, unsigned status) const;
+    /// Tells the observer of an answer, and the auditor of one to what would change something. `made`: the Location of
+    /// what the answer has made; empty = nothing.
+    void observe(const Reply& reply, unsigned status, std::string_view made = {}) const;
 
     ServerOptions options;
     RequestGate gate;

@@ -20,7 +20,7 @@ void ActionPerformer::perform(const JobAction& action) {
 }
 
 void ActionPerformer::on(const StartWorkerAction& action) {
-    if (const auto outcome = parts_.running.start(action.id, action.resume)) {
+    if (const auto outcome = parts_.running.start(action.id, action.resume, action.cut)) {
         parts_.table.on_ended(action.id, *outcome, std::chrono::steady_clock::now());
     }
     parts_.keeper.saved_or_retried();

@@ -118,6 +118,9 @@ http::Route api_route(const char* method, const char* pattern, http::Handler han
     row.json_body = true;
     row.vital = access != Access::usual;
     row.any_host = access == Access::anybody;
+    if (access == Access::anybody) {
+        row.right = http::Right::nothing;
+    }
     return row;
 }
 

@@ -9,13 +9,21 @@ namespace distilld {
 ForegroundMetrics::ForegroundMetrics(std::shared_ptr<JobMetrics> metrics, std::uint32_t sequence_length)
     : metrics_(std::move(metrics)), sequence_length_(sequence_length) {
     metrics_->set_job_counts({{api::JobState::running, 1}});
+    metrics_->set_slots(1, 0);
     metrics_->run_started(kForegroundJob);
 }
 
 void ForegroundMetrics::count(const WorkerEvent& event) {
-    if (std::holds_alternative<StartedEvent>(event) && std::exchange(started_, true)) {
-        metrics_->worker_restarted();
-        metrics_->run_started(kForegroundJob);
+    if (const auto* started = std::get_if<StartedEvent>(&event)) {
+        const auto before = std::exchange(started_, started->batch_size);
+        if (before && started->batch_size < *before) {
+            metrics_->worker_oom_restarted();  // nothing else makes micro-batches smaller
+        } else if (before) {
+            metrics_->worker_restarted();
+        }
+        if (before) {
+            metrics_->run_started(kForegroundJob);
+        }
     }
     if (const auto* waiting = std::get_if<WaitingEvent>(&event)) {
         std::map<std::string, std::uint64_t> reasons;

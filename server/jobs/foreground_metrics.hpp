@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "pipeline/core/worker_events.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -23,7 +24,7 @@ class ForegroundMetrics {
   private:
     std::shared_ptr<JobMetrics> metrics_;
     std::uint32_t sequence_length_;
-    bool started_ = false;  ///< a worker has begun
+    std::optional<std::uint32_t> started_;  ///< batch_size of the worker that has begun last
 };
 
 }  // namespace distilld

@@ -1,5 +1,6 @@
 #include "server/jobs/job_board.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,9 @@ api::Job newest(const LiveJob* live, api::Job stored) {
     }
     auto job = live->job;
     job.spec_json = std::move(stored.spec_json);
-    job.resolved_spec_json = std::move(stored.resolved_spec_json);
+    if (job.resolved_spec_json.empty()) {
+        job.resolved_spec_json = std::move(stored.resolved_spec_json);
+    }
     job.asked_json = std::move(stored.asked_json);
     job.checkpoints = std::move(stored.checkpoints);
     for (const auto& checkpoint : live->unsaved_checkpoints) {
@@ -28,21 +31,30 @@ api::Job newest(const LiveJob* live, api::Job stored) {
 void JobBoard::put(const std::string& id, LiveJob job) {
     auto next = std::make_shared<const LiveJob>(std::move(job));
     const std::lock_guard lock(mutex_);
-    live_[id].swap(next);
+    auto& entry = live_[id];
+    entry.job.swap(next);
+    entry.change = ++changes_;
 }
 
 void JobBoard::erase(const std::string& id) {
     const std::lock_guard lock(mutex_);
     live_.erase(id);
+    ended_change_ = ++changes_;
 }
 
-void JobBoard::set_queue(const std::deque<std::string>& queue) {
-    std::map<std::string, std::uint64_t> positions;
-    for (const auto& id : queue) {
-        positions.emplace(id, positions.size() + 1);
+void JobBoard::ended_job_changed() {
+    const std::lock_guard lock(mutex_);
+    ended_change_ = ++changes_;
+}
+
+void JobBoard::change_queue(const std::vector<QueueChange>& changes) {
+    if (changes.empty()) {
+        return;
     }
     const std::lock_guard lock(mutex_);
-    positions_.swap(positions);
+    for (const auto& change : changes) {
+        queue_.apply(change);
+    }
 }
 
 void JobBoard::set_trouble(std::optional<api::StatusReason> trouble) {
@@ -53,18 +65,18 @@ void JobBoard::set_trouble(std::optional<api::StatusReason> trouble) {
 std::shared_ptr<const LiveJob> JobBoard::find(const std::string& id) const {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(id);
-    return found == live_.end() ? nullptr : found->second;
+    return found == live_.end() ? nullptr : found->second.job;
 }
 
-JobBoard::LiveJobs JobBoard::all() const {
+JobVersion JobBoard::version_of(const std::string& id) const {
     const std::lock_guard lock(mutex_);
-    return live_;
+    const auto found = live_.find(id);
+    return {found == live_.end() ? ended_change_ : found->second.change, queue_.position(id).value_or(0)};
 }
 
 std::optional<std::uint64_t> JobBoard::queue_position(const std::string& id) const {
     const std::lock_guard lock(mutex_);
-    const auto found = positions_.find(id);
-    return found == positions_.end() ? std::nullopt : std::optional(found->second);
+    return queue_.position(id);
 }
 
 void JobBoard::complete(api::Job& job) const {

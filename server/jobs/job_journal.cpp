@@ -14,6 +14,18 @@ namespace {
 constexpr std::uint64_t kDropInterval = 1000;
 constexpr std::chrono::milliseconds kWritableKept{500};
 
+/// Which state the store has a job in; nothing where what is read is damaged, and may be another than what is counted.
+std::optional<api::JobState> state_on_disk(const StoredJob& stored) {
+    const auto& reason = stored.job.status_reason;
+    return reason && reason->code == kDamagedReason ? std::nullopt : std::optional(stored.job.state);
+}
+
+/// What the job waits for to pass: the code of its reason.
+std::optional<std::string> wait_of(const api::Job& job) {
+    const auto& reason = job.status_reason;
+    return reason && !reason->since.empty() ? std::optional(reason->code) : std::nullopt;
+}
+
 }  // namespace
 
 std::string now_text() {
@@ -30,6 +42,7 @@ std::vector<StoredJob> JobJournal::restore() {
         auto& live = live_[stored.job.id];
         live.stored = stored;
         live.stored.job.checkpoints.clear();
+        live.stored_state = stored.job.state;  // they were found by it
         show(stored.job.id, live);
     }
     return jobs;
@@ -75,14 +88,55 @@ EventPage JobJournal::events(const std::string& id, std::uint64_t after, std::ui
     return store_->events(id, after, limit);
 }
 
-std::map<std::string, std::uint64_t> JobJournal::waiting() const {
-    std::map<std::string, std::uint64_t> counts;
-    for (const auto& [id, live] : live_) {
-        if (const auto& reason = live.stored.job.status_reason; reason && !reason->since.empty()) {
-            ++counts[reason->code];
+const std::map<std::string, std::uint64_t>& JobJournal::waiting() {
+    for (const auto& id : std::exchange(edited_, {})) {
+        if (const auto live = live_.find(id); live != live_.end()) {
+            count_wait(live->second, wait_of(live->second.stored.job));
         }
     }
-    return counts;
+    return waiting_;
+}
+
+std::vector<std::pair<api::JobState, std::uint64_t>> JobJournal::counts() {
+    if (!counts_) {
+        const auto found = store_->counts();
+        counts_.emplace(found.begin(), found.end());
+    }
+    return {counts_->begin(), counts_->end()};
+}
+
+void JobJournal::count_wait(Live& live, std::optional<std::string> code) {
+    if (live.waits_for == code) {
+        return;
+    }
+    if (live.waits_for && --waiting_.at(*live.waits_for) == 0) {
+        waiting_.erase(*live.waits_for);
+    }
+    if (code) {
+        ++waiting_[*code];
+    }
+    live.waits_for = std::move(code);
+}
+
+void JobJournal::count_state(std::optional<api::JobState> before, std::optional<api::JobState> now) {
+    if (!counts_ || before == now) {
+        return;
+    }
+    if (before && --(*counts_)[*before] == 0) {
+        counts_->erase(*before);
+    }
+    if (now) {
+        ++(*counts_)[*now];
+    }
+}
+
+void JobJournal::count_unsaved(const std::string& id, const Live& live, std::size_t before) {
+    unsaved_events_ = unsaved_events_ + live.unsaved_events.size() - before;
+    if (live.unsaved_events.empty()) {
+        unsaved_.erase(id);
+    } else {
+        unsaved_.insert(id);
+    }
 }
 
 std::uint64_t JobJournal::create(StoredJob stored) {
@@ -97,6 +151,8 @@ std::uint64_t JobJournal::create(StoredJob stored) {
     live.stored.job.spec_json.clear();
     live.stored.job.resolved_spec_json.clear();
     live.stored.job.asked_json.clear();
+    live.stored_state = stored.job.state;
+    count_state(std::nullopt, live.stored_state);
     show(stored.job.id, live);
     return stored.number;
 }
@@ -111,6 +167,7 @@ const StoredJob* JobJournal::revive(const std::string& id) {
         return nullptr;
     }
     auto& live = live_[id];
+    live.stored_state = state_on_disk(*stored);
     live.stored = *std::move(stored);
     live.stored.job.spec_json.clear();
     live.stored.job.resolved_spec_json.clear();
@@ -131,6 +188,8 @@ bool JobJournal::set_metadata(const std::string& id, const std::map<std::string,
     if (const auto live = live_.find(id); live != live_.end()) {
         live->second.stored.job.metadata = metadata;
         show(id, live->second);
+    } else {
+        board_.ended_job_changed();
     }
     return true;
 }
@@ -139,8 +198,17 @@ bool JobJournal::remove(const std::string& id) {
     if (live_.contains(id)) {
         throw ErrorException(io_error("job store: the end of " + id + " is not written yet"));
     }
+    const auto stored = store_->get(id);
     try {
-        return store_->remove(id);
+        const bool removed = store_->remove(id);
+        const auto state = stored ? state_on_disk(*stored) : std::nullopt;
+        if (removed && state) {
+            count_state(state, std::nullopt);
+        } else if (removed) {
+            counts_.reset();
+        }
+        board_.ended_job_changed();
+        return removed;
     } catch (const ErrorException& error) {
         refused(error.what());
         throw;
@@ -169,9 +237,16 @@ void JobJournal::add_checkpoint(const std::string& id, api::JobCheckpoint checkp
     show(id, live);
 }
 
+void JobJournal::set_resolved_spec(const std::string& id, std::string spec_json) {
+    auto& live = live_.at(id);
+    live.stored.job.resolved_spec_json = std::move(spec_json);
+    show(id, live);
+}
+
 StoredJob& JobJournal::edit(const std::string& id) {
     auto& live = live_.at(id);
     live.state_unsaved = true;
+    edited_.insert(id);
     return live.stored;
 }
 
@@ -182,8 +257,10 @@ void JobJournal::append(const std::string& id, api::JobEvent event) {
     }
     auto& live = place->second;
     event.created_at = now_text();
+    const auto before = live.unsaved_events.size();
     live.unsaved_events.push_back(std::move(event));
     make_room(live);
+    count_unsaved(id, live, before);
     show(id, live);
     if (!trouble_) {  // else with all that waits, by retry()
         write(id);
@@ -209,14 +286,24 @@ bool JobJournal::write(const std::string& id) {
         refused(error.what());
         return false;
     }
-    live.state_unsaved = false;
+    if (std::exchange(live.state_unsaved, false)) {
+        if (live.stored_state) {
+            count_state(live.stored_state, live.stored.job.state);
+        } else {
+            counts_.reset();
+        }
+        live.stored_state = live.stored.job.state;
+    }
     live.progress_unsaved = false;
     live.evaluation_unsaved = false;
     live.unsaved_checkpoints.clear();
+    live.stored.job.resolved_spec_json.clear();
     live.unsaved_events.clear();
+    count_unsaved(id, live, kept);
     live.lost_events = 0;
     drop_metrics(id, live, sequence);
     if (api::is_terminal(live.stored.job.state)) {
+        count_wait(live, std::nullopt);
         live_.erase(id);
         board_.erase(id);
     } else {
@@ -263,13 +350,7 @@ void JobJournal::refused(const std::string& why) {
 }
 
 void JobJournal::retry() {
-    std::vector<std::string> waiting;
-    for (const auto& [id, live] : live_) {
-        if (!live.unsaved_events.empty()) {
-            waiting.push_back(id);
-        }
-    }
-    for (const auto& id : waiting) {
+    for (const auto& id : std::vector(unsaved_.begin(), unsaved_.end())) {
         if (!write(id)) {
             return;
         }
@@ -286,20 +367,13 @@ void JobJournal::retry() {
     }
 }
 
-std::uint64_t JobJournal::unsaved_events() const {
-    std::uint64_t count = 0;
-    for (const auto& [id, live] : live_) {
-        count += live.unsaved_events.size();
-    }
-    return count;
-}
-
 bool JobJournal::is_saved(const std::string& id) const {
     const auto live = live_.find(id);
     return live == live_.end() || live->second.unsaved_events.empty();
 }
 
-void JobJournal::show(const std::string& id, const Live& live) {
+void JobJournal::show(const std::string& id, Live& live) {
+    count_wait(live, wait_of(live.stored.job));
     board_.put(id, {live.stored.job, live.unsaved_checkpoints});
 }
 
@@ -314,6 +388,7 @@ JobChange JobJournal::change_of(const Live& live) {
     change.state = live.state_unsaved ? &live.stored : nullptr;
     change.progress = live.progress_unsaved && job.progress ? &*job.progress : nullptr;
     change.evaluation = live.evaluation_unsaved ? &job : nullptr;
+    change.resolved_spec = job.resolved_spec_json.empty() ? nullptr : &job.resolved_spec_json;
     change.checkpoints = live.unsaved_checkpoints;
     return change;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,10 @@ class JobJournal {
     /// Of a job that has not ended: without specs and checkpoints.
     [[nodiscard]] const api::Job& job(const std::string& id) const { return live_.at(id).stored.job; }
     /// Jobs that wait for something to pass, by the code of their reason.
-    [[nodiscard]] std::map<std::string, std::uint64_t> waiting() const;
-    [[nodiscard]] std::vector<std::pair<api::JobState, std::uint64_t>> counts() { return store_->counts(); }
+    [[nodiscard]] const std::map<std::string, std::uint64_t>& waiting();
+    /// Jobs in each state, as the store has them. It is asked once: to count thousands of rows at each event would be
+    /// most of what an event costs.
+    [[nodiscard]] std::vector<std::pair<api::JobState, std::uint64_t>> counts();
 
     /// ErrorException when create() would throw one, as of the last half second: nobody keeps the disk busy by asking.
     void check_writable();
@@ -72,6 +75,8 @@ class JobJournal {
     void set_progress(const std::string& id, const ProgressEvent& progress);
     void set_evaluation(const std::string& id, const EvaluationEvent& evaluation);
     void add_checkpoint(const std::string& id, api::JobCheckpoint checkpoint);
+    /// What is in force of the spec has changed.
+    void set_resolved_spec(const std::string& id, std::string spec_json);
     /// To change state, reason, times, weights and the like.
     [[nodiscard]] StoredJob& edit(const std::string& id);
 
@@ -84,25 +89,32 @@ class JobJournal {
     /// Tries to write what waits (or anything); then the trouble is over.
     void retry();
     /// Events that wait for it.
-    [[nodiscard]] std::uint64_t unsaved_events() const;
+    [[nodiscard]] std::uint64_t unsaved_events() const noexcept { return unsaved_events_; }
     /// All that happened to the job is on disk.
     [[nodiscard]] bool is_saved(const std::string& id) const;
 
   private:
     struct Live {
-        StoredJob stored;  ///< without specs and checkpoints
+        StoredJob stored;  ///< without checkpoints, and without specs but for a resolved one that is not on disk yet
         bool state_unsaved = false;
         bool progress_unsaved = false;
         bool evaluation_unsaved = false;
         std::vector<api::JobCheckpoint> unsaved_checkpoints;
         std::vector<api::JobEvent> unsaved_events;
-        std::uint64_t lost_events = 0;  ///< that there was no room for
-        std::uint64_t next_drop = 0;    ///< sequence at which old metrics are dropped again
+        std::uint64_t lost_events = 0;                ///< that there was no room for
+        std::uint64_t next_drop = 0;                  ///< sequence at which old metrics are dropped again
+        std::optional<api::JobState> stored_state{};  ///< that the store has; nothing: it is damaged there
+        std::optional<std::string> waits_for{};       ///< the code under which waiting_ counts it
     };
     [[nodiscard]] api::Job with_newest(api::Job stored) const;
     static JobChange change_of(const Live& live);
     static void make_room(Live& live);
-    void show(const std::string& id, const Live& live);
+    void show(const std::string& id, Live& live);
+    void count_wait(Live& live, std::optional<std::string> code);
+    /// The state of a job on disk was one and is the other now; nothing: it is not there.
+    void count_state(std::optional<api::JobState> before, std::optional<api::JobState> now);
+    /// Where so many events waited before.
+    void count_unsaved(const std::string& id, const Live& live, std::size_t before);
     /// False: the store refused, and all is as before.
     bool write(const std::string& id);
     void drop_metrics(const std::string& id, Live& live, std::uint64_t sequence);
@@ -114,7 +126,12 @@ class JobJournal {
     std::optional<std::chrono::steady_clock::time_point> writable_at_;  ///< when that was last seen
     JobBoard board_;
     bool trouble_ = false;
-    std::map<std::string, Live> live_;  ///< jobs that have not ended, or whose end is not on disk
+    std::map<std::string, Live> live_;              ///< jobs that have not ended, or whose end is not on disk
+    std::set<std::string> edited_;                  ///< of them, those whose wait may not be counted as it is now
+    std::map<std::string, std::uint64_t> waiting_;  ///< by the code of the reason
+    std::set<std::string> unsaved_;                 ///< of live_, those that have events which wait
+    std::uint64_t unsaved_events_ = 0;
+    std::optional<std::map<api::JobState, std::uint64_t>> counts_;  ///< nothing: the store is to be asked
 };
 
 }  // namespace distilld

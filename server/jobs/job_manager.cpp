@@ -47,15 +47,15 @@ class ThreadedJobManager final : public JobManager {
           journal_(std::move(store), options_.metrics_kept, [this](const std::string& id) { waiters_.wake(id); }),
           metrics_(std::move(metrics)),
           views_(journal_.open_reader(), journal_.open_reader(), journal_.board()),
-          table_({options_.slots, options_.cancel_grace, options_.restarts, options_.stop_limit}),
+          table_({options_.slots, options_.cancel_grace, options_.restarts, options_.stop_limit, options_.max_queued}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
-          running_(io_.get_executor(), std::move(make_worker), options_.metrics_interval, journal_, *metrics_,
+          running_(io_.get_executor(), std::move(make_worker), options_, journal_, *metrics_,
                    {[this](const WorkerEvent& event) { on_event(event); },
                     [this](const std::string& id, const WorkerOutcome& outcome) { on_ended(id, outcome); }}),
           keeper_(io_.get_executor(), options_.store_retry, journal_, *metrics_),
           reading_(journal_, table_, waiters_, options_.heartbeat),
-          verbs_({table_, journal_, running_, keeper_}),
+          verbs_({table_, journal_, running_, keeper_, options_}),
           performer_({table_, journal_, *metrics_, running_, keeper_, waiters_}),
           wakeup_(io_),
           thread_([this] { run_thread(); }) {}
@@ -93,6 +93,8 @@ class ThreadedJobManager final : public JobManager {
     std::optional<api::StatusReason> store_trouble() const override { return journal_.board().trouble(); }
 
     asio::awaitable<std::optional<api::Job>> get(std::string id) override { return views_.get(std::move(id)); }
+
+    JobVersion version_of(const std::string& id) const override { return journal_.board().version_of(id); }
 
     asio::awaitable<JobListing> list(JobQuery query) override { return views_.list(std::move(query)); }
 
@@ -191,7 +193,7 @@ class ThreadedJobManager final : public JobManager {
         const std::unique_ptr<const void, decltype(over)> pumping(this, over);
         const auto poll = [this] {
             auto actions = table_.poll(steady_clock::now());
-            journal_.board().set_queue(table_.queue());
+            journal_.board().change_queue(table_.take_queue_changes());
             return actions;
         };
         for (auto actions = poll(); !actions.empty(); actions = poll()) {
@@ -243,7 +245,7 @@ class ThreadedJobManager final : public JobManager {
         keeper_.append(stored.job.id, state_record(stored.job));
         keeper_.show_counts();
         table_.enqueue(stored.job.id, judged.output, {stored.job.priority, stored.number});
-        journal_.board().set_queue(table_.queue());
+        journal_.board().change_queue(table_.take_queue_changes());
         outcome.job = std::move(stored.job);
         journal_.board().complete(outcome.job);
         // The answer says "queued", also when a slot is free.

@@ -14,18 +14,25 @@
 
 #include "api/job_spec_json.hpp"
 #include "api/job_types.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "server/jobs/job_board.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_patch.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/metric_series.hpp"
+#include "server/jobs/slot_table.hpp"
 #include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
 
+/// What the operator does not allow of a spec, whose paths are absolute.
+using Admission = std::function<api::SpecViolations(const JobSpec&)>;
+
 struct JobManagerOptions {
     std::filesystem::path working_directory;          ///< relative paths of specs start here; must be absolute
     std::uint32_t slots = 1;                          ///< jobs that run at once
+    std::vector<Slot> places{};                       ///< one for each of them; empty = they share the machine
     std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
     std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
@@ -33,17 +40,23 @@ struct JobManagerOptions {
     std::chrono::milliseconds heartbeat{10000};                       ///< longest wait of wait_events()
     std::chrono::hours idempotency_lifetime{24};
     std::chrono::milliseconds store_retry{1000};  ///< between tries to write to a store that refused
+    std::uint32_t max_queued = 10000;             ///< jobs that wait; more are refused
     RestartLimits restarts{};                     ///< of workers that die or cannot be started
+    /// Asked before anything that a spec names is looked at. Empty: everything is allowed.
+    Admission admit{};
+    /// The same of a job that was taken before, whose spec may name what the service has put into it.
+    Admission admit_again{};
 };
 
-/// Makes a worker process on the executor given (the manager's).
-using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor)>;
+/// Makes a worker process on the executor given (the manager's), for the slot that its job has.
+using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor, const Slot&)>;
 
 /// Answer to submit().
 struct SubmitOutcome {
     /// created: `job` is queued. existing: `job` was made before by a request with the same key and body. valid: `job`
     /// is what would be queued, without an id. invalid: `violations` of the spec, or what it names is not there.
-    /// conflict: `violations`: another job that has not ended writes to the same output folder.
+    /// conflict: `violations`: another job that has not ended writes to the same output folder. queue_full: as many
+    /// wait as may.
     using Kind = SubmitVerdict;
     Kind kind = Kind::invalid;
     api::Job job;
@@ -58,6 +71,7 @@ struct SubmitRequest {
     std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
     std::int32_t priority = 0;                      ///< api::kLowestPriority to api::kHighestPriority
     std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's
+    std::vector<std::string> own_paths{};  ///< pointers of what the service has put into the spec: nobody named it
     /// See api::Job. A request with a key is the same as an earlier one when this is, or without it the spec.
     std::string asked_json{};
 };
@@ -136,6 +150,8 @@ class JobManager {
 
     virtual boost::asio::awaitable<SubmitOutcome> submit(SubmitRequest request) = 0;
     virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;
+    /// Whether get() would say what it said before, at a small part of what that costs. At once.
+    [[nodiscard]] virtual JobVersion version_of(const std::string& id) const = 0;
     virtual boost::asio::awaitable<JobListing> list(JobQuery query) = 0;
 
     // --- what a user asks of a job; asking again is no error ---

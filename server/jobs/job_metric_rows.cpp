@@ -50,6 +50,14 @@ MetricSamples webhook_attempts(const ServiceCounts& counts) {
     return samples;
 }
 
+MetricSamples slots_by_state(const ServiceCounts& counts) {
+    std::vector<MetricSample> samples;
+    for (const auto& [state, count] : counts.slots) {
+        samples.push_back({{state}, metric_number(count)});
+    }
+    return samples;
+}
+
 template <class Read>
 MetricSamples of_store(const ServiceCounts& counts, Read read) {
     return counts.store ? std::vector<MetricSample>{{{}, read(*counts.store)}} : std::vector<MetricSample>();
@@ -76,6 +84,11 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
          gauge,
          {"reason"},
          waiting_by_reason},
+        {"distilld_slots",
+         "Slots for jobs (distilld serve --slots): busy ones have a job that runs, free ones none.",
+         gauge,
+         {"state"},
+         slots_by_state},
         {"distilld_worker_restarts_total",
          "Workers that died and were started again.",
          counter,
@@ -86,6 +99,11 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
          counter,
          {"result"},
          webhook_attempts},
+        {"distilld_worker_oom_restarts_total",
+         "Workers that ran out of memory and were started again with smaller micro-batches.",
+         counter,
+         {},
+         [](const ServiceCounts& counts) { return metric_number(counts.worker_oom_restarts); }},
         {"distilld_store_writable",
          "1 while the job store can be written, 0 while it cannot (a full disk).",
          gauge,

@@ -50,7 +50,9 @@ struct ServiceCounts {
     std::map<api::JobState, std::uint64_t> jobs;      ///< in the store
     std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
     std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
+    std::map<std::string, std::uint32_t> slots;       ///< by state; empty: there are none
     std::uint64_t worker_restarts = 0;
+    std::uint64_t worker_oom_restarts = 0;
     /// By result.
     std::map<std::string, std::uint64_t> webhook_attempts{{"delivered", 0}, {"retried", 0}, {"given_up", 0}};
     std::optional<StoreCounts> store;                      ///< nothing: there is none

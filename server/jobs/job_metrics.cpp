@@ -51,6 +51,11 @@ class TableJobMetrics final : public JobMetrics {
         service_.waiting = waiting;
     }
 
+    void set_slots(std::uint32_t busy, std::uint32_t free) override {
+        const std::lock_guard lock(mutex_);
+        service_.slots = {{"busy", busy}, {"free", free}};
+    }
+
     void set_store(bool writable, std::uint64_t unsaved_events) override {
         const std::lock_guard lock(mutex_);
         service_.store = {writable, unsaved_events};
@@ -133,6 +138,11 @@ class TableJobMetrics final : public JobMetrics {
     void worker_restarted() override {
         const std::lock_guard lock(mutex_);
         ++service_.worker_restarts;
+    }
+
+    void worker_oom_restarted() override {
+        const std::lock_guard lock(mutex_);
+        ++service_.worker_oom_restarts;
     }
 
     void job_finished(api::JobState result) override {

@@ -27,6 +27,9 @@ class JobMetrics {
     /// Number of jobs that wait for something to pass, by the code of their reason.
     virtual void set_jobs_waiting(const std::map<std::string, std::uint64_t>& waiting) = 0;
 
+    /// Slots that have a job, and those that have none. Before the first call there are none.
+    virtual void set_slots(std::uint32_t busy, std::uint32_t free) = 0;
+
     /// Whether the job store can be written, and how many events wait for that. Before the first call there is none.
     virtual void set_store(bool writable, std::uint64_t unsaved_events) = 0;
 
@@ -43,6 +46,8 @@ class JobMetrics {
     virtual void left_queue(double waited_seconds) = 0;
     /// A worker died and is to be started again.
     virtual void worker_restarted() = 0;
+    /// One ran out of memory and is to be started again with smaller micro-batches.
+    virtual void worker_oom_restarted() = 0;
     /// The job came to a terminal state.
     virtual void job_finished(api::JobState result) = 0;
 

@@ -90,6 +90,9 @@ JobPage JobQueries::list(const JobQuery& query) {
             break;
         }
         page.jobs.push_back(whole(statement));
+        if (query.with_specs) {
+            add_specs(page.jobs.back().job);
+        }
     }
     return page;
 }
@@ -116,14 +119,18 @@ std::optional<StoredJob> JobQueries::one(sqlite::Statement& statement) {
         return std::nullopt;
     }
     auto stored = whole(statement);
-    const sqlite::ResetGuard specs_guard(specs_);
-    specs_.bind(1, stored.job.id);
-    if (specs_.step()) {
-        stored.job.spec_json = specs_.text(0);
-        stored.job.resolved_spec_json = specs_.text(1);
-        stored.job.asked_json = specs_.text(2);
-    }
+    add_specs(stored.job);
     return stored;
+}
+
+void JobQueries::add_specs(api::Job& job) {
+    const sqlite::ResetGuard guard(specs_);
+    specs_.bind(1, job.id);
+    if (specs_.step()) {
+        job.spec_json = specs_.text(0);
+        job.resolved_spec_json = specs_.text(1);
+        job.asked_json = specs_.text(2);
+    }
 }
 
 StoredJob JobQueries::whole(const sqlite::Statement& row) {

@@ -28,6 +28,8 @@ class JobQueries {
     [[nodiscard]] StoredJob whole(const sqlite::Statement& row);
 
   private:
+    void add_specs(api::Job& job);
+
     sqlite::Statement get_;
     sqlite::Statement list_;
     sqlite::Statement specs_;

@@ -2,12 +2,23 @@
 
 #include "api/problem.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 
 namespace distilld {
 namespace {
 
 constexpr std::size_t kKeyLimit = 255;
 constexpr std::string_view kMetadataFilter = "metadata[";
+constexpr const char* kQueueRetrySeconds = "30";
+
+api::Response queue_full(const api::Request& request) {
+    api::Problem problem;
+    problem.status = 429;
+    problem.code = "queue_full";
+    problem.detail = "as many jobs wait as the service takes (--max-queued); submit it again when some have begun";
+    problem.instance = request.path;
+    return api::to_response(problem, {{"Retry-After", kQueueRetrySeconds}});
+}
 
 }  // namespace
 
@@ -22,7 +33,7 @@ std::string idempotency_key_of(const api::Request& request) {
     if (header->empty() || header->size() > kKeyLimit) {
         refuse(request, 400, "invalid_parameter", "Idempotency-Key must have 1 to 255 bytes", "idempotency-key");
     }
-    return std::string(*header);
+    return scoped_idempotency_key(std::string(*header), request);
 }
 
 std::map<std::string, std::string> metadata_filter_of(const api::Request& request) {
@@ -50,8 +61,14 @@ std::map<std::string, std::string> metadata_filter_of(const api::Request& reques
 
 api::Response refused_submission(const api::Request& request, const SubmitOutcome& outcome) {
     switch (outcome.kind) {
-        case SubmitOutcome::Kind::invalid:
-            return api::to_response(api::spec_problem(outcome.violations, request.path));
+        case SubmitOutcome::Kind::invalid: {
+            auto problem = api::spec_problem(outcome.violations, request.path);
+            const auto& first = outcome.violations.violations.front().code;
+            if (first == "path_not_allowed" || first == "host_not_allowed") {
+                problem.code = first;
+            }
+            return api::to_response(problem);
+        }
         case SubmitOutcome::Kind::conflict: {
             auto problem = api::spec_problem(outcome.violations, request.path);
             problem.status = 409;
@@ -62,6 +79,8 @@ api::Response refused_submission(const api::Request& request, const SubmitOutcom
         case SubmitOutcome::Kind::key_reused:
             refuse(request, 422, "idempotency_key_reused", "the Idempotency-Key was used with another body",
                    "idempotency-key");
+        case SubmitOutcome::Kind::queue_full:
+            return queue_full(request);
         case SubmitOutcome::Kind::created:
         case SubmitOutcome::Kind::existing:
         case SubmitOutcome::Kind::valid:

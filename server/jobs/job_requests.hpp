@@ -9,7 +9,8 @@
 /// What the endpoints about jobs have in common, whatever shape they show them in.
 namespace distilld {
 
-/// Of the request's Idempotency-Key; empty: it has none. Refuses one that is no key.
+/// Of the request's Idempotency-Key, and of nobody else's of the same name; empty: it has none. Refuses one that is no
+/// key.
 [[nodiscard]] std::string idempotency_key_of(const api::Request& request);
 
 /// The pairs of the query parameters metadata[NAME]=TEXT. Refuses more or longer ones than a job can have.

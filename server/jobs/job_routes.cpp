@@ -7,12 +7,16 @@
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/artifact_routes.hpp"
 #include "server/jobs/history_routes.hpp"
+#include "server/jobs/job_access.hpp"
+#include "server/jobs/job_estimator.hpp"
 #include "server/jobs/job_requests.hpp"
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
 #include "server/jobs/page_routes.hpp"
+#include "server/jobs/rendered_jobs.hpp"
 
 namespace distilld {
 namespace {
@@ -48,8 +52,14 @@ class JobApi {
                 whole_number<std::int64_t>(request, *text, "priority", api::kLowestPriority, api::kHighestPriority));
         }
         order.idempotency_key = idempotency_key_of(request);
+        order.owner = request.caller ? request.caller->name : std::string();
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
+        if (outcome.kind == SubmitOutcome::Kind::valid) {
+            auto estimating = estimator_->estimate(outcome.job);
+            auto estimate = co_await std::move(estimating);
+            co_return validation_response(outcome.job, std::move(estimate));
+        }
         co_return submit_response(request, outcome);
     }
 
@@ -94,9 +104,10 @@ class JobApi {
 
     asio::awaitable<Response> get(Request request) {
         check_query(request, {});
-        auto asking = job_of(manager_, request);
-        const api::Job job = co_await std::move(asking);
-        co_return json_response(200, api::to_json_object(job, true));
+        auto rendering = rendered_.text(request);
+        Response response;
+        response.body = co_await std::move(rendering);
+        co_return response;
     }
 
     asio::awaitable<Response> remove(Request request) {
@@ -141,6 +152,14 @@ class JobApi {
     }
 
   private:
+    static Response validation_response(const api::Job& job, json::object estimate) {
+        auto body = api::to_json_object(job, true);
+        return json_response(200, {{"object", "job.validation"},
+                                   {"valid", true},
+                                   {"resolved_spec", std::move(body["resolved_spec"])},
+                                   {"estimate", std::move(estimate)}});
+    }
+
     static Response submit_response(const Request& request, const SubmitOutcome& outcome) {
         switch (outcome.kind) {
             case SubmitOutcome::Kind::created:
@@ -150,15 +169,11 @@ class JobApi {
                 response.headers.emplace_back("Location", "/v1/jobs/" + outcome.job.id);
                 return response;
             }
-            case SubmitOutcome::Kind::valid: {
-                auto body = api::to_json_object(outcome.job, true);
-                return json_response(200, {{"object", "job.validation"},
-                                           {"valid", true},
-                                           {"resolved_spec", std::move(body["resolved_spec"])}});
-            }
             case SubmitOutcome::Kind::invalid:
             case SubmitOutcome::Kind::conflict:
             case SubmitOutcome::Kind::key_reused:
+            case SubmitOutcome::Kind::queue_full:
+            case SubmitOutcome::Kind::valid:  // validation_response()
             case SubmitOutcome::Kind::stopping:
                 break;
         }
@@ -167,6 +182,8 @@ class JobApi {
 
     JobManager& manager_;
     std::shared_ptr<JobLogs> logs_;
+    RenderedJobs rendered_{manager_};
+    std::unique_ptr<JobEstimator> estimator_ = make_job_estimator(manager_);
 };
 
 }  // namespace
@@ -189,6 +206,9 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     for (auto& row : make_history_routes(manager)) {
         routes.push_back(std::move(row));
     }
+    for (auto& row : make_artifact_routes(manager)) {
+        routes.push_back(std::move(row));
+    }
     for (auto& row : make_log_routes(manager, std::move(logs))) {
         routes.push_back(std::move(row));
     }
@@ -198,6 +218,7 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     for (auto& shared : make_metrics_routes(std::move(metrics))) {
         routes.push_back(std::move(shared));
     }
+    guard_jobs_of_others(routes, manager);
     return routes;
 }
 

@@ -74,6 +74,16 @@ void bind_limit(sqlite::Statement& statement, int index, const std::optional<std
 
 }  // namespace
 
+std::string is_unfinished() {
+    std::string states;
+    for (const auto& [name, state] : api::kJobStateNames) {
+        if (!api::is_terminal(state)) {
+            states += (states.empty() ? "'" : ", '") + std::string(name) + "'";
+        }
+    }
+    return "jobs.state IN (" + states + ")";
+}
+
 std::string metadata_text(const Metadata& metadata) {
     json::object object;
     for (const auto& [name, text] : metadata) {
@@ -125,7 +135,7 @@ StoredJob job_of(const sqlite::Statement& row) {
         job.max_concurrent = static_cast<std::uint32_t>(row.integer(25));
     }
     if (!damage.text().empty()) {
-        job.status_reason = {"damaged", "the job's row in the store is damaged: " + damage.text()};
+        job.status_reason = {kDamagedReason, "the job's row in the store is damaged: " + damage.text()};
     }
     return stored;
 }

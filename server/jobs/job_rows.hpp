@@ -39,6 +39,9 @@ inline constexpr const char* kUpdateJob =
     "WHERE id = ?1";
 void bind_state(sqlite::Statement& update, const StoredJob& stored);
 
+/// "jobs.state IN ('queued', …)": the states that are not terminal.
+[[nodiscard]] std::string is_unfinished();
+
 /// The metadata of a job as its column holds it: a JSON object of texts.
 [[nodiscard]] std::string metadata_text(const std::map<std::string, std::string>& metadata);
 

@@ -125,7 +125,8 @@ CREATE TABLE files (
     filename TEXT NOT NULL,
     purpose TEXT NOT NULL,
     bytes INTEGER NOT NULL,
-    created_at INTEGER NOT NULL
+    created_at INTEGER NOT NULL,
+    owner TEXT NOT NULL DEFAULT ''
 );
 )";
 

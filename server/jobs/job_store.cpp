@@ -9,17 +9,6 @@
 namespace distilld {
 namespace {
 
-/// "WHERE state IN ('queued', …) …": of the states that are not terminal.
-std::string unfinished_jobs() {
-    std::string states;
-    for (const auto& [name, state] : api::kJobStateNames) {
-        if (!api::is_terminal(state)) {
-            states += (states.empty() ? "'" : ", '") + std::string(name) + "'";
-        }
-    }
-    return "WHERE state IN (" + states + ") ORDER BY number";
-}
-
 class SqliteJobReader final : public JobReader {
   public:
     explicit SqliteJobReader(const std::filesystem::path& file) : database_(file), queries_(database_) {
@@ -64,8 +53,11 @@ class SqliteJobStore final : public JobStore {
         insert_specs_->bind(3, job.resolved_spec_json);
         insert_specs_->bind(4, job.asked_json);
         insert_specs_->run();
-        write_change(job.id, {nullptr, job.progress ? &*job.progress : nullptr, job.eval_loss ? &job : nullptr,
-                              job.checkpoints});
+        JobChange rest;
+        rest.progress = job.progress ? &*job.progress : nullptr;
+        rest.evaluation = job.eval_loss ? &job : nullptr;
+        rest.checkpoints = job.checkpoints;
+        write_change(job.id, rest);
         transaction.commit();
         return static_cast<std::uint64_t>(number);
     }
@@ -177,8 +169,9 @@ class SqliteJobStore final : public JobStore {
         insert_ = make(kInsertJob);
         update_ = make(kUpdateJob);
         insert_specs_ = make("INSERT INTO job_specs (job_id, spec, resolved_spec, asked) VALUES (?1, ?2, ?3, ?4)");
+        update_resolved_spec_ = make("UPDATE job_specs SET resolved_spec = ?2 WHERE job_id = ?1");
         by_key_ = select("WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1");
-        unfinished_ = select(unfinished_jobs().c_str());
+        unfinished_ = select(("WHERE " + is_unfinished() + " ORDER BY number").c_str());
         counts_ = make("SELECT state, count(*) FROM jobs GROUP BY state");
         progress_ = make(
             "INSERT INTO job_progress (job_id, progress) VALUES (?1, ?2) "
@@ -219,6 +212,11 @@ class SqliteJobStore final : public JobStore {
             bind_real(*evaluation_, 4, change.evaluation->eval_top1_agreement);
             evaluation_->run();
         }
+        if (change.resolved_spec != nullptr) {
+            update_resolved_spec_->bind(1, id);
+            update_resolved_spec_->bind(2, *change.resolved_spec);
+            update_resolved_spec_->run();
+        }
         for (const auto& checkpoint : change.checkpoints) {
             insert_checkpoint_->bind(1, id);
             insert_checkpoint_->bind(2, static_cast<std::int64_t>(checkpoint.step));
@@ -248,6 +246,7 @@ class SqliteJobStore final : public JobStore {
     Prepared insert_;
     Prepared update_;
     Prepared insert_specs_;
+    Prepared update_resolved_spec_;
     Prepared by_key_;
     Prepared unfinished_;
     Prepared counts_;

@@ -17,6 +17,9 @@
 
 namespace distilld {
 
+/// Code of the reason of a job whose record cannot be read as a whole; its state may be wrong then.
+inline constexpr const char* kDamagedReason = "damaged";
+
 /// A job with what clients do not see.
 struct StoredJob {
     api::Job job;
@@ -31,10 +34,11 @@ struct JobQuery {
     std::optional<api::JobState> state;
     std::string name{};                             ///< empty = any
     std::map<std::string, std::string> metadata{};  ///< pairs that a job must have
+    bool with_specs = false;
 };
 
 struct JobPage {
-    std::vector<StoredJob> jobs;  ///< newest first; without specs
+    std::vector<StoredJob> jobs;  ///< newest first; without specs unless the query asks for them
     bool has_more = false;
 };
 
@@ -50,6 +54,7 @@ struct JobChange {
                                        ///< below, nor specs and metadata
     const ProgressEvent* progress = nullptr;
     const api::Job* evaluation = nullptr;  ///< its eval_loss, eval_kl, eval_top1_agreement
+    const std::string* resolved_spec = nullptr;
     /// One whose folder is known takes the place of the older one.
     std::vector<api::JobCheckpoint> checkpoints{};
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/jobs/run_conclusion.hpp"
+#include "server/protocol/failure_kinds.hpp"
 
 namespace distilld {
 namespace {
@@ -37,34 +38,6 @@ std::optional<JobIntent> by_force(JobIntent intent) {
 
 }  // namespace
 
-const char* to_string(JobIntent intent) noexcept {
-    switch (intent) {
-        case JobIntent::wait:
-            return "wait";
-        case JobIntent::run:
-            return "run";
-        case JobIntent::pause:
-            return "pause";
-        case JobIntent::pause_by_force:
-            return "pause_by_force";
-        case JobIntent::paused:
-            return "paused";
-        case JobIntent::resume:
-            return "resume";
-        case JobIntent::resume_by_force:
-            return "resume_by_force";
-        case JobIntent::cancel:
-            return "cancel";
-        case JobIntent::cancel_by_force:
-            return "cancel_by_force";
-        case JobIntent::requeue:
-            return "requeue";
-        case JobIntent::requeue_by_force:
-            return "requeue_by_force";
-    }
-    return "unknown";
-}
-
 void JobTable::restore(const RestoredJob& job) {
     if (mode_ != Mode::restoring) {
         return;
@@ -74,6 +47,7 @@ void JobTable::restore(const RestoredJob& job) {
         return;
     }
     place->second.output = job.output;
+    outputs_.emplace(job.output, job.id);
     place->second.resume = job.resume;
     take_place(place, job.place);
     if (!job.running && job.paused) {
@@ -104,7 +78,8 @@ void JobTable::stop(Time now) {
         return;
     }
     mode_ = Mode::stopping;
-    for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+    for (const auto job : workers_) {
+        ++visited_;
         if (job->second.intent == JobIntent::run) {
             order_stop(job, JobIntent::requeue, now);
         } else if (job->second.intent == JobIntent::resume) {  // the worker has its order, and the deadline stays
@@ -132,13 +107,17 @@ SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
     if (output_user(*submission.output)) {
         return SubmitVerdict::conflict;
     }
-    return submission.dry_run ? SubmitVerdict::valid : SubmitVerdict::created;
+    if (submission.dry_run) {
+        return SubmitVerdict::valid;
+    }
+    return queue_.size() >= options_.max_queued ? SubmitVerdict::queue_full : SubmitVerdict::created;
 }
 
 void JobTable::enqueue(const std::string& id, const std::string& output, QueuePlace place, bool resume) {
     const auto [job, added] = jobs_.try_emplace(id);
     if (added) {
         job->second.output = output;
+        outputs_.emplace(output, id);
         job->second.resume = resume;
         take_place(job, place);
         insert_into_queue(job);
@@ -155,7 +134,7 @@ bool JobTable::cancel(const std::string& id, Time now, LastCheckpoint last) {
                         intent == JobIntent::requeue_by_force;
     switch (intent) {
         case JobIntent::wait:
-            std::erase(queue_, id);
+            leave_queue(job);
             end(job, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled while it was queued"});
             return true;
         case JobIntent::paused:
@@ -190,7 +169,7 @@ VerbVerdict JobTable::pause(const std::string& id, Time now) {
     }
     switch (intent) {
         case JobIntent::wait:
-            std::erase(queue_, id);
+            leave_queue(job);
             rest(job, paused_reason("paused while it was queued"));
             break;
         case JobIntent::run:
@@ -259,7 +238,6 @@ bool JobTable::set_priority(const std::string& id, std::int32_t priority) {
     }
     job->second.place.priority = priority;
     if (job->second.intent == JobIntent::wait) {
-        std::erase(queue_, id);
         insert_into_queue(job);
     }
     return true;
@@ -270,12 +248,14 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     if (job == jobs_.end() || !has_worker(job->second.intent)) {
         return;
     }
-    --running_;
+    workers_.erase(job);
     const auto intent = job->second.intent;
     const bool started = outcome.kind != WorkerOutcome::Kind::not_started;
     auto conclusion = conclude({intent, job->second.skips_checkpoint, job->second.resume}, outcome);
     if (!conclusion && !started) {
         on_not_started(job, outcome, now);
+    } else if (!conclusion && outcome.kind == WorkerOutcome::Kind::out_of_memory && outcome.cut.batch_size != 0) {
+        on_out_of_memory(job, outcome, now);
     } else if (!conclusion) {
         on_died(job, outcome, now);
     } else if (conclusion->state == JobState::queued) {
@@ -289,11 +269,26 @@ void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Tim
     }
 }
 
+void JobTable::on_out_of_memory(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
+    const auto verdict = job->second.restarts.on_out_of_memory(options_.restarts, outcome.cut);
+    auto message = what_happened(outcome) + verdict.text;
+    if (!verdict.smaller) {
+        end(job, JobState::failed, StatusReason{kOutOfMemory, std::move(message)});
+        return;
+    }
+    job->second.cut = verdict.smaller;
+    job->second.deadline = now + verdict.pause;
+    StatusReason reason{kOutOfMemoryRestarted, std::move(message)};
+    requeue(job, {job->first, JobState::queued, std::move(reason), true, true});
+}
+
 void JobTable::on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now) {
     auto& restarts = job->second.restarts;
     const auto pause = restarts.on_died(options_.restarts, outcome.reach);
     if (!pause) {
-        end(job, JobState::failed, StatusReason{"worker_killed", what_happened(outcome) + restarts.given_up_text()});
+        // Out of memory before its run began, where smaller micro-batches would be of no use.
+        const char* code = outcome.kind == WorkerOutcome::Kind::out_of_memory ? kOutOfMemory : "worker_killed";
+        end(job, JobState::failed, StatusReason{code, what_happened(outcome) + restarts.given_up_text()});
         return;
     }
     StatusReason reason{kWorkerRestarting, what_happened(outcome) + restarts.restart_text(options_.restarts, *pause)};
@@ -318,12 +313,13 @@ std::vector<JobAction> JobTable::poll(Time now) {
 std::optional<JobTable::Time> JobTable::next_wakeup() const {
     std::optional<Time> next;
     const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
-    for (const auto& [id, job] : jobs_) {
-        if (by_force(job.intent)) {
-            consider(job.deadline);
+    for (const auto job : workers_) {
+        ++visited_;
+        if (by_force(job->second.intent)) {
+            consider(job->second.deadline);
         }
     }
-    if (mode_ == Mode::started && running_ < options_.slots && !queue_.empty()) {
+    if (mode_ == Mode::started && running() < options_.slots && !queue_.empty()) {
         consider(jobs_.at(queue_.front()).deadline);
     }
     return next;
@@ -339,18 +335,9 @@ std::optional<JobIntent> JobTable::intent(const std::string& id) const {
     return job == jobs_.end() ? std::nullopt : std::optional(job->second.intent);
 }
 
-std::optional<std::uint64_t> JobTable::queue_position(const std::string& id) const {
-    const auto place = std::find(queue_.begin(), queue_.end(), id);
-    return place == queue_.end() ? std::nullopt : std::optional(static_cast<std::uint64_t>(place - queue_.begin()) + 1);
-}
-
 std::optional<std::string> JobTable::output_user(const std::string& output) const {
-    for (const auto& [id, job] : jobs_) {
-        if (job.output == output) {
-            return id;
-        }
-    }
-    return std::nullopt;
+    const auto user = outputs_.lower_bound({output, std::string()});
+    return user == outputs_.end() || user->first != output ? std::nullopt : std::optional(user->second);
 }
 
 void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last) {
@@ -373,14 +360,13 @@ void JobTable::take_place(Entries::iterator job, QueuePlace place) {
 }
 
 void JobTable::insert_into_queue(Entries::iterator job) {
-    const auto& mine = job->second.place;
-    const auto stands_before = [&](const std::string& id) {
-        const auto& other = jobs_.at(id).place;
-        return other.priority != mine.priority ? other.priority > mine.priority : other.number < mine.number;
-    };
-    // From behind: most jobs come last.
-    const auto before = std::find_if(queue_.rbegin(), queue_.rend(), stands_before);
-    queue_.insert(before.base(), job->first);
+    queue_.put(job->first, job->second.place);
+    queue_changes_.push_back({job->first, job->second.place});
+}
+
+void JobTable::leave_queue(Entries::iterator job) {
+    queue_.erase(job->first);
+    queue_changes_.push_back({job->first, std::nullopt});
 }
 
 void JobTable::begin_pause(Entries::iterator job, JobIntent intent) {
@@ -398,6 +384,7 @@ void JobTable::rest(Entries::iterator job, StatusReason reason) {
 
 void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusReason> reason) {
     actions_.emplace_back(StoreStateAction{job->first, state, std::move(reason)});
+    outputs_.erase({job->second.output, job->first});
     jobs_.erase(job);
 }
 
@@ -409,26 +396,27 @@ void JobTable::requeue(Entries::iterator job, StoreStateAction action) {
 }
 
 void JobTable::kill_late(Time now) {
-    for (auto& [id, job] : jobs_) {
-        const auto forced = by_force(job.intent);
-        if (!forced || now < job.deadline) {
+    for (const auto job : workers_) {
+        ++visited_;
+        const auto forced = by_force(job->second.intent);
+        if (!forced || now < job->second.deadline) {
             continue;
         }
-        job.intent = *forced;
-        actions_.emplace_back(KillWorkerAction{id});
+        job->second.intent = *forced;
+        actions_.emplace_back(KillWorkerAction{job->first});
     }
 }
 
 void JobTable::fill_slots(Time now) {
-    while (mode_ == Mode::started && running_ < options_.slots && !queue_.empty()) {
-        auto& job = jobs_.at(queue_.front());
-        if (now < job.deadline) {
+    while (mode_ == Mode::started && running() < options_.slots && !queue_.empty()) {
+        const auto job = jobs_.find(queue_.front());
+        if (now < job->second.deadline) {
             return;
         }
-        actions_.emplace_back(StartWorkerAction{queue_.front(), job.resume});
-        job.intent = JobIntent::run;
-        queue_.pop_front();
-        ++running_;
+        actions_.emplace_back(StartWorkerAction{job->first, job->second.resume, job->second.cut});
+        job->second.intent = JobIntent::run;
+        leave_queue(job);
+        workers_.insert(job);
     }
 }
 

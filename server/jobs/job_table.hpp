@@ -1,15 +1,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "api/job_types.hpp"
+#include "server/jobs/job_queue.hpp"
 #include "server/supervisor/restart_policy.hpp"
 
 namespace distilld {
@@ -42,12 +45,6 @@ enum class VerbVerdict {
     not_running,  ///< it has no worker that could do it, or one that is to stop
 };
 
-/// Where a job stands in the queue: before those of lower priority, and before those of its own that came later.
-struct QueuePlace {
-    std::int32_t priority = 0;
-    std::uint64_t number = 0;  ///< jobs are numbered as they come; 0 = behind all that there have been
-};
-
 /// What a client wants to submit, and what is known of it.
 struct JobSubmission {
     bool dry_run = false;
@@ -66,11 +63,14 @@ enum class SubmitVerdict {
     invalid,     ///< the spec is
     conflict,    ///< output_user() has the folder
     key_reused,  ///< the key was used with another body
+    queue_full,  ///< as many jobs wait as may
     stopping,    ///< no job is taken any more
 };
 
 /// Code of the reason of a job whose worker died and is started again.
 inline constexpr const char* kWorkerRestarting = "worker_restarting";
+/// Of one whose worker ran out of memory, and is started again with smaller micro-batches.
+inline constexpr const char* kOutOfMemoryRestarted = "out_of_memory_restarted";
 
 /// Code of the reason of a job whose worker is to stop for a pause that is not wanted any more.
 inline constexpr const char* kResumedByUser = "resumed_by_user";
@@ -79,15 +79,17 @@ inline constexpr const char* kResumedByUser = "resumed_by_user";
 struct WorkerOutcome {
     enum class Kind {
         finished,
-        cancelled,    ///< it stopped because it was told to (not necessarily by us)
-        failed,       ///< it said why: `reason`, whose code is an error kind
-        died,         ///< it said nothing of its end: `reason.message` if something is known
-        not_started,  ///< there was no worker that could have been told the job: `reason` says what kept it
+        cancelled,      ///< it stopped because it was told to (not necessarily by us)
+        failed,         ///< it said why: `reason`, whose code is an error kind
+        died,           ///< it said nothing of its end: `reason.message` if something is known
+        out_of_memory,  ///< memory ran out, as it said or as the kernel did: `reason`
+        not_started,    ///< there was no worker that could have been told the job: `reason` says what kept it
     };
     Kind kind = Kind::died;
     bool checkpoint = false;  ///< cancelled: what it had done is saved
     api::StatusReason reason{};
     RunReach reach{};
+    MicroBatches cut{};  ///< into which the run cut its steps; not known before it has begun
 };
 
 /// Run a worker for the job, which is `running` from here on. Answer with on_ended() at the end of the worker, or when
@@ -95,6 +97,7 @@ struct WorkerOutcome {
 struct StartWorkerAction {
     std::string id;
     bool resume = false;
+    std::optional<MicroBatches> cut{};  ///< in place of what the spec says
 };
 /// Tell the worker to checkpoint and end; or, perhaps after that, to end without.
 struct StopWorkerAction {
@@ -138,6 +141,7 @@ struct JobTableOptions {
     std::chrono::nanoseconds cancel_grace{};  ///< between the order to stop and the end by force
     RestartLimits restarts{};
     std::chrono::nanoseconds stop_grace{};  ///< the same when the service stops; 0 = cancel_grace
+    std::size_t max_queued = 10000;         ///< jobs that wait, beyond which no further one is taken
 };
 
 /// A job as the store has it when the service starts.
@@ -156,12 +160,18 @@ struct RestoredJob {
 /// thread, no store and no worker, so its whole behaviour stands in one table of tests.
 ///
 /// After any event call poll() and carry out the actions in their order; call it again at next_wakeup(). Events about
-/// jobs that the table does not have, or that make no sense in a job's state, change nothing.
+/// jobs that the table does not have, or that make no sense in a job's state, change nothing. An event looks at the job
+/// that it concerns and at those that have a worker, however many wait.
 class JobTable {
   public:
     using Time = std::chrono::steady_clock::time_point;
 
     explicit JobTable(JobTableOptions options) : options_(options) {}
+    JobTable(const JobTable&) = delete;  // workers_ points into jobs_
+    JobTable& operator=(const JobTable&) = delete;
+    JobTable(JobTable&&) = delete;
+    JobTable& operator=(JobTable&&) = delete;
+    ~JobTable() = default;
 
     // --- events ---
     /// Before start(), oldest job first.
@@ -191,18 +201,24 @@ class JobTable {
     [[nodiscard]] std::vector<JobAction> poll(Time now);
     /// When there will be something to do although no event comes.
     [[nodiscard]] std::optional<Time> next_wakeup() const;
+    /// Who came to wait and who does not any more since the last call, in this order: for one that shows the queue.
+    [[nodiscard]] std::vector<QueueChange> take_queue_changes() { return std::exchange(queue_changes_, {}); }
 
     // --- what it sees ---
     [[nodiscard]] bool stopping() const noexcept { return mode_ == Mode::stopping; }
-    [[nodiscard]] std::uint32_t running() const noexcept { return running_; }
+    [[nodiscard]] std::uint32_t running() const noexcept { return static_cast<std::uint32_t>(workers_.size()); }
     [[nodiscard]] bool is_running(const std::string& id) const;
     [[nodiscard]] std::optional<JobIntent> intent(const std::string& id) const;
-    /// Jobs that wait, the next first.
-    [[nodiscard]] const std::deque<std::string>& queue() const noexcept { return queue_; }
+    /// Jobs that wait, the next first. All of them: for tests.
+    [[nodiscard]] std::vector<std::string> queue() const { return queue_.ids(); }
     /// 1 = next; of jobs that wait.
-    [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const;
+    [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const {
+        return queue_.position(id);
+    }
     /// The job that has not ended and writes to this folder.
     [[nodiscard]] std::optional<std::string> output_user(const std::string& output) const;
+    /// Jobs that have been looked at so far, beside those that the events were about: what an event costs.
+    [[nodiscard]] std::uint64_t visited() const noexcept { return visited_ + queue_.visited(); }
 
   private:
     enum class Mode { restoring, started, stopping };
@@ -214,19 +230,25 @@ class JobTable {
         Time deadline{};                ///< wait: not started before; with a worker that is to stop: killed then
         QueuePlace place;
         RestartPolicy restarts;
+        std::optional<MicroBatches> cut;  ///< since memory ran out
     };
     using Entries = std::map<std::string, Entry>;
+    struct ById {
+        bool operator()(Entries::iterator left, Entries::iterator right) const { return left->first < right->first; }
+    };
 
     void order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last = LastCheckpoint::write);
     /// Of a job that is to be cancelled: the order, if it was not given before.
     void order_skip(Entries::iterator job);
     void take_place(Entries::iterator job, QueuePlace place);
     void insert_into_queue(Entries::iterator job);
+    void leave_queue(Entries::iterator job);
     void begin_pause(Entries::iterator job, JobIntent intent);
     void rest(Entries::iterator job, api::StatusReason reason);
     void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason);
     /// Back to its place.
     void requeue(Entries::iterator job, StoreStateAction action);
+    void on_out_of_memory(Entries::iterator job, const WorkerOutcome& outcome, Time now);
     void on_died(Entries::iterator job, const WorkerOutcome& outcome, Time now);
     void on_not_started(Entries::iterator job, const WorkerOutcome& outcome, Time now);
     void kill_late(Time now);
@@ -235,10 +257,13 @@ class JobTable {
     JobTableOptions options_;
     Mode mode_ = Mode::restoring;
     Entries jobs_;  ///< that have not ended, by id
-    std::deque<std::string> queue_;
-    std::uint64_t newest_ = 0;  ///< greatest number of a place that was given
-    std::uint32_t running_ = 0;
-    std::vector<JobAction> actions_;  ///< of events since the last poll
+    JobQueue queue_;
+    std::set<Entries::iterator, ById> workers_;              ///< of jobs_, those that have a worker
+    std::set<std::pair<std::string, std::string>> outputs_;  ///< folder and id of each of jobs_
+    std::uint64_t newest_ = 0;                               ///< greatest number of a place that was given
+    std::vector<JobAction> actions_;                         ///< of events since the last poll
+    std::vector<QueueChange> queue_changes_;
+    mutable std::uint64_t visited_ = 0;
 };
 
 }  // namespace distilld

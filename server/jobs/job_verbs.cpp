@@ -6,8 +6,8 @@
 
 #include "api/job_spec_json.hpp"
 #include "server/jobs/event_records.hpp"
-#include "server/jobs/named_files_check.hpp"
 #include "server/jobs/new_job.hpp"
+#include "server/jobs/submission.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -130,8 +130,8 @@ VerbOutcome JobVerbs::revive(const std::string& id) {
     if (const auto user = parts_.table.output_user(output)) {
         return outcome(Kind::output_in_use, output_conflict(*user, output));
     }
-    if (auto missing = check_named_files(*spec, LookInside::no); !missing.violations.empty()) {
-        return outcome(Kind::not_runnable, std::move(missing));
+    if (auto found = objections(*spec, parts_.options.admit_again, LookInside::no); !found.violations.empty()) {
+        return outcome(Kind::not_runnable, std::move(found));
     }
     parts_.keeper.written([&] { parts_.journal.check_writable(); });
     if (parts_.journal.revive(id) == nullptr) {

@@ -19,6 +19,7 @@ class JobVerbs {
         JobJournal& journal;
         RunningJobs& running;
         StoreKeeper& keeper;
+        const JobManagerOptions& options;
     };
     explicit JobVerbs(Parts parts) : parts_(parts) {}
 

@@ -65,12 +65,19 @@ JobListing JobViews::list_now(const JobQuery& query) {
         listing.unknown_after = true;
         return listing;
     }
-    const auto live = board_.all();
     auto page = reader_->list(query);
     listing.has_more = page.has_more;
     for (auto& stored : page.jobs) {
-        const auto found = live.find(stored.job.id);
-        auto job = newest(found == live.end() ? nullptr : found->second.get(), std::move(stored.job));
+        const auto live = board_.find(stored.job.id);
+        if (!live && !api::is_terminal(stored.job.state)) {
+            // It has ended since the page was read, and its end was written before it left the board.
+            auto again = reader_->get(stored.job.id);
+            if (!again) {
+                continue;
+            }
+            stored = *std::move(again);
+        }
+        auto job = newest(live.get(), std::move(stored.job));
         board_.complete(job);
         listing.jobs.push_back(std::move(job));
     }

@@ -58,8 +58,13 @@ class LoggedWorker final : public WorkerProcess {
 }  // namespace
 
 WorkerFactory make_logged_workers(WorkerProcessOptions options, std::shared_ptr<JobLogs> logs) {
-    return [options = std::move(options), logs = std::move(logs)](asio::any_io_executor executor) {
-        return std::make_unique<LoggedWorker>(std::move(executor), options, logs);
+    return [options = std::move(options), logs = std::move(logs)](asio::any_io_executor executor, const Slot& slot) {
+        WorkerProcessOptions there = options;
+        there.cores = slot.cores;
+        if (!slot.device.empty()) {
+            there.environment.push_back("CUDA_VISIBLE_DEVICES=" + slot.device);
+        }
+        return std::make_unique<LoggedWorker>(std::move(executor), std::move(there), logs);
     };
 }
 

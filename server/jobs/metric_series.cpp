@@ -1,6 +1,7 @@
 #include "server/jobs/metric_series.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -67,6 +68,19 @@ const std::vector<SeriesSource>& sources() {
     return kSources;
 }
 
+/// What a progress event of a generate job says of a student, that there is not.
+bool is_of_student(const std::string& member) {
+    static constexpr std::array kOfStudent{"loss",           "kd_loss",         "ce_loss",
+                                           "grad_norm",      "learning_rate",   "stall_fraction",
+                                           "padding_tokens", "nonfinite_steps", "teacher_hidden_fraction"};
+    return std::ranges::find(kOfStudent, member) != kOfStudent.end();
+}
+
+bool generates(const api::JobEvent& event) {
+    const auto* told = event.data.if_contains("generates");
+    return told != nullptr && told->is_bool() && told->get_bool();
+}
+
 /// Nothing: it is no whole number.
 std::optional<std::uint64_t> step_of(const boost::json::object& data) {
     const auto* step = data.if_contains(kStep);
@@ -130,8 +144,9 @@ void SeriesCollector::add(const api::JobEvent& event) {
     if (!step) {
         return;
     }
+    const bool without_student = generates(event);
     for (auto& wanted : wanted_) {
-        if (wanted.type != event.type) {
+        if (wanted.type != event.type || (without_student && is_of_student(wanted.member))) {
             continue;
         }
         auto& points = wanted.series.points;

@@ -37,8 +37,10 @@ http::Route route(const char* pattern, http::Handler handler) {
 }  // namespace
 
 std::vector<http::Route> make_metrics_routes(std::shared_ptr<JobMetrics> metrics) {
+    http::Route health = route("/healthz", [](const Request&) { return healthy(); });
+    health.right = http::Right::nothing;
     return {
-        route("/healthz", [](const Request&) { return healthy(); }),
+        health,
         route("/metrics", [metrics = std::move(metrics)](const Request&) { return metrics_text_of(metrics); }),
     };
 }

@@ -118,7 +118,9 @@ std::vector<http::Route> make_page_routes(const api::Page* page) {
     const auto api = std::make_shared<PageApi>(page);
     std::vector<http::Route> routes{api_route(api, "GET", "/v1/spec", &PageApi::spec)};
     if (page != nullptr) {
-        routes.push_back(api_route(api, "GET", "/", &PageApi::page));
+        auto row = api_route(api, "GET", "/", &PageApi::page);
+        row.right = http::Right::nothing;  // it says nothing of this service, and asks for a key itself
+        routes.push_back(std::move(row));
     }
     return routes;
 }

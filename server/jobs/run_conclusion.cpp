@@ -13,6 +13,11 @@ using Kind = WorkerOutcome::Kind;
 constexpr const char* kWhole = "; the newest checkpoint is whole";
 constexpr const char* kKilled = "the worker did not stop in time and was killed";
 
+/// Its worker ended without a word of its own, or for want of memory.
+bool was_killed(const WorkerOutcome& outcome) {
+    return outcome.kind == Kind::died || outcome.kind == Kind::out_of_memory;
+}
+
 /// Of a job of which nobody but its worker wanted that it ends. Empty: it is not over.
 std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
     switch (outcome.kind) {
@@ -22,6 +27,7 @@ std::optional<Conclusion> conclude_run(const WorkerOutcome& outcome) {
             return Conclusion{JobState::failed, outcome.reason};
         case Kind::cancelled:  // by a signal to the worker, perhaps one that the service gets as well
         case Kind::died:
+        case Kind::out_of_memory:
         case Kind::not_started:
             break;
     }
@@ -55,7 +61,7 @@ Conclusion conclude_cancel(bool forced, const WantedOfRun& wanted, const WorkerO
     if (forced && outcome.kind != Kind::finished) {
         return {JobState::cancelled, StatusReason{"worker_killed", std::string(kKilled) + kWhole}};
     }
-    if (outcome.kind == Kind::died) {
+    if (was_killed(outcome)) {
         return {JobState::cancelled, StatusReason{"worker_killed", what_happened(outcome) + kWhole}};
     }
     return *conclude_run(outcome);
@@ -68,7 +74,7 @@ Conclusion conclude_pause(bool forced, const WantedOfRun& wanted, const WorkerOu
     if (const auto end = conclude_run(outcome)) {
         return *end;
     }
-    if (outcome.kind == Kind::died) {
+    if (was_killed(outcome)) {
         return {JobState::paused, paused_reason(what_happened(outcome) + kWhole)};
     }
     return {JobState::paused, paused_reason("paused" + with_what(wanted, outcome))};

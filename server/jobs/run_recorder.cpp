@@ -24,6 +24,7 @@ void RunRecorder::handle(const WorkerEvent& event, Time now) {
 
 void RunRecorder::on(const StartedEvent& event, Time) {
     outcome_.reach = {event.first_step, event.first_step};
+    outcome_.cut = {event.batch_size, event.micro_batches};
     if (!waiting_ && gives_reasons() && journal_.job(id_).status_reason) {
         journal_.edit(id_).job.status_reason.reset();  // that it waited for a worker
     }
@@ -114,6 +115,8 @@ void RunRecorder::on(const FailedEvent& event, Time) {
     auto kind = WorkerOutcome::Kind::failed;
     if (event.kind == kWorkerKilled) {
         kind = WorkerOutcome::Kind::died;
+    } else if (event.kind == kWorkerOutOfMemory) {
+        kind = WorkerOutcome::Kind::out_of_memory;
     } else if (event.kind == kWorkerNotStarted) {
         kind = WorkerOutcome::Kind::not_started;
     }

@@ -27,22 +27,26 @@ void log_failure(const std::exception_ptr& failure) {
 
 }  // namespace
 
-RunningJobs::RunningJobs(asio::any_io_executor executor, WorkerFactory make_worker,
-                         std::chrono::milliseconds metrics_interval, JobJournal& journal, JobMetrics& metrics,
-                         Callbacks callbacks)
+RunningJobs::RunningJobs(asio::any_io_executor executor, WorkerFactory make_worker, const JobManagerOptions& options,
+                         JobJournal& journal, JobMetrics& metrics, Callbacks callbacks)
     : executor_(std::move(executor)),
       make_worker_(std::move(make_worker)),
-      metrics_interval_(metrics_interval),
+      metrics_interval_(options.metrics_interval),
       journal_(journal),
       metrics_(metrics),
       callbacks_(std::move(callbacks)),
-      runs_(executor_, {.on_failure = log_failure}) {}
+      slots_(options.places.empty() ? shared_slots(options.slots) : options.places),
+      runs_(executor_, {.on_failure = log_failure}) {
+    metrics_.set_slots(slots_.busy(), slots_.free());
+}
 
-std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume) {
+std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resume,
+                                                const std::optional<MicroBatches>& cut) {
     WorkerStart start;
     start.resume = resume;
     start.job_id = id;
     std::uint32_t sequence_length = 0;
+    bool newly_cut = false;
     std::unique_ptr<WorkerProcess> worker;
     try {
         start.spec_json = journal_.get(id).value().resolved_spec_json;
@@ -51,12 +55,19 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     }
     if (const auto spec = api::parse_job_spec(start.spec_json)) {
         sequence_length = spec->dataset.sequence_length;
+        newly_cut = cut && *cut != MicroBatches{spec->training.batch_size, spec->training.micro_batches};
+    }
+    const Slot* slot = slots_.take(id);
+    if (slot == nullptr) {
+        return not_started(kWorkerNotStarted, "no slot is free");
     }
     try {
-        worker = make_worker_(executor_);
+        worker = make_worker_(executor_, *slot);
     } catch (const std::exception& error) {
+        slots_.release(id);
         return not_started(kWorkerNotStarted, std::string("no worker can be made: ") + error.what());
     }
+    metrics_.set_slots(slots_.busy(), slots_.free());
     const auto active = std::make_shared<Active>(
         Active{std::move(worker), RunRecorder(id, sequence_length, metrics_interval_, journal_, metrics_)});
     auto& stored = journal_.edit(id);
@@ -66,6 +77,9 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     }
     stored.job.state = api::JobState::running;
     stored.job.started_at = now_text();
+    stored.job.slot = slot->number;
+    stored.job.cores = slot->cores;
+    stored.job.device = slot->device;
     if (auto& reason = stored.job.status_reason; reason && reason->since.empty()) {
         reason.reset();  // a wait is over when the worker has begun
     }
@@ -74,6 +88,11 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         set_limit(id, *stored.job.max_concurrent);
     }
     metrics_.run_started(id);
+    if (newly_cut) {
+        start.spec_json = with_micro_batches(start.spec_json, *cut);
+        journal_.set_resolved_spec(id, start.spec_json);
+        metrics_.worker_oom_restarted();
+    }
     journal_.append(id, state_record(stored.job));
     static_cast<void>(runs_.spawn(run_job(id, active, std::move(start))));  // closed only when none is started
     return std::nullopt;
@@ -136,7 +155,17 @@ asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Activ
     }
     active_.erase(id);
     metrics_.run_ended(id);
+    free_slot(id);
     callbacks_.on_ended(id, outcome);
+}
+
+void RunningJobs::free_slot(const std::string& id) {
+    slots_.release(id);
+    metrics_.set_slots(slots_.busy(), slots_.free());
+    auto& job = journal_.edit(id).job;
+    job.slot.reset();
+    job.cores.clear();
+    job.device.clear();
 }
 
 }  // namespace distilld

@@ -16,6 +16,7 @@
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/run_recorder.hpp"
+#include "server/jobs/slot_table.hpp"
 
 namespace distilld {
 
@@ -28,14 +29,15 @@ class RunningJobs {
         std::function<void(const std::string& id, const WorkerOutcome& outcome)> on_ended;
     };
 
-    /// `metrics_interval`: shortest time between two stored metrics events of a job.
-    RunningJobs(boost::asio::any_io_executor executor, WorkerFactory make_worker,
-                std::chrono::milliseconds metrics_interval, JobJournal& journal, JobMetrics& metrics,
-                Callbacks callbacks);
+    /// Of the options it takes the slots and the metrics' interval.
+    RunningJobs(boost::asio::any_io_executor executor, WorkerFactory make_worker, const JobManagerOptions& options,
+                JobJournal& journal, JobMetrics& metrics, Callbacks callbacks);
 
     /// Makes a worker for a queued job, which is running from here on; on_ended() follows. Why there is no worker,
-    /// when it cannot be made: then the job is queued as before, and nothing follows.
-    [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume);
+    /// when it cannot be made: then the job is queued as before, and nothing follows. `cut`: into which micro-batches
+    /// its steps are cut from now on, where that is not as the resolved spec has it, which is changed.
+    [[nodiscard]] std::optional<WorkerOutcome> start(const std::string& id, bool resume,
+                                                     const std::optional<MicroBatches>& cut = {});
 
     // Nothing happens to a job that has no worker (any more).
     /// Tells the worker to checkpoint and end, or to end without.
@@ -59,6 +61,7 @@ class RunningJobs {
     };
     void send(const std::string& id, const WorkerCommand& command);
     boost::asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start);
+    void free_slot(const std::string& id);
 
     boost::asio::any_io_executor executor_;
     WorkerFactory make_worker_;
@@ -66,6 +69,7 @@ class RunningJobs {
     JobJournal& journal_;
     JobMetrics& metrics_;
     Callbacks callbacks_;
+    SlotTable slots_;
     std::map<std::string, std::shared_ptr<Active>> active_;
     TaskGroup runs_;  ///< run_job() of each of active_
 };

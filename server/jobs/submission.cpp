@@ -1,12 +1,27 @@
 #include "server/jobs/submission.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "api/spec_paths.hpp"
-#include "server/jobs/named_files_check.hpp"
 #include "server/jobs/new_job.hpp"
 
 namespace distilld {
+
+api::SpecViolations objections(const JobSpec& spec, const Admission& admit, LookInside look_inside,
+                               const std::vector<std::string>& own_paths) {
+    if (admit) {
+        auto refused = admit(spec);
+        std::erase_if(refused.violations, [&](const api::Violation& one) {
+            return std::ranges::find(own_paths, one.pointer) != own_paths.end();
+        });
+        if (!refused.violations.empty()) {
+            return refused;
+        }
+    }
+    return check_named_files(spec, look_inside);
+}
 
 JudgedSubmission judge_submission(const SubmitRequest& request, const JobManagerOptions& options, const JobTable& table,
                                   JobJournal& journal) {
@@ -29,6 +44,7 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
     switch (outcome.kind) {
         case SubmitVerdict::stopping:
         case SubmitVerdict::key_reused:
+        case SubmitVerdict::queue_full:
             return judged;
         case SubmitVerdict::existing:
             outcome.job = std::move(earlier->job);
@@ -43,7 +59,8 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
         case SubmitVerdict::created:
             break;
     }
-    outcome.violations = check_named_files(*spec, submission.dry_run ? LookInside::yes : LookInside::no);
+    outcome.violations =
+        objections(*spec, options.admit, submission.dry_run ? LookInside::yes : LookInside::no, request.own_paths);
     if (!outcome.violations.violations.empty()) {
         outcome.kind = SubmitVerdict::invalid;
         return judged;

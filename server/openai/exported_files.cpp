@@ -22,8 +22,8 @@ constexpr std::array<std::string_view, 12> kNames{"config.json", "generation_con
                                                   "added_tokens.json",
                                                   // Whose run it is.
                                                   "distilld.json"};
-/// Where a merged model stands beside its adapter.
-constexpr std::array<std::string_view, 2> kFolders{"", "merged"};
+/// Where a merged model stands beside its adapter, and packed weights beside those that they were made of.
+constexpr std::array<std::string_view, 3> kFolders{"", "merged", "ternary"};
 
 bool is_of_a_model(const std::string& name) {
     return name.ends_with(".safetensors") || std::ranges::find(kNames, name) != kNames.end();

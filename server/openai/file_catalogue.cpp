@@ -2,12 +2,13 @@
 
 #include <string_view>
 
+#include "server/jobs/job_rows.hpp"
 #include "server/jobs/sqlite.hpp"
 
 namespace distilld::openai {
 namespace {
 
-constexpr const char* kColumns = "SELECT id, filename, purpose, bytes, created_at, number FROM files ";
+constexpr const char* kColumns = "SELECT id, filename, purpose, bytes, created_at, owner, number FROM files ";
 
 UploadedFile file_of(const sqlite::Statement& row) {
     UploadedFile file;
@@ -16,6 +17,7 @@ UploadedFile file_of(const sqlite::Statement& row) {
     file.purpose = row.text(2);
     file.bytes = static_cast<std::uint64_t>(row.integer(3));
     file.created_at = row.integer(4);
+    file.owner = row.text(5);
     return file;
 }
 
@@ -31,6 +33,7 @@ class SqliteFileCatalogue final : public FileCatalogue {
         insert_.bind(3, file.purpose);
         insert_.bind(4, static_cast<std::int64_t>(file.bytes));
         insert_.bind(5, file.created_at);
+        insert_.bind(6, file.owner);
         insert_.run();
     }
 
@@ -50,7 +53,7 @@ class SqliteFileCatalogue final : public FileCatalogue {
                 page.unknown_after = true;
                 return page;
             }
-            from = get_.integer(5);
+            from = get_.integer(6);
         }
         auto& statement = query.oldest_first ? ascending_ : descending_;
         const sqlite::ResetGuard guard(statement);
@@ -65,6 +68,10 @@ class SqliteFileCatalogue final : public FileCatalogue {
             page.files.push_back(file_of(statement));
         }
         return page;
+    }
+
+    std::uint64_t bytes() override {
+        return static_cast<std::uint64_t>(database_.query_integer("SELECT coalesce(sum(bytes), 0) FROM files"));
     }
 
     std::optional<std::string> user_of(const std::string& id, const std::set<std::string>& ended) override {
@@ -89,17 +96,17 @@ class SqliteFileCatalogue final : public FileCatalogue {
 
     sqlite::Database database_;  // before the statements: they end first
     sqlite::Statement insert_{database_,
-                              "INSERT INTO files (id, filename, purpose, bytes, created_at) VALUES (?1, ?2, ?3, ?4, "
-                              "?5)"};
+                              "INSERT INTO files (id, filename, purpose, bytes, created_at, owner) VALUES (?1, ?2, ?3, "
+                              "?4, ?5, ?6)"};
     sqlite::Statement get_{database_, select("WHERE id = ?1").c_str()};
     sqlite::Statement ascending_{
         database_, select("WHERE number > ?1 AND (?2 = '' OR purpose = ?2) ORDER BY number LIMIT ?3").c_str()};
     sqlite::Statement descending_{
         database_,
         select("WHERE (?1 = 0 OR number < ?1) AND (?2 = '' OR purpose = ?2) ORDER BY number DESC LIMIT ?3").c_str()};
-    sqlite::Statement user_{database_,
-                            "SELECT jobs.id FROM jobs JOIN job_specs ON job_specs.job_id = jobs.id WHERE jobs.state "
-                            "NOT IN ('succeeded', 'failed', 'cancelled') AND instr(resolved_spec, ?1) > 0"};
+    sqlite::Statement user_{database_, ("SELECT jobs.id FROM jobs JOIN job_specs ON job_specs.job_id = jobs.id WHERE " +
+                                        is_unfinished() + " AND instr(resolved_spec, ?1) > 0")
+                                           .c_str()};
     sqlite::Statement remove_{database_, "DELETE FROM files WHERE id = ?1"};
 };
 

@@ -19,6 +19,7 @@ struct UploadedFile {
     std::string purpose;
     std::uint64_t bytes = 0;
     std::int64_t created_at = 0;  ///< Unix time in seconds
+    std::string owner{};          ///< name of the key that it was sent with; empty = nobody said
 };
 
 struct FileQuery {
@@ -42,6 +43,8 @@ class FileCatalogue {
     virtual void add(const UploadedFile& file) = 0;
     [[nodiscard]] virtual std::optional<UploadedFile> get(const std::string& id) = 0;
     [[nodiscard]] virtual FilePage list(const FileQuery& query) = 0;
+    /// Of all files.
+    [[nodiscard]] virtual std::uint64_t bytes() = 0;
     /// A job that has not ended, as far as the database knows, and whose spec names the file; none of `ended`.
     [[nodiscard]] virtual std::optional<std::string> user_of(const std::string& id,
                                                              const std::set<std::string>& ended) = 0;

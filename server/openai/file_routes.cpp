@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
+#include <charconv>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <utility>
 
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
@@ -28,10 +31,21 @@ constexpr std::uint64_t kFormBytes = 64U << 10;
     refuse(request, 404, "file_not_found", "there is no file '" + id + "'", "id");
 }
 
+[[noreturn]] void no_room(const Request& request, const FileStore& files) {
+    refuse(request, 507, "uploads_full",
+           "the files that were sent may take " + std::to_string(files.space()) +
+               " bytes together (--upload-space), and with this one they would take more: delete some of them",
+           "file");
+}
+
 /// What an upload's error comes to.
-[[noreturn]] void refuse_upload(const Request& request, const Error& error, const std::string& field) {
+[[noreturn]] void refuse_upload(const Request& request, const FileStore& files, const FileUpload& upload,
+                                const Error& error) {
+    if (upload.no_room()) {
+        no_room(request, files);
+    }
     if (error.kind == ErrorKind::invalid_input) {
-        refuse(request, 400, "invalid_form", error.message, field);
+        refuse(request, 400, "invalid_form", error.message, upload.field());
     }
     log::error("files", error.message);
     if (error.kind == ErrorKind::disk_full) {
@@ -40,11 +54,27 @@ constexpr std::uint64_t kFormBytes = 64U << 10;
     throw ErrorException(error);
 }
 
+/// Of the file in a form, by the form's length; 0 where the request does not say it.
+std::uint64_t least_file_bytes(const Request& request) {
+    const auto text = request.header("content-length").value_or("");
+    std::uint64_t length = 0;
+    std::from_chars(text.data(), text.data() + text.size(), length);
+    return length - std::min(length, kFormBytes);
+}
+
 /// A file that a client sent, or one that a job has made.
 struct FoundFile {
     json::object object;
     std::filesystem::path path;
+    std::string owner;
 };
+
+void check_owner(const Request& request, const std::string& owner) {
+    if (!may_act_on(owner, request)) {
+        refuse(request, 403, "not_your_file",
+               "the file is of another key: its bytes are for that one and for keys of role admin", "id");
+    }
+}
 
 class FileApi {
   public:
@@ -54,6 +84,9 @@ class FileApi {
         check_query(request, {});
         const auto boundary = multipart_boundary_of(request);
         const auto uploading = parts_.files->begin_upload(boundary);
+        if (!uploading->reserve(least_file_bytes(request))) {
+            no_room(request, *parts_.files);
+        }
         auto body = request.body_source;
         for (auto end = BodyEnd::not_yet; end == BodyEnd::not_yet;) {
             auto pulling = body->next();
@@ -64,18 +97,19 @@ class FileApi {
                                   [uploading, bytes = std::move(piece.bytes)] { return uploading->take(bytes); });
             const auto taken = co_await std::move(writing);
             if (!taken) {
-                refuse_upload(request, taken.error(), uploading->field());
+                refuse_upload(request, *parts_.files, *uploading, taken.error());
             }
         }
         auto finishing = run_on(parts_.files->disk(), [uploading] { return uploading->finish(); });
-        const auto file = co_await std::move(finishing);
+        auto file = co_await std::move(finishing);
         if (!file) {
-            refuse_upload(request, file.error(), uploading->field());
+            refuse_upload(request, *parts_.files, *uploading, file.error());
         }
+        file->owner = request.caller ? request.caller->name : std::string();
         if (file->bytes > parts_.upload_limit) {
             too_large(request);
         }
-        auto adding = parts_.files->add(*file);
+        auto adding = parts_.files->add(uploading, *file);
         co_await std::move(adding);
         co_return json_response(200, file_object(*file));
     }
@@ -114,6 +148,7 @@ class FileApi {
         check_query(request, {});
         auto finding = found(request);
         const auto file = co_await std::move(finding);
+        check_owner(request, file.owner);
         Response response;
         response.content_type = "application/octet-stream";
         response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
@@ -131,6 +166,9 @@ class FileApi {
             refuse(request, 409, "file_of_a_model",
                    "file '" + id + "' is part of the model that a job made: delete the model", "id");
         }
+        auto finding = found(request);
+        const auto file = co_await std::move(finding);
+        check_owner(request, file.owner);
         std::set<std::string> ended;
         FileRemoval removal;
         while (true) {
@@ -195,7 +233,8 @@ class FileApi {
                 const auto files = co_await std::move(looking);
                 const auto file = std::ranges::find(files, id, &ExportedFile::id);
                 if (file != files.end()) {
-                    co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), file->path};
+                    co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), file->path,
+                                        job->owner};
                 }
             }
             file_not_found(request, id);
@@ -205,7 +244,7 @@ class FileApi {
         if (!file) {
             file_not_found(request, id);
         }
-        co_return FoundFile{file_object(*file), parts_.files->path_of(id)};
+        co_return FoundFile{file_object(*file), parts_.files->path_of(id), file->owner};
     }
 
     const OpenAiParts parts_;

@@ -78,7 +78,7 @@ class FileContent final : public api::BodyStream {
 }  // namespace
 
 Result<std::shared_ptr<FileStore>> FileStore::open(const std::filesystem::path& database,
-                                                   const std::filesystem::path& folder) {
+                                                   const std::filesystem::path& folder, std::uint64_t space) {
     auto catalogue = open_file_catalogue(database);
     if (!catalogue) {
         return catalogue.error();
@@ -88,27 +88,29 @@ Result<std::shared_ptr<FileStore>> FileStore::open(const std::filesystem::path& 
     if (ec) {
         return io_error(folder.string() + ": " + ec.message());
     }
-    auto store = std::make_shared<FileStore>(*std::move(catalogue), folder);
-    if (const auto cleaned = store->clean(); !cleaned) {
-        return cleaned.error();
+    try {
+        auto store = std::make_shared<FileStore>(*std::move(catalogue), folder, space);
+        if (const auto cleaned = store->clean(); !cleaned) {
+            return cleaned.error();
+        }
+        return store;
+    } catch (const ErrorException& error) {
+        return error.error();
     }
-    return store;
 }
 
-FileStore::FileStore(std::unique_ptr<FileCatalogue> catalogue, std::filesystem::path folder)
-    : folder_(std::move(folder)), catalogue_(std::move(catalogue)) {}
+FileStore::FileStore(std::unique_ptr<FileCatalogue> catalogue, std::filesystem::path folder, std::uint64_t space)
+    : folder_(std::move(folder)),
+      catalogue_(std::move(catalogue)),
+      space_(std::make_shared<UploadSpace>(space, catalogue_->bytes())) {}
 
 Result<void> FileStore::clean() {
     std::error_code ec;
     for (auto entry = std::filesystem::directory_iterator(folder_, ec);
          !ec && entry != std::filesystem::directory_iterator(); entry.increment(ec)) {
         const auto id = entry->path().filename().string();
-        try {
-            if (!id.starts_with("file-") || catalogue_->get(id)) {
-                continue;
-            }
-        } catch (const ErrorException& error) {
-            return error.error();
+        if (!id.starts_with("file-") || catalogue_->get(id)) {
+            continue;
         }
         log::info("files", entry->path().string() + " is no whole file: removed");
         std::error_code ignored;
@@ -122,18 +124,13 @@ Result<void> FileStore::clean() {
 
 std::shared_ptr<FileUpload> FileStore::begin_upload(const std::string& boundary) const {
     const auto id = "file-" + make_job_id().substr(std::strlen("job-"));
-    return std::make_shared<FileUpload>(folder_ / id, id, boundary);
+    return std::make_shared<FileUpload>(folder_ / id, id, boundary, space_);
 }
 
-asio::awaitable<void> FileStore::add(UploadedFile file) {
-    return run_on(thread_.get_executor(), [this, file = std::move(file)] {
-        try {
-            catalogue_->add(file);
-        } catch (const ErrorException&) {
-            std::error_code ignored;
-            std::filesystem::remove_all(folder_ / file.id, ignored);
-            throw;
-        }
+asio::awaitable<void> FileStore::add(std::shared_ptr<FileUpload> upload, UploadedFile file) {
+    return run_on(thread_.get_executor(), [this, upload = std::move(upload), file = std::move(file)] {
+        catalogue_->add(file);
+        upload->keep();
     });
 }
 
@@ -148,7 +145,8 @@ asio::awaitable<FilePage> FileStore::list(FileQuery query) {
 asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::string> ended) {
     return run_on(thread_.get_executor(), [this, id = std::move(id), ended = std::move(ended)] {
         FileRemoval removal;
-        if (!catalogue_->get(id)) {
+        const auto file = catalogue_->get(id);
+        if (!file) {
             return removal;
         }
         if (auto user = catalogue_->user_of(id, ended)) {
@@ -163,6 +161,7 @@ asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::str
         if (failed) {
             log::warn("files", (folder_ / id).string() + " cannot be removed: " + failed.message());
         }
+        space_->give_back(file->bytes);
         return removal;
     });
 }

@@ -3,6 +3,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "base/error.hpp"
 #include "server/openai/file_catalogue.hpp"
 #include "server/openai/file_upload.hpp"
+#include "server/openai/upload_space.hpp"
 
 namespace distilld::openai {
 
@@ -29,20 +31,23 @@ struct FileRemoval {
 class FileStore {
   public:
     /// `database` as of open_file_catalogue(). `folder` is made; what an interrupted upload left in it is removed.
+    /// `space`: bytes that all files may take together.
     static Result<std::shared_ptr<FileStore>> open(const std::filesystem::path& database,
-                                                   const std::filesystem::path& folder);
+                                                   const std::filesystem::path& folder, std::uint64_t space);
 
-    FileStore(std::unique_ptr<FileCatalogue> catalogue, std::filesystem::path folder);
+    FileStore(std::unique_ptr<FileCatalogue> catalogue, std::filesystem::path folder, std::uint64_t space);
 
     [[nodiscard]] std::shared_ptr<FileUpload> begin_upload(const std::string& boundary) const;
     /// Of an upload that has finished: the file is there for others when this returns.
-    boost::asio::awaitable<void> add(UploadedFile file);
+    boost::asio::awaitable<void> add(std::shared_ptr<FileUpload> upload, UploadedFile file);
     boost::asio::awaitable<std::optional<UploadedFile>> get(std::string id);
     boost::asio::awaitable<FilePage> list(FileQuery query);
     /// Not while a job reads it that has not ended. `ended`: jobs that have, whatever the database says (it learns of
     /// an end a moment later than those who ask for the job).
     boost::asio::awaitable<FileRemoval> remove(std::string id, std::set<std::string> ended);
 
+    /// Bytes that all files may take together.
+    [[nodiscard]] std::uint64_t space() const noexcept { return space_->limit(); }
     [[nodiscard]] std::filesystem::path path_of(const std::string& id) const { return folder_ / id / kStoredName; }
     /// For work on the disk.
     [[nodiscard]] boost::asio::any_io_executor disk() { return disk_->get_executor(); }
@@ -56,7 +61,8 @@ class FileStore {
 
     const std::filesystem::path folder_;
     std::unique_ptr<FileCatalogue> catalogue_;  ///< for its thread
-    boost::asio::thread_pool thread_{1};        ///< of the catalogue
+    const std::shared_ptr<UploadSpace> space_;
+    boost::asio::thread_pool thread_{1};  ///< of the catalogue
     std::shared_ptr<boost::asio::thread_pool> disk_ = std::make_shared<boost::asio::thread_pool>(2);
 };
 

@@ -24,8 +24,9 @@ bool is_name(const std::string& text) {
 
 }  // namespace
 
-FileUpload::FileUpload(std::filesystem::path folder, std::string id, const std::string& boundary)
-    : folder_(std::move(folder)), reader_(boundary, *this) {
+FileUpload::FileUpload(std::filesystem::path folder, std::string id, const std::string& boundary,
+                       std::shared_ptr<UploadSpace> space)
+    : folder_(std::move(folder)), claim_(std::move(space)), reader_(boundary, *this) {
     file_.id = std::move(id);
 }
 
@@ -60,9 +61,13 @@ Result<UploadedFile> FileUpload::finish() {
     if (const auto synced = sync_folder(folder_.parent_path()); !synced) {
         return synced.error();
     }
-    kept_ = true;
     file_.created_at = static_cast<std::int64_t>(unix_now());
     return file_;
+}
+
+void FileUpload::keep() {
+    kept_ = true;
+    claim_.keep();
 }
 
 Error FileUpload::blame(const char* field, std::string what) {
@@ -105,6 +110,10 @@ Result<void> FileUpload::begin_file(const http::MultipartPart& part) {
 
 Result<void> FileUpload::data(std::string_view bytes) {
     if (part_ == Part::file) {
+        if (!claim_.use(bytes.size())) {
+            no_room_ = true;
+            return Error{ErrorKind::disk_full, "there is no room for the file among those that were sent before"};
+        }
         file_.bytes += bytes.size();
         return out_->write(bytes);
     }

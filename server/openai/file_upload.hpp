@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/files.hpp"
 #include "server/http/multipart_reader.hpp"
 #include "server/openai/file_catalogue.hpp"
+#include "server/openai/upload_space.hpp"
 
 namespace distilld::openai {
 
@@ -20,19 +22,26 @@ inline constexpr const char* kStoredName = "data";
 inline constexpr const char* kFineTune = "fine-tune";
 
 /// Takes a form with the fields `purpose` and `file` and writes the file as it comes, into a folder of its own that is
-/// gone again unless finish() succeeded. One thread at a time; blocks.
+/// gone again unless keep() was called. One thread at a time; blocks.
 class FileUpload final : private http::MultipartHandler {
   public:
     /// `folder` is made; the one above it must be there.
-    FileUpload(std::filesystem::path folder, std::string id, const std::string& boundary);
+    FileUpload(std::filesystem::path folder, std::string id, const std::string& boundary,
+               std::shared_ptr<UploadSpace> space);
     ~FileUpload() override;
     FileUpload(const FileUpload&) = delete;
     FileUpload& operator=(const FileUpload&) = delete;
 
-    /// The next bytes of the form. Errors: invalid_input (the form's, see field()), disk_full, io.
+    /// That the file will have so many bytes at least. False: there is no room for it among the others.
+    [[nodiscard]] bool reserve(std::uint64_t bytes) { return claim_.reserve(bytes); }
+    /// The next bytes of the form. Errors: invalid_input (the form's, see field()), disk_full (the disk is, or there is
+    /// no room for the file among the others: no_room()), io.
     Result<void> take(std::string_view bytes);
     /// The form has ended: the file is on disk when this returns.
     Result<UploadedFile> finish();
+    /// Of a file that has finished: it stays.
+    void keep();
+    [[nodiscard]] bool no_room() const noexcept { return no_room_; }
     /// Which field of the form is to blame for an invalid_input; empty = none.
     [[nodiscard]] const std::string& field() const noexcept { return field_; }
 
@@ -50,6 +59,8 @@ class FileUpload final : private http::MultipartHandler {
     bool has_purpose_ = false;
     bool has_file_ = false;
     bool kept_ = false;
+    bool no_room_ = false;
+    SpaceClaim claim_;
     std::string field_;
     std::optional<AtomicFile> out_;
     http::MultipartReader reader_;

@@ -8,6 +8,7 @@
 #include "api/problem.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/jobs/job_requests.hpp"
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/new_job.hpp"
@@ -78,7 +79,8 @@ class FineTuningApi {
         for (const auto& [member, id] : files) {
             auto asking = parts_.files->get(id);
             const auto file = co_await std::move(asking);
-            if (!file && !id.empty()) {
+            // One of another key looks as if it were not there.
+            if (!id.empty() && (!file || !may_act_on(file->owner, request))) {
                 missing.violations.push_back({member, "not_found", "there is no file '" + id + "'"});
             }
         }
@@ -90,7 +92,12 @@ class FineTuningApi {
             asked->validation_file.empty() ? std::filesystem::path() : parts_.files->path_of(asked->validation_file);
         order.spec_json =
             spec_of(*asked, parts_.files->path_of(asked->training_file), validation, parts_.outputs / order.id);
+        order.own_paths = {"/dataset/train", "/output"};
+        if (!validation.empty()) {
+            order.own_paths.emplace_back("/dataset/eval");
+        }
         order.asked_json = request.body;
+        order.owner = request.caller ? request.caller->name : std::string();
         order.metadata = asked->metadata;
         auto submitting = parts_.manager.submit(std::move(order));
         auto outcome = co_await std::move(submitting);
@@ -105,7 +112,7 @@ class FineTuningApi {
             default:
                 co_return refused_submission(request, outcome);
         }
-        auto showing = shown(outcome.job);
+        auto showing = shown(request, outcome.job);
         const auto body = co_await std::move(showing);
         auto response = json_response(200, body);
         response.headers.emplace_back("Location", "/v1/fine_tuning/jobs/" + outcome.job.id);
@@ -114,6 +121,7 @@ class FineTuningApi {
 
     asio::awaitable<Response> list(Request request) {
         JobQuery query;
+        query.with_specs = true;
         query.metadata = metadata_filter_of(request);
         check_query(request, {"after", "limit", "metadata[]"});
         query.limit = limit_of(request, kListDefault, kListMax);
@@ -124,14 +132,10 @@ class FineTuningApi {
             refuse(request, 400, "invalid_parameter", "after names no job: '" + query.after + "'", "after");
         }
         json::array data;
-        for (const auto& one : page.jobs) {
-            auto getting = parts_.manager.get(one.id);
-            const auto job = co_await std::move(getting);
-            if (job) {  // else it was deleted meanwhile
-                auto showing = shown(*job);
-                auto body = co_await std::move(showing);
-                data.push_back(std::move(body));
-            }
+        for (const auto& job : page.jobs) {
+            auto showing = shown(request, job);
+            auto body = co_await std::move(showing);
+            data.push_back(std::move(body));
         }
         co_return json_response(200, list_object(std::move(data), page.has_more));
     }
@@ -235,13 +239,14 @@ class FineTuningApi {
     asio::awaitable<Response> as_it_is(Request request) {
         auto asking = job_of(parts_.manager, request);
         const auto job = co_await std::move(asking);
-        auto showing = shown(job);
+        auto showing = shown(request, job);
         const auto body = co_await std::move(showing);
         co_return json_response(200, body);
     }
 
-    /// `job` with its specs.
-    asio::awaitable<json::object> shown(api::Job job) {
+    /// `job` with its specs, as who asks may see it.
+    asio::awaitable<json::object> shown(const Request& request, api::Job job) {
+        job = visible_job(std::move(job), request);
         auto looking = run_on(parts_.files->disk(), [job] { return exported_files(job); });
         const auto results = co_await std::move(looking);
         co_return fine_tuning_job(job, results);

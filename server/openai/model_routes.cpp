@@ -6,6 +6,7 @@
 
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/job_access.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
@@ -37,13 +38,14 @@ class ModelApi {
         JobQuery query;
         query.limit = kPage;
         query.state = api::JobState::succeeded;
+        query.with_specs = true;
         for (bool more = true; more && data.size() < kListMax;) {
             auto asking = parts_.manager.list(query);
             const auto page = co_await std::move(asking);
-            for (const auto& one : page.jobs) {
-                auto looking = with_weights(one.id);
-                if (const auto job = co_await std::move(looking)) {
-                    data.push_back(model_object(*job));
+            for (const auto& job : page.jobs) {
+                auto looking = is_there(job);
+                if (co_await std::move(looking)) {
+                    data.push_back(model_object(job));
                 }
             }
             more = page.has_more && !page.jobs.empty();
@@ -64,6 +66,9 @@ class ModelApi {
         check_query(request, {});
         auto finding = found(request);
         const auto job = co_await std::move(finding);
+        if (!may_act_on(job.owner, request)) {
+            refuse(request, 403, "not_your_job", "the model is of a job of another key", "model");
+        }
         const std::filesystem::path folder = job.output;
         if (folder != parts_.outputs / job.id) {
             refuse(request, 409, "folder_of_the_user",
@@ -84,28 +89,21 @@ class ModelApi {
     }
 
   private:
-    /// The job, with its specs, when its model is there.
-    asio::awaitable<std::optional<api::Job>> with_weights(std::string id) {
-        auto asking = parts_.manager.get(std::move(id));
-        auto job = co_await std::move(asking);
-        if (!job) {
-            co_return std::nullopt;
-        }
-        auto looking = run_on(parts_.files->disk(), [job] { return has_weights(*job); });
-        const bool there = co_await std::move(looking);
-        if (!there) {
-            co_return std::nullopt;
-        }
-        co_return job;
+    /// The model of the job.
+    asio::awaitable<bool> is_there(api::Job job) {
+        return run_on(parts_.files->disk(), [job = std::move(job)] { return has_weights(job); });
     }
 
     asio::awaitable<api::Job> found(const Request& request) {
         const std::string name(request.path_parameter("model"));
         if (auto id = job_of_model(name)) {
-            auto looking = with_weights(*std::move(id));
-            const auto job = co_await std::move(looking);
+            auto asking = parts_.manager.get(*std::move(id));
+            const auto job = co_await std::move(asking);
             if (job && model_name(*job) == name) {
-                co_return *job;
+                auto looking = is_there(*job);
+                if (co_await std::move(looking)) {
+                    co_return *job;
+                }
             }
         }
         refuse(request, 404, "model_not_found", "there is no model '" + name + "'", "model");

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/jobs/job_access.hpp"
+
 namespace distilld::openai {
 
 std::vector<http::Route> make_openai_routes(const OpenAiParts& parts) {
@@ -11,6 +13,7 @@ std::vector<http::Route> make_openai_routes(const OpenAiParts& parts) {
             routes.push_back(std::move(route));
         }
     }
+    guard_jobs_of_others(routes, parts.manager);
     return routes;
 }
 

@@ -18,56 +18,82 @@ std::optional<std::string> check_listen(const std::string& text) {
     return std::nullopt;
 }
 
+std::vector<SettingConflict> check_streams(const ServiceSettings& settings) {
+    if (settings.server.max_streams <= settings.server.max_connections) {
+        return {};
+    }
+    return {{"server.max_streams", "must not be more than server.max_connections, which is " +
+                                       std::to_string(settings.server.max_connections)}};
+}
+
 }  // namespace
 
 SettingsSection server_section() {
     return {
         .name = "server",
         .help = "the HTTP server, and the end of the service",
-        .settings = {
-            {.name = "listen",
-             .kind = make_text_setting(&ServiceSettings::server, &ServerSettings::listen,
+        .settings =
+            {
+                {.name = "listen",
+                 .kind =
+                     make_text_setting(&ServiceSettings::server, &ServerSettings::listen,
                                        {.check = check_listen, .values = "ADDRESS:PORT", .type_name = "ADDRESS:PORT"}),
-             .help = "where the service listens; port 0 = any free one",
-             .flag = "--listen"},
-            {.name = "hosts",
-             .kind = make_texts_setting(&ServiceSettings::server, &ServerSettings::hosts, {.type_name = "NAME"}),
-             .help = "further names or addresses that requests may call the service by",
-             .flag = "--host"},
-            {.name = "max_connections",
-             .kind = make_integer_setting(&ServiceSettings::server, &ServerSettings::max_connections, 4, 1'000'000),
-             .help = "connections at once, as far as there are descriptors for them; half of them may be event streams",
-             .flag = "--max-connections"},
-            {.name = "body_limit",
-             .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::body_limit, 1ULL << 10, 1ULL << 30),
-             .help = "the largest body of a request",
-             .flag = "--body-limit"},
-            {.name = "max_upload_size",
-             .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::max_upload_size, 1, 1ULL << 50),
-             .help = "the largest file that /v1/files takes",
-             .flag = "--max-upload-size"},
-            {.name = "header_timeout",
-             .kind =
-                 make_duration_setting(&ServiceSettings::server, &ServerSettings::header_timeout, seconds(1), hours(1)),
-             .help = "for the head of a request, and for its body, to arrive",
-             .flag = "--header-timeout"},
-            {.name = "idle_timeout",
-             .kind =
-                 make_duration_setting(&ServiceSettings::server, &ServerSettings::idle_timeout, seconds(1), hours(24)),
-             .help = "after which a connection without a request is closed",
-             .flag = "--idle-timeout"},
-            {.name = "handler_timeout",
-             .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::handler_timeout, seconds(1),
-                                           hours(24)),
-             .help = "for the answer to a request, event streams excepted; 503 after it",
-             .flag = "--handler-timeout"},
-            {.name = "drain_timeout",
-             .kind =
-                 make_duration_setting(&ServiceSettings::server, &ServerSettings::drain_timeout, seconds(1), hours(24)),
-             .help = "from SIGTERM to the end of the service; workers that take longer are killed, and their jobs go "
+                 .help = "where the service listens; port 0 = any free one",
+                 .flag = "--listen"},
+                {.name = "hosts",
+                 .kind = make_texts_setting(&ServiceSettings::server, &ServerSettings::hosts, {.type_name = "NAME"}),
+                 .help = "further names or addresses that requests may call the service by",
+                 .flag = "--host"},
+                {.name = "max_connections",
+                 .kind = make_integer_setting(&ServiceSettings::server, &ServerSettings::max_connections, 4, 1'000'000),
+                 .help = "connections at once, as far as there are descriptors for them",
+                 .flag = "--max-connections"},
+                {.name = "max_streams",
+                 .kind = make_integer_setting(&ServiceSettings::server, &ServerSettings::max_streams, 0, 1'000'000),
+                 .help = "streams at once (events, artifacts, files), 503 beyond it; 0 = half as many as connections",
+                 .flag = "--max-streams"},
+                {.name = "heartbeat",
+                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::heartbeat, milliseconds(100),
+                                               hours(1)),
+                 .help = "after which a stream of events that has nothing to say sends a comment",
+                 .flag = "--heartbeat"},
+                {.name = "body_limit",
+                 .kind =
+                     make_size_setting(&ServiceSettings::server, &ServerSettings::body_limit, 1ULL << 10, 1ULL << 30),
+                 .help = "the largest body of a request",
+                 .flag = "--body-limit"},
+                {.name = "max_upload_size",
+                 .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::max_upload_size, 1, 1ULL << 50),
+                 .help = "the largest file that /v1/files takes",
+                 .flag = "--max-upload-size"},
+                {.name = "upload_space",
+                 .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::upload_space, 1, 1ULL << 60),
+                 .help = "what all files of /v1/files may take together; 507 beyond it",
+                 .flag = "--upload-space"},
+                {.name = "header_timeout",
+                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::header_timeout, seconds(1),
+                                               hours(1)),
+                 .help = "for the head of a request, and for its body, to arrive",
+                 .flag = "--header-timeout"},
+                {.name = "idle_timeout",
+                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::idle_timeout, seconds(1),
+                                               hours(24)),
+                 .help = "after which a connection without a request is closed",
+                 .flag = "--idle-timeout"},
+                {.name = "handler_timeout",
+                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::handler_timeout, seconds(1),
+                                               hours(24)),
+                 .help = "for the answer to a request, event streams excepted; 503 after it",
+                 .flag = "--handler-timeout"},
+                {.name = "drain_timeout",
+                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::drain_timeout, seconds(1),
+                                               hours(24)),
+                 .help =
+                     "from SIGTERM to the end of the service; workers that take longer are killed, and their jobs go "
                      "on from the checkpoint before at the next start",
-             .flag = "--drain-timeout"},
-        }};
+                 .flag = "--drain-timeout"},
+            },
+        .check = check_streams};
 }
 
 }  // namespace distilld

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/support/log.hpp"
+#include "server/support/slots_by.hpp"
 
 /// The settings of `distilld serve`, each with its default. What they are for, their ranges, flags and environment
 /// variables say the rows of the sections (server_settings.cpp and so on). Plain values; no thread.
@@ -16,9 +17,12 @@ namespace distilld {
 struct ServerSettings {
     std::string listen = "127.0.0.1:8500";
     std::vector<std::string> hosts;  ///< names that requests may have for the service, beside those of `listen`
-    std::uint32_t max_connections = 1024;
+    std::uint32_t max_connections = 4096;
+    std::uint32_t max_streams = 0;  ///< of the connections; 0: half of them
+    std::chrono::milliseconds heartbeat{std::chrono::seconds(10)};
     std::uint64_t body_limit = 8ULL << 20;         ///< bytes
     std::uint64_t max_upload_size = 512ULL << 20;  ///< bytes of a file sent to /v1/files
+    std::uint64_t upload_space = 64ULL << 30;      ///< bytes of all of them
     std::chrono::milliseconds header_timeout{std::chrono::seconds(30)};
     std::chrono::milliseconds idle_timeout{std::chrono::seconds(75)};
     std::chrono::milliseconds handler_timeout{std::chrono::seconds(600)};
@@ -28,8 +32,12 @@ struct ServerSettings {
 /// [jobs]: the store, the queue and the workers.
 struct JobsSettings {
     std::filesystem::path data_dir;  ///< required
-    std::uint32_t slots = 1;
+    std::uint32_t slots = 0;         ///< 0: one, or by devices one a GPU
+    SlotsBy slots_by = SlotsBy::cores;
+    std::uint32_t worker_nice = 5;  ///< added to the service's
     std::uint32_t max_worker_restarts = 3;
+    std::uint32_t max_oom_restarts = 3;
+    std::uint32_t max_queued = 10000;  ///< jobs that wait; more are refused
     std::chrono::milliseconds cancel_grace{std::chrono::seconds(120)};
     std::chrono::milliseconds store_retry{1000};
     std::chrono::milliseconds metrics_interval{500};
@@ -48,11 +56,26 @@ struct TeacherSettings {
     std::filesystem::path key_root;  ///< empty = none
 };
 
+/// [security]: who may ask, and what for.
+struct SecuritySettings {
+    bool insecure = false;                   ///< may listen wider than loopback without a key
+    bool metrics_open = false;               ///< /metrics needs no key
+    std::vector<std::string> roots;          ///< absolute folders below which specs may name paths
+    std::vector<std::string> teacher_hosts;  ///< patterns of HostRule; empty = all but what it refuses by itself
+    std::filesystem::path tls_certificate;   ///< empty = plain HTTP
+    std::filesystem::path tls_key;
+    std::filesystem::path tls_client_ca;          ///< empty = clients show no certificate
+    std::uint64_t audit_file_size = 16ULL << 20;  ///< bytes
+    std::uint32_t audit_files = 4;                ///< full ones that are kept
+};
+
 /// [webhooks]: who is told of the ends of jobs.
 struct WebhooksSettings {
     std::vector<std::string> urls;
     std::filesystem::path secret_file;       ///< needed with urls
     std::vector<std::string> private_hosts;  ///< of them, names that may have a private address
+    std::chrono::milliseconds timeout{std::chrono::seconds(15)};
+    std::uint32_t tries = 12;
 };
 
 struct ServiceSettings {
@@ -60,6 +83,7 @@ struct ServiceSettings {
     JobsSettings jobs;
     LogSettings log;
     TeacherSettings teacher;
+    SecuritySettings security;
     WebhooksSettings webhooks;
 };
 

@@ -45,7 +45,7 @@ std::string ways_to_give(const SettingsSection& section, const Setting& setting)
 
 const SettingsTable& settings_table() {
     static const SettingsTable table{
-        {server_section(), jobs_section(), log_section(), teacher_section(), webhooks_section()}};
+        {server_section(), jobs_section(), log_section(), teacher_section(), security_section(), webhooks_section()}};
     return table;
 }
 

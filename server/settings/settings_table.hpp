@@ -59,6 +59,7 @@ struct SettingsTable {
 [[nodiscard]] SettingsSection jobs_section();
 [[nodiscard]] SettingsSection log_section();
 [[nodiscard]] SettingsSection teacher_section();
+[[nodiscard]] SettingsSection security_section();
 [[nodiscard]] SettingsSection webhooks_section();
 
 }  // namespace distilld

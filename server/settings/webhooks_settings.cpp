@@ -3,6 +3,9 @@
 namespace distilld {
 namespace {
 
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
 std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
     const auto& webhooks = settings.webhooks;
     std::vector<SettingConflict> conflicts;
@@ -38,6 +41,15 @@ SettingsSection webhooks_section() {
                                             {.type_name = "NAME"}),
                  .help = "names of receivers that may have private addresses",
                  .flag = "--webhook-private-host"},
+                {.name = "timeout",
+                 .kind = make_duration_setting(&ServiceSettings::webhooks, &WebhooksSettings::timeout,
+                                               milliseconds(100), hours(1)),
+                 .help = "for a receiver's answer to one try",
+                 .flag = "--webhook-timeout"},
+                {.name = "tries",
+                 .kind = make_integer_setting(&ServiceSettings::webhooks, &WebhooksSettings::tries, 1, 100),
+                 .help = "after which an event is given up that a receiver has not taken",
+                 .flag = "--webhook-tries"},
             },
         .check = check_webhooks};
 }

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/cores.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace distilld {
@@ -76,12 +77,24 @@ struct ChildFds {
     int report;
 };
 
+/// Where and how the child is run.
+struct Place {
+    CoreSet cores;
+    int nice = 0;  ///< beside the parent's
+};
+
+/// Why a child could not become its program.
+struct StartFailure {
+    int number = 0;      ///< errno
+    bool cores = false;  ///< it could not be bound to its cores
+};
+
 /// Between fork and exec, so nothing but async-signal-safe calls: other threads' locks may be held for ever.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, ChildFds fds,
-                         pid_t parent, int fd_limit) {
-    const auto fail = [&fds] {
-        const int number = errno;
-        [[maybe_unused]] const ssize_t written = ::write(fds.report, &number, sizeof(number));
+                         pid_t parent, int fd_limit, const Place& place) {
+    const auto fail = [&fds](bool of_cores = false) {
+        const StartFailure failure{errno, of_cores};
+        [[maybe_unused]] const ssize_t written = ::write(fds.report, &failure, sizeof(failure));
         ::_exit(127);
     };
     ::setpgid(0, 0);
@@ -91,6 +104,15 @@ struct ChildFds {
     }
     if (::getppid() != parent) {
         ::_exit(127);  // the parent died before the line above
+    }
+    // Before the program: its libraries count the cores when they are loaded.
+    if (!place.cores.apply()) {
+        fail(true);
+    }
+    // Before the program, too: its threads inherit it. Both are plain system calls. Where a sandbox forbids them the
+    // job runs as before, which is better than not at all; beyond 19 the kernel takes 19.
+    if (place.nice != 0) {
+        static_cast<void>(::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + place.nice));
     }
     // Handlers go with exec, but what is ignored or blocked would stay so.
     struct sigaction usual{};
@@ -120,7 +142,8 @@ struct ChildFds {
 }  // namespace
 
 Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                          const std::vector<std::string>& environment) {
+                          const std::vector<std::string>& environment, const std::vector<std::uint32_t>& cores,
+                          int nice) {
     const std::string failed = "cannot start " + program.string();
     std::array<int, 2> pair{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
@@ -157,23 +180,27 @@ Result<Child> start_child(const std::filesystem::path& program, const std::vecto
     const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1U << 20;
     const int fd_limit = known ? static_cast<int>(limit.rlim_cur) : 1 << 16;
 
+    const Place place{CoreSet(cores), nice};
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) {
         return system_error_of(failed, errno);
     }
     if (pid == 0) {
-        become(path.c_str(), argument_pointers.data(), environment_pointers.data(), fds, parent, fd_limit);
+        become(path.c_str(), argument_pointers.data(), environment_pointers.data(), fds, parent, fd_limit, place);
     }
     child_report = Fd();
-    int number = 0;
+    StartFailure failure;
     ssize_t got = 0;
     do {
-        got = ::read(report.get(), &number, sizeof(number));
+        got = ::read(report.get(), &failure, sizeof(failure));
     } while (got < 0 && errno == EINTR);
     if (got != 0) {
         ::waitpid(pid, nullptr, 0);
-        return system_error_of(failed, got == sizeof(number) ? number : EIO);
+        if (got != sizeof(failure)) {
+            return system_error_of(failed, EIO);
+        }
+        return system_error_of(failure.cores ? failed + " on cores " + core_list(cores) : failed, failure.number);
     }
     Child child;
     child.pid = pid;

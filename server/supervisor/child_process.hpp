@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -20,9 +21,11 @@ struct Child {
 
 /// Starts `program` with `arguments` in a process group of its own (a Ctrl-C on the terminal reaches us alone), stdin
 /// from /dev/null, no other descriptor of ours, signals as by default, killed by the kernel when the calling thread
-/// ends. `environment` is all that it has, NAME=value. An error when it cannot be executed. Any thread.
+/// ends. `environment` is all that it has, NAME=value; `cores` those that it may run on (empty: as we); `nice` is added
+/// to the nice value of the calling thread. An error when it cannot be executed or bound to its cores. Any thread.
 Result<Child> start_child(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                          const std::vector<std::string>& environment);
+                          const std::vector<std::string>& environment, const std::vector<std::uint32_t>& cores = {},
+                          int nice = 0);
 
 /// `status` of waitpid as the shell would say it: 128 + signal when killed.
 [[nodiscard]] int shell_exit_code(int status);

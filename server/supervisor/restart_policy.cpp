@@ -19,6 +19,10 @@ std::string pause_text(std::chrono::milliseconds pause) {
     return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
 }
 
+std::string cut_text(const MicroBatches& cut) {
+    return "batch_size " + std::to_string(cut.batch_size) + " and micro_batches " + std::to_string(cut.micro_batches);
+}
+
 }  // namespace
 
 std::optional<std::chrono::milliseconds> RestartPolicy::on_died(const RestartLimits& limits, RunReach reach) {
@@ -31,6 +35,32 @@ std::optional<std::chrono::milliseconds> RestartPolicy::on_died(const RestartLim
         return std::nullopt;
     }
     return pause_before(deaths_, limits);
+}
+
+OomVerdict RestartPolicy::on_out_of_memory(const RestartLimits& limits, const MicroBatches& in_force) {
+    OomVerdict verdict;
+    if (oom_restarts_ >= limits.max_oom_restarts) {
+        if (oom_restarts_ > 0) {
+            verdict.text = "; it was started again " + std::to_string(oom_restarts_) +
+                           " times with smaller micro-batches, the last with " + cut_text(in_force) +
+                           ", and is not any more";
+        }
+        return verdict;
+    }
+    verdict.smaller = halved(in_force);
+    if (!verdict.smaller) {
+        verdict.text = "; " + cut_text(in_force) +
+                       " cannot be halved: shorter rows (dataset.sequence_length), training.gradient_checkpointing and "
+                       "a smaller teacher.window_bytes take less memory";
+        return verdict;
+    }
+    ++oom_restarts_;
+    verdict.pause = limits.min_pause;
+    verdict.text = "; out-of-memory restart " + std::to_string(oom_restarts_) + " of " +
+                   std::to_string(limits.max_oom_restarts) + " from the newest checkpoint in " +
+                   pause_text(verdict.pause) + ", with " + cut_text(*verdict.smaller) + " in place of " +
+                   cut_text(in_force);
+    return verdict;
 }
 
 std::chrono::milliseconds RestartPolicy::on_not_started(const RestartLimits& limits) {

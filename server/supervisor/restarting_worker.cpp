@@ -35,12 +35,13 @@ class OneRun {
         : restarts_(restarts), on_event_(on_event) {}
 
     void take(const WorkerEvent& event) {
-        if (const auto* failed = std::get_if<FailedEvent>(&event); failed != nullptr && failed->kind == kWorkerKilled) {
+        if (const auto* failed = std::get_if<FailedEvent>(&event); failed != nullptr && is_death(*failed)) {
             death_ = *failed;
             return;
         }
         if (const auto* started = std::get_if<StartedEvent>(&event)) {
             reach_ = {started->first_step, started->first_step};
+            cut_ = {started->batch_size, started->micro_batches};
         } else if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
             reach_.last_step = std::max(reach_.last_step, progress->step);
         } else if (const auto* checkpoint = std::get_if<CheckpointEvent>(&event)) {
@@ -51,13 +52,41 @@ class OneRun {
 
     [[nodiscard]] const std::optional<FailedEvent>& death() const { return death_; }
     [[nodiscard]] RunReach reach() const { return reach_; }
+    /// Before it has begun, smaller micro-batches would be of no use: then it died like another.
+    [[nodiscard]] bool ran_out_of_memory() const {
+        return death_ && death_->kind == kWorkerOutOfMemory && cut_.batch_size != 0;
+    }
+    [[nodiscard]] const MicroBatches& cut() const { return cut_; }
 
   private:
+    static bool is_death(const FailedEvent& failed) {
+        return failed.kind == kWorkerKilled || failed.kind == kWorkerOutOfMemory;
+    }
+
     Restarts& restarts_;
     const WorkerProcess::EventHandler& on_event_;
     std::optional<FailedEvent> death_;
     RunReach reach_;
+    MicroBatches cut_;
 };
+
+/// What follows a death: the pause before the next worker, or nothing; what is said of it stands behind the death's
+/// own message.
+std::optional<std::chrono::milliseconds> judge(Restarts& restarts, const OneRun& run, FailedEvent& death,
+                                               WorkerStart& start) {
+    if (run.ran_out_of_memory()) {
+        const auto verdict = restarts.policy.on_out_of_memory(restarts.limits, run.cut());
+        death.message += verdict.text;
+        if (!verdict.smaller) {
+            return std::nullopt;
+        }
+        start.spec_json = with_micro_batches(start.spec_json, *verdict.smaller);
+        return verdict.pause;
+    }
+    const auto pause = restarts.policy.on_died(restarts.limits, run.reach());
+    death.message += pause ? restarts.policy.restart_text(restarts.limits, *pause) : restarts.policy.given_up_text();
+    return pause;
+}
 
 asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> restarts, WorkerStart start,
                                                    WorkerProcess::EventHandler on_event) {
@@ -77,13 +106,13 @@ asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> res
             on_event(death);
             co_return exit;
         }
-        const auto pause = restarts->policy.on_died(restarts->limits, run.reach());
+        const FailedEvent at_first = death;
+        const auto pause = judge(*restarts, run, death, start);
         if (!pause) {
-            death.message += restarts->policy.given_up_text();
             on_event(death);
             co_return exit;
         }
-        on_event(LogEvent{"warn", death.message + restarts->policy.restart_text(restarts->limits, *pause)});
+        on_event(LogEvent{"warn", death.message});
         state = co_await asio::this_coro::cancellation_state;
         if (!restarts->killed && state.cancelled() == asio::cancellation_type::none) {
             restarts->pause.expires_after(*pause);
@@ -91,7 +120,7 @@ asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> res
             state = co_await asio::this_coro::cancellation_state;
         }
         if (restarts->killed) {
-            on_event(death);
+            on_event(at_first);
             co_return exit;
         }
         if (state.cancelled() != asio::cancellation_type::none) {

@@ -9,7 +9,8 @@
 
 namespace distilld {
 
-/// A worker that is started again from its newest checkpoint when it dies, within the limits. Each restart is told as a
+/// A worker that is started again from its newest checkpoint when it dies, within the limits, and with smaller
+/// micro-batches when it runs out of memory. Each restart is told as a
 /// LogEvent (warn) in place of the death; the death after which there is none is the FailedEvent. Cancelled between two
 /// workers it yields the CancelledEvent of the newest checkpoint. A program that cannot be started is an error at once,
 /// as without it. One executor.

@@ -8,6 +8,8 @@
 #include <cstdlib>
 
 #include "base/json_text.hpp"
+#include "pipeline/core/host_rule.hpp"
+#include "pipeline/core/teacher_key_root.hpp"
 
 namespace distilld {
 namespace {
@@ -34,18 +36,20 @@ constexpr std::string_view kNames[] = {
     "MLFLOW_EXPERIMENT_NAME",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    // Ours. Others that begin so are settings of the service or of clients, keys among them.
+    kKeyRootVariable,
+    kTeacherHostsVariable,
 };
 /// Of libraries that a worker links or loads, and of the tools that look into one.
 constexpr std::string_view kPrefixes[] = {
-    "DISTILLD_", "LC_",     "OMP_",    "GOMP_",     "KMP_",    "MKL_",  "OPENBLAS_", "DNNL_",
-    "ONEDNN_",   "CUDA_",   "CUBLAS_", "CUDNN_",    "NVIDIA_", "NCCL_", "TORCH_",    "PYTORCH_",
-    "ATEN_",     "MASTER_", "MALLOC_", "SSL_CERT_", "ASAN_",   "LSAN_", "TSAN_",     "UBSAN_",
+    "LC_",     "OMP_",    "GOMP_",     "KMP_",    "MKL_",  "OPENBLAS_", "DNNL_",    "ONEDNN_",
+    "CUDA_",   "CUBLAS_", "CUDNN_",    "NVIDIA_", "NCCL_", "TORCH_",    "PYTORCH_", "ATEN_",
+    "MASTER_", "MALLOC_", "SSL_CERT_", "ASAN_",   "LSAN_", "TSAN_",     "UBSAN_",
 };
 
 bool is_passed_on(std::string_view name) {
-    return !name.starts_with(kKeyPrefix) &&
-           (std::ranges::find(kNames, name) != std::end(kNames) ||
-            std::ranges::any_of(kPrefixes, [name](std::string_view prefix) { return name.starts_with(prefix); }));
+    return std::ranges::find(kNames, name) != std::end(kNames) ||
+           std::ranges::any_of(kPrefixes, [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 /// A text of the spec; empty when there is none.

@@ -20,11 +20,28 @@ namespace {
 
 namespace asio = boost::asio;
 
-const char* kind_of_death(const WorkerRun& run) {
+/// What C++ programs and libtorch write when an exception for lack of memory ends them.
+bool died_of_its_allocation(const WorkerRun& run, int status) {
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT) {
+        return false;
+    }
+    const std::string said = run.output.tail();
+    return said.find("'std::bad_alloc'") != std::string::npos ||
+           said.find("DefaultCPUAllocator: can't allocate memory") != std::string::npos;
+}
+
+bool ran_out_of_memory(const WorkerRun& run, int status) {
+    return run.failure.empty() && (run.oom_killed || died_of_its_allocation(run, status));
+}
+
+const char* kind_of_death(const WorkerRun& run, int status) {
     if (run.killed) {
         return to_string(ErrorKind::internal);
     }
-    return run.started ? kWorkerKilled : kWorkerNotStarted;
+    if (!run.started) {
+        return kWorkerNotStarted;
+    }
+    return ran_out_of_memory(run, status) ? kWorkerOutOfMemory : kWorkerKilled;
 }
 
 /// Tells of an end without a last event.
@@ -34,14 +51,16 @@ WorkerExit conclude(WorkerRun& run) {
         std::string message = run.failure;
         if (message.empty()) {
             message = "the worker " + describe_exit(status) + " before it had finished";
-            if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+            if (run.oom_killed) {
+                message = "the kernel killed the worker because memory ran out";
+            } else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
                 message += "; the kernel does that when memory runs out";
             }
         }
         if (const std::string line = run.output.last_line(); !line.empty()) {
             message += "; its last line on stderr: " + line;
         }
-        run.on_event(FailedEvent{kind_of_death(run), std::move(message)});
+        run.on_event(FailedEvent{kind_of_death(run, status), std::move(message)});
     }
     return WorkerExit{shell_exit_code(status), run.output.tail()};
 }
@@ -79,7 +98,8 @@ class ChildWorker final : public WorkerProcess {
             co_return WorkerExit{128 + SIGKILL, {}};
         }
         const auto environment = child_environment(run->options.environment, run->start.spec_json);
-        const auto child = start_child(run->options.program, run->options.arguments, environment);
+        const auto child = start_child(run->options.program, run->options.arguments, environment, run->options.cores,
+                                       run->options.nice);
         if (!child) {
             run->ended = true;
             co_return child.error();

@@ -20,6 +20,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::chrono::milliseconds kReapPoll{50};
+constexpr std::chrono::seconds kOomLooks{1};
 
 /// The end of a task, seen by the supervision however it comes.
 class Part {
@@ -74,6 +75,7 @@ void handle_message(WorkerRun& run, UpMessage message) {
     if (run.unwanted) {
         return;
     }
+    run.oom_watch.look(std::chrono::steady_clock::now());
     const std::optional<WorkerEvent> event = event_of(std::move(message));
     if (!run.started) {
         handle_first_message(run, event);
@@ -95,12 +97,29 @@ void handle_message(WorkerRun& run, UpMessage message) {
 
 }  // namespace
 
+void OomWatch::look(std::chrono::steady_clock::time_point now) {
+    if (looked_ && now - *looked_ < kOomLooks) {
+        return;
+    }
+    looked_ = now;
+    before_ = std::exchange(last_, count_ ? count_() : std::nullopt);
+    if (!before_) {
+        before_ = last_;
+    }
+}
+
+bool OomWatch::killed_lately() const {
+    const auto now = count_ ? count_() : std::nullopt;
+    return before_ && now && *now > *before_;
+}
+
 WorkerRun::WorkerRun(asio::any_io_executor executor_in, WorkerProcessOptions options_in)
     : executor(std::move(executor_in)),
       options(std::move(options_in)),
       changed(executor),
       output(executor, line_sink(options)),
-      exit_event(executor) {}
+      exit_event(executor),
+      oom_watch(options.oom_kills) {}
 
 WorkerRun::~WorkerRun() {
     if (pid <= 0) {
@@ -113,6 +132,7 @@ WorkerRun::~WorkerRun() {
 
 void WorkerRun::adopt(const Child& child) {
     pid = child.pid;
+    oom_watch.look(std::chrono::steady_clock::now());
     output.assign(child.output);
     if (child.exit_event >= 0) {
         exit_event.assign(child.exit_event);
@@ -203,6 +223,8 @@ asio::awaitable<void> await_exit(std::shared_ptr<WorkerRun> run) {
             run->send_signal(SIGKILL);  // what the child has left behind in its group
             run->pid = -1;
             run->status = reaped < 0 ? 0 : status;
+            const bool by_force = WIFSIGNALED(*run->status) && WTERMSIG(*run->status) == SIGKILL;
+            run->oom_killed = by_force && run->failure.empty() && run->oom_watch.killed_lately();
             co_return;
         }
     }

@@ -5,10 +5,13 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/async/condition.hpp"
@@ -18,6 +21,23 @@
 #include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
+
+/// Whether the kernel has killed for lack of memory within the last seconds. A run lasts for days, and others may have
+/// been killed meanwhile: only what was counted just now can have been this child.
+class OomWatch {
+  public:
+    explicit OomWatch(OomKills count) : count_(std::move(count)) {}
+    /// To be called often; asks once a second.
+    void look(std::chrono::steady_clock::time_point now);
+    [[nodiscard]] bool killed_lately() const;
+
+  private:
+    OomKills count_;
+    /// The last two looks, so that there is one from before the kill, whatever is read of the child behind it.
+    std::optional<std::uint64_t> before_;
+    std::optional<std::uint64_t> last_;
+    std::optional<std::chrono::steady_clock::time_point> looked_;
+};
 
 /// One run of a child and what its tasks share. Its destruction without an orderly end (the executor's context is
 /// destroyed) kills and reaps the child. One executor.
@@ -50,6 +70,8 @@ struct WorkerRun {
     std::string failure;                 ///< why we ended it
     std::exception_ptr handler_failure;  ///< what on_event threw
     std::optional<int> status;           ///< of waitpid
+    OomWatch oom_watch;
+    bool oom_killed = false;  ///< the kernel did, for lack of memory
     pid_t pid = -1;
     bool used = false;
     bool killed = false;      ///< on request

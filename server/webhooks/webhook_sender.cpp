@@ -175,7 +175,7 @@ class ThreadedWebhookSender final : public WebhookSender {
         const auto answer = co_await std::move(limited);
         Attempt attempt;
         if (!answer) {
-            attempt.trouble = "no answer within " + std::to_string(options_.deadline.count()) + " s";
+            attempt.trouble = "no answer within " + number_text(to_seconds(options_.deadline)) + " s";
         } else if (!*answer) {
             attempt.trouble = without_path(answer->error().message, receiver.parts);
         } else {
@@ -199,7 +199,7 @@ class ThreadedWebhookSender final : public WebhookSender {
             return;
         }
         const auto what = event.type + " of " + event.job_id + " to " + receiver.parts.host_header + ": ";
-        if (attempt.final || event.attempts >= kWebhookDelays.size()) {
+        if (attempt.final || event.attempts + 1 >= options_.tries) {
             observer_("given_up");
             log::error(kComponent,
                        what + attempt.trouble + "; given up after " + std::to_string(event.attempts + 1) + " attempts");
@@ -207,7 +207,8 @@ class ThreadedWebhookSender final : public WebhookSender {
             return;
         }
         observer_("retried");
-        const auto wait = std::max<std::chrono::nanoseconds>(kWebhookDelays[event.attempts], attempt.retry_after);
+        const auto delay = kWebhookDelays[std::min<std::size_t>(event.attempts, kWebhookDelays.size() - 1)];
+        const auto wait = std::max<std::chrono::nanoseconds>(delay, attempt.retry_after);
         const double seconds = to_seconds(wait) * (1 + kJitter * random_.uniform());
         log::warn(kComponent, what + attempt.trouble + "; again in " + number_text(to_seconds(wait)) + " s");
         outbox_->try_again(event.number, event.attempts + 1, unix_now() + seconds);

@@ -123,6 +123,7 @@ RowOrder row_order(const PreparedRun& run) {
             (*lengths)[row] = run.dataset->row_length(row);
         }
         order.lengths = std::move(lengths);
+        order.grouped_by = run.planned_batch_size;
     }
     return order;
 }

@@ -19,22 +19,29 @@ namespace asio = boost::asio;
 
 namespace {
 
+using RowNumbers = std::vector<std::uint64_t>;
+
+/// The held-out rows that are evaluated, by the part that they are of; one part where there is one teacher.
+std::vector<RowNumbers> evaluated_by_part(const PreparedRun& run) {
+    std::vector<RowNumbers> parts(run.mixed_eval ? run.mixed_eval->parts().size() : 1);
+    for (std::uint64_t row = 0; row < evaluated_rows(run); ++row) {
+        const PartRow place = run.mixed_eval ? run.mixed_eval->place_of(row) : PartRow{0, row};
+        parts.at(place.part).push_back(place.row);
+    }
+    return parts;
+}
+
 /// Of one teacher, that is asked about `part` of the held-out rows (the whole set where there is one teacher).
-HeldOutWish wish_for(const PreparedRun& run, std::uint32_t part) {
+HeldOutWish wish_for(const PreparedRun& run, std::uint32_t part, RowNumbers evaluated) {
     const std::shared_ptr<const Dataset> rows = run.mixed_eval ? run.mixed_eval->parts().at(part).rows : run.eval;
     HeldOutWish wish;
     wish.data = {rows.get(), run.spec.dataset.sequence_length, run.tokenizer_hash, run.student->vocabulary_size(),
                  run.spec.dataset.packing != Packing::joined};
-    std::vector<std::uint64_t> evaluated;
-    for (std::uint64_t row = 0; row < evaluated_rows(run); ++row) {
-        const PartRow place = run.mixed_eval ? run.mixed_eval->place_of(row) : PartRow{part, row};
-        if (place.part == part) {
-            evaluated.push_back(place.row);
-            wish.tokens += rows->row_length(place.row);
-        }
+    for (const std::uint64_t row : evaluated) {
+        wish.tokens += rows->row_length(row);
     }
     wish.rows = [rows, evaluated = std::move(evaluated)] {
-        std::vector<std::uint64_t> asked;
+        RowNumbers asked;
         for (const std::uint64_t row : evaluated) {
             const TokenBatch batch = rows->batch(0, {row});
             if (batch.documents.empty()) {
@@ -53,8 +60,9 @@ HeldOutWish wish_for(const PreparedRun& run, std::uint32_t part) {
 
 std::vector<HeldOutWish> wishes_of(const PreparedRun& run) {
     std::vector<HeldOutWish> wishes;
+    std::vector<RowNumbers> evaluated = evaluated_by_part(run);
     if (run.several.empty()) {
-        HeldOutWish& wish = wishes.emplace_back(wish_for(run, 0));
+        HeldOutWish& wish = wishes.emplace_back(wish_for(run, 0, std::move(evaluated.front())));
         wish.spec = *run.spec.teacher;
         wish.info = run.teacher_info;
         wish.asked = run.asked;
@@ -62,7 +70,7 @@ std::vector<HeldOutWish> wishes_of(const PreparedRun& run) {
     }
     for (std::uint32_t part = 0; part < run.several.size(); ++part) {
         const NamedTeacher& teacher = run.several[part];
-        HeldOutWish& wish = wishes.emplace_back(wish_for(run, part));
+        HeldOutWish& wish = wishes.emplace_back(wish_for(run, part, std::move(evaluated.at(part))));
         wish.spec = run.spec.teachers.at(teacher.name);
         wish.info = teacher.info;
         wish.asked = teacher.asked;

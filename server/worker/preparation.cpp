@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/batch_plan.hpp"
+#include "server/worker/arithmetic.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/held_out_rows.hpp"
@@ -35,16 +38,25 @@ namespace {
 Surroundings surroundings_of(const PreparedRun& run) {
     Surroundings around{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
     around.rows_by_length = groups_rows_by_length(run);
+    around.planned_batch_size = run.planned_batch_size;
     for (const NamedTeacher& teacher : run.several) {
         around.teachers[teacher.name] = {teacher.info.fingerprint, teacher.info.deterministic};
     }
     return around;
 }
 
+Result<Dtype> dtype_here(std::string_view device) {
+    return models::dtype_in_force(Dtype::auto_select, device);
+}
+
 class Preparation {
   public:
     Preparation(PreparedRun& run, GraphExecutors executors, RunControl& control, EmitEvent emit)
-        : run_(run), executors_(std::move(executors)), control_(control), emit_(std::move(emit)) {}
+        : run_(run),
+          executors_(std::move(executors)),
+          control_(control),
+          emit_(std::move(emit)),
+          left_open_(open_arithmetics(run.spec)) {}
 
     asio::awaitable<Result<void>> perform(bool resume) {
         auto loading_student = on(executors_.compute, [this, resume] {
@@ -167,15 +179,6 @@ class Preparation {
         return {};
     }
 
-    /// Says so where a resumed run computes otherwise than a new one would here.
-    void tell_of_kept_dtype() const {
-        const Result<Dtype> here = models::dtype_in_force(Dtype::auto_select, run_.spec.student.device);
-        if (keeps_dtype_ && here && *here != run_.spec.student.dtype) {
-            info(std::string("student.dtype auto stays ") + to_string(run_.spec.student.dtype) +
-                 ", with which the run began; a new one would take " + to_string(*here) + " here");
-        }
-    }
-
     Result<void> load_student() {
         // Checkpoints are to name the device itself, so that a run which goes on elsewhere is told.
         Result<std::string> device = models::device_name(run_.spec.student.device);
@@ -183,12 +186,10 @@ class Preparation {
             return device.error();
         }
         run_.spec.student.device = std::move(*device);
-        // Which arithmetic it is decides weights, so checkpoints name it too.
-        const Result<Dtype> dtype = models::dtype_in_force(run_.spec.student.dtype, run_.spec.student.device);
-        if (!dtype) {
-            return dtype.error();
+        // Which arithmetic it is decides weights, so checkpoints name it too. A teacher's can wait for the checkpoint.
+        if (Result<void> settled = settle(arithmetics_of(run_.spec).front(), dtype_here); !settled) {
+            return settled;
         }
-        run_.spec.student.dtype = *dtype;
         models::CausalLmStudentOptions options;
         options.student = run_.spec.student;
         options.training = run_.spec.training;
@@ -250,6 +251,9 @@ class Preparation {
                 return loaded;
             }
         }
+        if (Result<void> settled = settle(run_.spec, dtype_here); !settled) {
+            return settled;
+        }
         if (start->resume_from) {
             if (Result<void> gone_on = go_on(*start->resume_from); !gone_on) {
                 return gone_on;
@@ -279,7 +283,10 @@ class Preparation {
             warn(warning);
         }
         info("resumed from " + checkpoint.string());
-        tell_of_kept_dtype();
+        for (const std::string& kept : kept_arithmetics(run_.spec, left_open_, dtype_here)) {
+            info(kept);
+        }
+        run_.planned_batch_size = planned_batch_size(state->spec_json);
         run_.resumed = std::move(*state);
         run_.resumed_from = checkpoint.string();
         return {};
@@ -399,7 +406,8 @@ class Preparation {
     RunControl& control_;
     EmitEvent emit_;
     ExportTokenizer export_tokenizer_;
-    bool keeps_dtype_ = false;  ///< that of a checkpoint, where the spec says auto
+    std::set<std::string> left_open_;  ///< dtypes that the spec leaves to the machine, by their pointers
+    bool keeps_dtype_ = false;         ///< the student's is that of a checkpoint, where the spec says auto
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ struct PreparedRun {
     std::vector<NamedTeacher> of_held_out{};  ///< whom evaluations ask, one without a name or in the order of the parts
     RunState resumed;                         ///< step 0: a first run
     std::string resumed_from;                 ///< folder of its checkpoint; empty: a first run
+    std::uint32_t planned_batch_size = 0;     ///< planned_batch_size() of that checkpoint; 0: a first run
     bool replaces_checkpoints = false;        ///< those of an earlier run are to go
     std::uint64_t total_steps = 0;
     std::string job_id;                      ///< the service's; empty: none

@@ -1,6 +1,7 @@
 #include "server/worker/resume_identity.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <boost/json/value.hpp>
 #include <cstddef>
 
@@ -9,6 +10,7 @@
 #include "base/json_text.hpp"
 #include "pipeline/core/teacher_name.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "server/worker/arithmetic.hpp"
 
 namespace distilld {
 
@@ -18,6 +20,7 @@ namespace {
 
 constexpr const char* kNotBitForBit = ": weights will not be those of an uninterrupted run bit for bit";
 constexpr const char* kByLength = "by length";
+constexpr const char* kPlanned = "planned_batch_size";
 constexpr std::size_t kMaxDepth = 64;  // a spec in an object
 
 /// What a checkpoint says of its run; nothing when it is not what make_run_identity() wrote.
@@ -76,6 +79,36 @@ std::vector<std::string> names_in(const json::value& spec, std::string_view sect
     return names;
 }
 
+std::uint32_t number_at(const json::value& document, std::string_view pointer) {
+    const auto* value = find(document, pointer);
+    const auto number =
+        value != nullptr && value->is_number() ? JsonMembers::whole_number<std::uint32_t>(*value) : std::nullopt;
+    return number.value_or(0);
+}
+
+std::uint32_t planned_rows(const json::value& identity) {
+    const std::uint32_t planned = number_at(identity, "/" + std::string(kPlanned));
+    return planned != 0 ? planned : number_at(identity, "/spec/training/batch_size");
+}
+
+/// Whether the steps of a written spec are those of the run, cut into smaller micro-batches or larger ones: a run that
+/// had too little memory before its first checkpoint knows of no others than the smaller ones.
+bool cuts_the_same_steps(const json::value& identity, const json::value& now) {
+    const std::uint64_t rows_then = number_at(identity, "/spec/training/batch_size");
+    const std::uint64_t rows = number_at(now, "/training/batch_size");
+    if (rows_then == 0 || rows == 0 ||
+        rows_then * number_at(identity, "/spec/training/micro_batches") !=
+            rows * number_at(now, "/training/micro_batches")) {
+        return false;
+    }
+    const auto [smaller, larger] = std::minmax({std::uint64_t{planned_rows(identity)}, rows});
+    return larger % smaller == 0 && std::has_single_bit(larger / smaller);
+}
+
+bool cuts_steps(const api::SpecField& field) {
+    return field.pointer == "/training/batch_size" || field.pointer == "/training/micro_batches";
+}
+
 Result<void> check_field(const api::SpecField& field, const json::value& then, const json::value& now,
                          const std::string& targets) {
     const auto is = value_in(now, field);
@@ -112,20 +145,19 @@ Result<void> check_several(const api::SpecSection& section, const json::value& t
 }
 
 void adopt_batch_size(const json::value& identity, TrainingSpec& training) {
-    const auto* size = find(identity, "/spec/training/batch_size");
-    const auto number =
-        size != nullptr && size->is_number() ? JsonMembers::whole_number<std::uint32_t>(*size) : std::nullopt;
-    if (number && *number != 0) {
-        training.batch_size = *number;
+    // What the memory probe chose, of which micro_batches in the spec make a step.
+    if (const std::uint32_t rows = planned_rows(identity); rows != 0) {
+        training.batch_size = rows;
         training.batch_size_auto = false;
     }
 }
 
-void adopt_dtype(const json::value& identity, StudentSpec& student) {
-    const auto* said = find(identity, "/spec/student/dtype");
+/// "auto" in a checkpoint that is older than what it came to: the model's stays open.
+void adopt_dtype(const json::value& identity, ModelArithmetic& model) {
+    const auto* said = find(identity, "/spec" + model.pointer);
     for (const auto& choice : kDtypeNames) {
         if (said != nullptr && *said == json::value(choice.text)) {
-            student.dtype = choice.value;
+            *model.dtype = choice.value;
         }
     }
 }
@@ -151,6 +183,9 @@ std::string make_run_identity(const JobSpec& spec, const std::string& dataset_ha
     }
     if (surroundings.rows_by_length) {
         identity["row_order"] = kByLength;
+    }
+    if (surroundings.planned_batch_size != 0 && surroundings.planned_batch_size != spec.training.batch_size) {
+        identity[kPlanned] = surroundings.planned_batch_size;
     }
     if (!surroundings.teacher.empty()) {
         identity["teacher"] = {{"fingerprint", surroundings.teacher},
@@ -180,7 +215,11 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     }
     const json::value now = api::to_json_object(spec, table);
     const json::value& spec_then = then->get_object().at("spec");
+    const bool same_steps = cuts_the_same_steps(*then, now);
     for (const auto& field : table.fields) {
+        if (same_steps && cuts_steps(field)) {
+            continue;
+        }
         if (Result<void> same = check_field(field, spec_then, now, targets_then(*then)); !same) {
             return same;
         }
@@ -226,6 +265,11 @@ bool rows_were_by_length(const std::string& identity) {
     return order != nullptr && *order == json::value(kByLength);
 }
 
+std::uint32_t planned_batch_size(const std::string& identity) {
+    const auto then = read_identity(identity);
+    return then ? planned_rows(*then) : 0;
+}
+
 std::vector<std::string> last_bits_warnings(const std::string& identity, const JobSpec& spec,
                                             const api::SpecTable& table, const Surroundings& surroundings) {
     std::vector<std::string> warnings;
@@ -238,7 +282,10 @@ std::vector<std::string> last_bits_warnings(const std::string& identity, const J
     for (const auto& field : table.fields) {
         const auto was = value_in(spec_then, field);
         const auto is = value_in(now, field);
-        if (field.decides_weights == api::DecidesWeights::last_bits && was != is) {
+        // Of micro-batches one line is enough; micro_batches follow from it.
+        const bool cut_otherwise =
+            field.pointer == "/training/batch_size" && is != "\"auto\"" && cuts_the_same_steps(*then, now);
+        if ((field.decides_weights == api::DecidesWeights::last_bits || cut_otherwise) && was != is) {
             warnings.push_back(difference(field, was, is) + kNotBitForBit);
         }
     }
@@ -299,8 +346,10 @@ void adopt_decisions(const std::string& identity, JobSpec& spec) {
     if (!then) {
         return;
     }
-    if (spec.student.dtype == Dtype::auto_select) {
-        adopt_dtype(*then, spec.student);
+    for (ModelArithmetic& model : arithmetics_of(spec)) {
+        if (model.open()) {
+            adopt_dtype(*then, model);
+        }
     }
     if (spec.training.batch_size_auto) {
         adopt_batch_size(*then, spec.training);

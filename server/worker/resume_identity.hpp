@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Surroundings {
     bool teacher_deterministic = true;              ///< it says the same when it is asked again
     std::map<std::string, TeacherMark> teachers{};  ///< several, by name
     bool rows_by_length = false;                    ///< rows of like lengths share micro-batches
+    std::uint32_t planned_batch_size = 0;           ///< of the run's first checkpoint; 0 = the spec's
 };
 
 /// What a checkpoint remembers of its run: the spec with the values in force, the hash of the dataset and the
@@ -32,8 +34,10 @@ struct Surroundings {
                                             const Surroundings& surroundings = {});
 
 /// Whether a run with `identity` may go on with `spec`: the dataset and every field that decides weights must be the
-/// same; others may differ. The error names the first field that does. (Checkpoints of version 0.1 may say dtype
-/// "auto", which came to the same on the same machine: it is let pass.)
+/// same; others may differ. The error names the first field that does. Steps may be cut into micro-batches otherwise,
+/// as a worker out of memory has it: of half as many rows, or a quarter, and so on of those that the run began with,
+/// and as many more of them. A step has the same rows then, and the same loss and gradients but for the order of their
+/// sums. (Checkpoints of version 0.1 may say dtype "auto", which came to the same on the same machine: it is let pass.)
 [[nodiscard]] Result<void> check_run_identity(const std::string& identity, const JobSpec& spec,
                                               const std::string& dataset_hash,
                                               const api::SpecTable& table = api::spec_table());
@@ -63,10 +67,13 @@ struct Surroundings {
 /// Surroundings::rows_by_length of the run with `identity`. Earlier versions took rows as they came.
 [[nodiscard]] bool rows_were_by_length(const std::string& identity);
 
+/// Rows of the micro-batches that the run with `identity` began with; 0: it does not say.
+[[nodiscard]] std::uint32_t planned_batch_size(const std::string& identity);
+
 /// What `spec` leaves open the run that is resumed has decided: batch_size, where the memory probe would choose it, and
-/// the arithmetic, where that would be what this machine is fast at, and what the teacher sends, where that would be
-/// asked what it offers. (A checkpoint older than that field was made with
-/// top-k rows or full logits, as top_k says.)
+/// the arithmetic of the student and of teachers in the process, where that would be what this machine is fast at, and
+/// what the teacher sends, where that would be asked what it offers. (A checkpoint older than that field was made with
+/// top-k rows or full logits, as top_k says; one that says dtype "auto" leaves that open.)
 void adopt_decisions(const std::string& identity, JobSpec& spec);
 
 }  // namespace distilld

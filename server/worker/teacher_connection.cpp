@@ -6,6 +6,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <utility>
@@ -148,6 +149,12 @@ class Connection {
     Result<std::unique_ptr<TeacherSource>> remote() const {
         const TeacherSpec& spec = wish_.spec;
         RemoteTeacherOptions options;
+        const char* listed = std::getenv(kTeacherHostsVariable);
+        auto hosts = HostRule::parse(listed != nullptr ? listed : "");
+        if (!hosts) {
+            return Error{hosts.error().kind, std::string(kTeacherHostsVariable) + ": " + hosts.error().message};
+        }
+        options.hosts = std::move(*hosts);
         options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
         options.max_retry_after = from_seconds(spec.max_retry_after_secs);
         // Shared with the teacher, which outlives this call.

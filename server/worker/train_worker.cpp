@@ -9,14 +9,16 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <variant>
 
 #include "api/job_spec_json.hpp"
+#include "base/cores.hpp"
 #include "models/serving/local_engine.hpp"
+#include "models/training/out_of_memory.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/task_group.hpp"
+#include "server/protocol/failure_kinds.hpp"
 #include "server/protocol/worker_channel.hpp"
 #include "server/support/exit_codes.hpp"
 #include "server/support/log.hpp"
@@ -122,7 +124,7 @@ class TrainWorker {
             run_.job_id = start->job_id;
             TrainingSpec& training = run_.spec.training;
             training.threads = set_compute_threads(training.threads);
-            threads_.start_decoding(decode_threads_for(training.decode_threads, std::thread::hardware_concurrency()));
+            threads_.start_decoding(decode_threads_for(training.decode_threads, core_count()));
             // Orders are followed beside the work.
             static_cast<void>(followers.spawn(obey()));
             if (run_.spec.kind == JobKind::generate) {
@@ -131,9 +133,14 @@ class TrainWorker {
             }
             auto preparing = prepare_and_train(*start);
             co_return co_await std::move(preparing);
+        } catch (const OutOfDeviceMemory& error) {
+            co_return FailedEvent{kOutOfMemory, error.error().message};
         } catch (const ErrorException& error) {
             co_return failed(error.error());
         } catch (const std::exception& error) {
+            if (models::is_out_of_memory(error)) {
+                co_return FailedEvent{kOutOfMemory, "the worker ran out of memory: " + models::memory_words(error)};
+            }
             co_return failed(Error{ErrorKind::internal, error.what()});
         }
     }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
+#include "base/cores.hpp"
 #include "base/sha256.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/data/data_files.hpp"
@@ -25,7 +25,7 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     options.no_tokenizer_reason = reading.choice.refusal;
     options.completion_only_loss = spec.completion_only_loss;
     options.tokenizer_folder = reading.choice.folder.string();
-    options.threads = threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
+    options.threads = threads != 0 ? threads : core_count();
     options.cache = reading.cache;
     options.on_progress = [report = ReadingReport(pointer, reading.on_info),
                            cancelled = reading.cancelled](const ReadingProgress& progress) mutable {

@@ -71,10 +71,11 @@ def teacher(distilld_session, teacher_folder):
 
 
 @pytest.fixture(scope="module")
-def module_service(programs, tmp_path_factory):
-    """A `distilld serve` of the module, four jobs at a time; its `rest` is a client."""
+def module_service(request, programs, tmp_path_factory):
+    """A `distilld serve` of the module, four jobs at a time, with its SERVICE_FLAGS; `rest` is a client."""
     started = Programs(programs, tmp_path_factory.mktemp("logs"))
-    process = started.service(tmp_path_factory.mktemp("service"), "--slots", "4")
+    flags = ["--slots", "4", "--slots-by", "none", *getattr(request.module, "SERVICE_FLAGS", [])]
+    process = started.service(tmp_path_factory.mktemp("service"), *flags)
     process.rest = Rest(process.url)
     yield process
     started.stop_all()

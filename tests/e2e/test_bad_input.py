@@ -192,6 +192,10 @@ def cut(folder, share):
 
 
 NORM = "model.norm.weight"
+UNKNOWN_NORMALIZER = {
+    "normalizer": {"type": "Precompiled", "precompiled_charsmap": ""},
+    "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+}
 
 # name: (what is done to the folder, what the error must say)
 BAD_FOLDERS = {
@@ -222,6 +226,11 @@ BAD_FOLDERS = {
     "a config of another kind": (lambda f: edit_config(f, model_type="mamba"), ["config.json", "mamba"]),
     "a config that does not fit the weights": (lambda f: edit_config(f, hidden_size=64, head_dim=8), ["model"]),
     "heads that cannot be": (lambda f: edit_config(f, num_attention_heads=5, head_dim=None), ["config.json"]),
+    "a tokenizer with a part that is not known": (
+        lambda f: (f / "tokenizer.json").write_text(json.dumps(UNKNOWN_NORMALIZER)),
+        ["tokenizer.json", "normalizer", "Precompiled"],
+    ),
+    "a tokenizer that is no JSON": (lambda f: (f / "tokenizer.json").write_text("{"), ["tokenizer.json"]),
     "a network of an absurd size": (lambda f: edit_config(f, intermediate_size=1 << 40), ["config.json"]),
 }
 

@@ -85,7 +85,7 @@ def hopeless_jobs(programs, bad_teachers, good_spec, tmp_path_factory):
     (Rest, {name: id})"""
     started = Programs(programs, tmp_path_factory.mktemp("logs"))
     root = tmp_path_factory.mktemp("bad-teachers")
-    process = started.service(root / "service", "--slots", "16")
+    process = started.service(root / "service", "--slots", "16", "--slots-by", "none")
     rest = Rest(process.url)
     ids = {}
     for number, (name, (url, changes, _)) in enumerate(bad_teachers.items()):

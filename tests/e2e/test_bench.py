@@ -2,8 +2,10 @@
 
 import heapq
 import json
+import pathlib
 import random
 import subprocess
+import sys
 
 import pytest
 from support import jobs
@@ -268,6 +270,89 @@ def test_loss_says_what_it_takes(programs, teacher):
     # The head's gradient in fp32, and the logits of the one chunk.
     held = 4000 * 64 * 4 + 256 * 4000 * (2 if report["dtype"] == "bf16" else 4)
     assert report["peak_mebibytes"] * 2**20 > held
+
+
+TRAIN_FIELDS = {
+    *("command", "student_parameters", "dtype", "threads", "batch_size", "sequence_length", "top_k"),
+    *("tokens_per_second", "tokens_per_second_slowest", "tokens_per_second_fastest"),
+    *("milliseconds_per_micro_batch", "gigaflops_per_second_of_gemm", "share_of_gemm_rate", "peak_resident_mb"),
+}
+
+
+@pytest.mark.parametrize(("dtype", "top_k"), [("fp32", 8), ("bf16", 0)])
+def test_train_says_what_a_student_makes_of_targets_at_hand(programs, dtype, top_k):
+    config = jobs.llama_config(64)
+    shape = ["--batch-size", 4, "--sequence-length", 32, "--micro-batches", 2, "--steps", 2, "--threads", 1]
+    report = bench(
+        programs, "train", "--student", json.dumps(config), *shape, "--repeat", 3, "--dtype", dtype, "--top-k", top_k
+    )
+    assert report.keys() == TRAIN_FIELDS
+    assert report["command"] == "train" and report["threads"] == 1
+    assert (report["dtype"], report["top_k"]) == (dtype, top_k)
+    assert (report["batch_size"], report["sequence_length"]) == (4, 32)
+    assert report["student_parameters"] == llama_parameters(config)
+    slowest, fastest = (report[f"tokens_per_second_{which}"] for which in ("slowest", "fastest"))
+    assert 0 < slowest <= report["tokens_per_second"] <= fastest
+    # Forward, loss and backward of 4 times 32 positions are a part of what the rounds took.
+    assert 0 < report["milliseconds_per_micro_batch"] < 4 * 32 / slowest * 1e3
+    assert report["share_of_gemm_rate"] > 0 and report["gigaflops_per_second_of_gemm"] > 0
+    assert report["peak_resident_mb"] > 4 * report["student_parameters"] / 1e6
+
+
+def test_train_names_what_it_cannot_train(programs, tmp_path):
+    student = ["train", "--sequence-length", 16, "--student", json.dumps(jobs.llama_config(32))]
+    assert "--top-k: the student has 257 tokens" in bench(programs, *student, "--top-k", 300, code=2)
+    assert str(tmp_path / "absent") in bench(programs, "train", "--student", tmp_path / "absent", code=2)
+
+
+TOKENIZE_FIELDS = {
+    *("tokenizer", "vocabulary_size", "load_seconds", "documents", "bytes", "tokens", "bytes_per_token", "threads"),
+    *("megabytes_per_second", "megabytes_per_second_of_all_threads"),
+    *("jsonl_megabytes_per_second", "jsonl_megabytes_per_second_of_all_threads"),
+}
+
+
+def test_tokenize_says_how_fast_text_becomes_ids(programs, tmp_path):
+    subprocess.run([programs / "distilld-tokenizer-probe", "write", tmp_path], check=True)
+    text = "".join(f"Document {number}\n{'a line of it ' * 100}\n\n" for number in range(50))
+    file = tmp_path / "text.txt"
+    file.write_text(text)
+    report = bench(programs, "tokenize", tmp_path, "--text", file, "--threads", 2, "--repeat", 2)
+    assert report.keys() == TOKENIZE_FIELDS
+    assert "byte" in report["tokenizer"]
+    assert report["documents"] == 50, "cut at empty lines"
+    assert report["bytes"] == report["tokens"] == len(text), "a token a byte"
+    assert report["bytes_per_token"] == 1
+    assert report["vocabulary_size"] == jobs.BYTE_VOCABULARY
+    assert report["threads"] == 2
+    assert all(report[field] > 0 for field in TOKENIZE_FIELDS if "megabytes" in field)
+    assert "tokenizer.json" in bench(programs, "tokenize", tmp_path / "absent", "--text", file, code=2)
+    assert str(tmp_path / "none.txt") in bench(programs, "tokenize", tmp_path, "--text", tmp_path / "none.txt", code=2)
+
+
+def test_the_comparison_with_transformers_prints_a_table_and_one_object(programs):
+    """The smallest shape in two of the ways, one round: forms, not figures."""
+    ways = ["distilld fp32", "HF fp32"]
+    script = pathlib.Path(__file__).parents[2] / "bench" / "compare_hf.py"
+    arguments = ["--bench", programs / "distilld-bench", "--shape", "0.9M", "--rounds", "1", "--threads", "1"]
+    done = subprocess.run(
+        [sys.executable, script, *arguments, "--top-k", "4", "--ways", *ways],
+        capture_output=True,
+        text=True,
+        timeout=4 * SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *table, last = done.stdout.splitlines()
+    assert table[0] == "| tokens/s | distilld fp32 | HF fp32 |"
+    report = json.loads(last)
+    assert (report["threads"], report["rounds"], report["shapes"].keys()) == (1, 1, {"0.9M"})
+    shape = report["shapes"]["0.9M"]
+    rates = shape["tokens_per_second"]
+    assert rates.keys() == set(ways)
+    assert table[2] == f"| 0.9M | {rates[ways[0]]:,.0f} | {rates[ways[1]]:,.0f} |"
+    assert shape["ratio"] == {"distilld fp32": pytest.approx(rates[ways[0]] / rates[ways[1]], abs=1e-3)}
+    assert shape["share_of_gemm_rate"].keys() == {"distilld fp32"}, "transformers does not measure it"
 
 
 def test_loss_refuses_more_entries_than_tokens(programs):

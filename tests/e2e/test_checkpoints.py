@@ -215,7 +215,13 @@ def test_a_full_disk_is_waited_out(distilld, spec, small_disk, tmp_path, moment)
     ballast = fill(small_disk)
     rest = Rest(distilld.service(tmp_path / "service").url)
     job_id = rest.submit(json.dumps(spec).encode())
-    job = wait_until(lambda: (found := rest.job(job_id))["status_reason"] and found, "a reason")
+
+    def waits():
+        found = rest.job(job_id)
+        reason = found["status_reason"]
+        return found if reason and reason["code"] != "waiting_for_slot" else None
+
+    job = wait_until(waits, "a reason")
     assert job["state"] == "running" and job["status_reason"]["code"] == "disk_full"
     assert re.search(r"student: no space on the disk: .* needs [\d.]+ [kM]B", job["status_reason"]["message"])
     assert job["status_reason"]["since"]

@@ -56,6 +56,30 @@ def test_a_job_pauses_for_space_and_its_checkpoints_stay_whole(
     assert gauge not in rest.get("/metrics").text
 
 
+def test_a_job_that_waits_for_space_frees_its_slot_when_it_is_paused(
+    distilld, teacher_folder, text_data, small_disk, tmp_path
+):
+    slow = distilld.teacher(teacher_folder, "--delay-ms", "200")
+    spec = jobs.changed(
+        jobs.distil_spec(text_data, small_disk / "student", slow.url, steps=24),
+        {"/checkpoint": {"every_steps": 4, "keep": 2}},
+    )
+    rest = Rest(distilld.service(tmp_path / "service", "--slots", "1").url)
+    job_id = rest.submit(spec)
+    wait_until(lambda: list((small_disk / "student").glob("checkpoints/step-*/*")), "a checkpoint")
+    ballast = fill(small_disk)
+    wait_until(lambda: (rest.job(job_id)["status_reason"] or {}).get("code") == "disk_full", "a wait for space")
+    committed = contents(small_disk / "student" / "checkpoints")
+    assert rest.post(f"/v1/jobs/{job_id}/pause").status == 202
+    assert rest.wait_job(job_id, ["paused"])["status_reason"]["code"] == "paused_by_user"
+    assert contents(small_disk / "student" / "checkpoints") == committed
+    other = rest.submit(jobs.base_spec(text_data, tmp_path / "other", steps=2))
+    rest.wait_job(other, ["succeeded"])
+    os.unlink(ballast)
+    assert rest.post(f"/v1/jobs/{job_id}/resume").status == 202
+    rest.wait_job(job_id, ["succeeded"])
+
+
 def test_a_service_that_stops_on_a_full_disk_keeps_what_was_committed(
     distilld, teacher_folder, text_data, small_disk, tmp_path
 ):

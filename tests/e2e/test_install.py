@@ -17,7 +17,7 @@ SHELLS = {
     "zsh": ("share/zsh/vendor-completions/_distilld", ["zsh", "-n"]),
     "fish": ("share/fish/vendor_completions.d/distilld.fish", ["fish", "-n"]),
 }
-JOBS = "submit list get watch cancel pause resume checkpoint set delete checkpoints metrics logs".split()
+JOBS = "submit list get watch cancel pause resume checkpoint set delete checkpoints metrics logs download".split()
 
 # Completes the words given, the last of which may be empty.
 BASH = """
@@ -97,6 +97,7 @@ def test_links_of_the_documents_hold(tree):
                 "generate",
                 "teacher",
                 "jobs",
+                "keys",
                 "store",
                 "spec",
                 "tokenize",
@@ -106,14 +107,15 @@ def test_links_of_the_documents_hold(tree):
             ],
         ),
         (["jobs", ""], JOBS),
+        (["keys", ""], ["add", "list", "revoke"]),
         (["jobs", "c"], ["cancel", "checkpoint", "checkpoints"]),
         (["serve", "--data"], ["--data-dir"]),
         (["serve", "--data-dir", "bi"], ["bin"]),
         (["run", "bin/distilld-w"], ["bin/distilld-worker"]),
         (["run", "bin/distilld", "--micro"], ["--micro-batches"]),
-        (["jobs", "list", "--output", ""], ["text", "json"]),
+        (["jobs", "list", "--output", ""], ["table", "wide", "json", "text"]),
         (["jobs", "list", "--output", "=", "j"], ["json"]),
-        (["serve", "--listen", "run", "--sl"], ["--slots"]),  # an option's value is no command
+        (["serve", "--listen", "run", "--slots-"], ["--slots-by"]),  # an option's value is no command
         (["teacher", "--dtype", "b"], ["bf16"]),
         (["completion", "z"], ["zsh"]),
         (["serve", "--listen", ""], [""]),

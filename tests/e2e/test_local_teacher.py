@@ -105,6 +105,36 @@ def test_a_run_goes_on_with_the_same_model_elsewhere(runs, distilld, teacher, te
         assert "/teacher/model_dir: the teacher is not the one" in refused.err
 
 
+@pytest.mark.parametrize("began", ["fp32", "bf16"])
+def test_a_run_goes_on_with_the_arithmetic_that_its_teacher_began_with(runs, distilld, teacher_folder, began):
+    """Where the spec leaves it to the machine. One of the two is not what this machine would take."""
+    open_one = local(teacher_folder, top_k=16)
+    del open_one["dtype"]
+    changes = {"/checkpoint/every_steps": 2, "/training/lr_scheduler_type": "constant"}
+    whole, _ = runs.run("whole", {**open_one, "dtype": began}, changes)
+    file, report = runs.spec("parts", {**open_one, "dtype": began}, changes)
+    spec = json.loads(file.read_text())
+    distilld.run("run", jobs.write_spec(file, jobs.changed(spec, {"/training/max_steps": 2})))
+    jobs.write_spec(file, jobs.changed(spec, {"/teacher": open_one}))
+    done = distilld.run("run", file, "--resume", "--report", report)
+    assert "resumed from" in done.out
+    assert f"parameters, {began} on cpu" in done.out
+    assert json.loads(report.read_text())["weights_sha256"] == whole["weights_sha256"]
+    last = report.parent / "student" / "checkpoints" / f"step-{STEPS:08d}" / "state.json"
+    identity = json.loads(json.loads(last.read_text())["spec"])
+    assert identity["spec"]["teacher"]["dtype"] == began
+    _, anew = runs.run("anew", open_one, changes)
+    stays = f"teacher.dtype auto stays {began}, with which the run began"
+    assert (stays in done.out) == (f"parameters, {began} on cpu" not in anew)
+    # Checkpoints of earlier versions say auto, and are gone on from.
+    identity["spec"]["teacher"]["dtype"] = "auto"
+    state = json.loads(last.read_text())
+    state["spec"] = json.dumps(identity)
+    last.write_text(json.dumps(state))
+    jobs.write_spec(file, jobs.changed(spec, {"/training/max_steps": STEPS + 2}))
+    assert "resumed from" in distilld.run("run", file, "--resume").out
+
+
 def test_what_does_not_fit_is_named(runs, teacher, teacher_folder, tmp_path):
     missing = runs.refusal("missing", local(tmp_path / "nothing"))
     assert f"/teacher/model_dir: '{tmp_path}/nothing' is no folder" in missing, missing

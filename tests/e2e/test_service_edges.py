@@ -14,6 +14,7 @@ from support import jobs
 from support.processes import wait_until
 from support.rest import Rest
 
+SERVICE_FLAGS = ["--max-connections", "1024"]
 STREAMS = 1040  # more than the service has connections
 
 
@@ -74,7 +75,9 @@ def test_a_web_page_cannot_start_jobs(module_service, text_data, tmp_path):
 
 
 def test_a_service_answers_to_the_names_it_is_given(distilld, tmp_path):
-    service = distilld.service(tmp_path, "--host", "jobs.example", "--host", "distilld", listen="0.0.0.0:0")
+    service = distilld.service(
+        tmp_path, "--host", "jobs.example", "--host", "distilld", "--insecure", listen="0.0.0.0:0"
+    )
     rest = Rest(service.url)
     for host, status in {
         "jobs.example": 200,

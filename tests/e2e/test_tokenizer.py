@@ -127,6 +127,63 @@ def test_a_folder_saved_by_transformers_is_still_understood(programs, transforme
     assert json.loads(done.stdout) == encode(text)
 
 
+TRUNCATION = {"max_length": 8, "stride": 0, "strategy": "LongestFirst", "direction": "Right"}
+
+# What is put in the place of a part of a whole tokenizer.json, and what the error must name.
+UNKNOWN_PARTS = {
+    "normalizer": ({"normalizer": {"type": "BertNormalizer"}}, ["normalizer", "BertNormalizer"]),
+    "normalizer in a sequence": (
+        {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}},
+        ["normalizer", "Nmt"],
+    ),
+    "normalizer without a type": ({"normalizer": {"form": "NFC"}}, ["normalizer", "form"]),
+    "pre_tokenizer": ({"pre_tokenizer": {"type": "UnicodeScripts"}}, ["pre_tokenizer", "UnicodeScripts"]),
+    "pre_tokenizer in a sequence": (
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "BertPreTokenizer"}]}},
+        ["pre_tokenizer", "BertPreTokenizer"],
+    ),
+    "a regular expression": (
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False}},
+        ["regular expression", "(a"],
+    ),
+    "decoder": ({"decoder": {"type": "CTC"}}, ["decoder", "CTC"]),
+    "decoder in a sequence": ({"decoder": {"type": "Sequence", "decoders": [{"type": "X"}]}}, ["decoder", '"X"']),
+    "post_processor": ({"post_processor": {"type": "BertProcessing"}}, ["post_processor", "BertProcessing"]),
+    "model": ({"model": {"type": "Unigram", "vocab": []}}, ["model.type", "Unigram"]),
+    "no model": ({"model": None}, ["model"]),
+    "a vocabulary that is a list": ({"model": {"type": "BPE", "vocab": [], "merges": []}}, ["model.vocab"]),
+    "an id twice": ({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []}}, ["model.vocab", "id 0"]),
+    "a merge of nobody": (
+        {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a z"]}},
+        ["model.merges", "a z"],
+    ),
+    "added_tokens": ({"added_tokens": [{"id": "0", "content": "x"}]}, ["added_tokens", '"0"']),
+    "truncation": ({"truncation": TRUNCATION}, ["truncation"]),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_PARTS)
+def test_a_part_that_is_not_known_is_refused_by_name(programs, folder, tmp_path, name):
+    """Else text would become other ids than those that the model was trained on."""
+    changes, words = UNKNOWN_PARTS[name]
+    whole = json.loads((folder / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**whole, **changes}))
+    done = subprocess.run(
+        [programs / "distilld", "tokenize", tmp_path],
+        input="a\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert f"{tmp_path}/tokenizer.json" in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
 def test_another_tokenizer_is_refused_by_name(programs, tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "WordPiece", "vocab": {}}}')
     done = subprocess.run(

@@ -1,5 +1,6 @@
-// Fuzzes what the teacher client makes of a server's answers: fuzz_teacher_answers --protocol=NAME [libFuzzer's
-// options] [corpus]. tests/fuzz/run.py makes the first corpus from the recordings and says how inputs are written.
+// Fuzzes what the teacher client makes of a server's answers: fuzz_teacher_answers --target=PROTOCOL [libFuzzer's
+// options] [corpus]. tests/fuzz/teacher_seeds.py makes the first corpus from the recordings and says how inputs
+// are written; run.py runs it.
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -229,7 +230,7 @@ void run(std::string_view input) {
 }  // namespace distilld
 
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
-    constexpr std::string_view kOption = "--protocol=";
+    constexpr std::string_view kOption = "--target=";
     for (int i = 1; i < *argc; ++i) {
         const std::string_view argument = (*argv)[i];
         if (argument == "--list") {
@@ -247,7 +248,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
         }
     }
     if (distilld::protocol_under_test == nullptr) {
-        std::fputs("fuzz_teacher_answers: --protocol=NAME names no protocol\n", stderr);
+        std::fputs("fuzz_teacher_answers: --target=NAME names no protocol\n", stderr);
         std::exit(2);
     }
     return 0;

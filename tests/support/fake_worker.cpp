@@ -7,10 +7,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/cores.hpp"
 #include "server/protocol/worker_protocol.hpp"
 
 namespace {
@@ -116,6 +118,20 @@ int main(int argc, char** argv) {
     }
 
     const WorkerStart start = begin();
+    if (behaviour == "slot") {
+        const char* device = std::getenv("CUDA_VISIBLE_DEVICES");
+        send(UpMessage(LogEvent{"info", core_list(allowed_cores()) + " " + (device != nullptr ? device : "-")}));
+        finish(1);
+        return 0;
+    }
+    if (behaviour == "stat") {  // what the kernel says of it
+        std::ifstream file("/proc/self/stat");
+        std::string line;
+        std::getline(file, line);
+        send(UpMessage(LogEvent{"info", line}));
+        finish(1);
+        return 0;
+    }
     if (behaviour == "finish") {
         std::puts("a word on stdout");
         std::fputs("a word on stderr\n", stderr);
@@ -160,6 +176,31 @@ int main(int argc, char** argv) {
         std::fputs("about to crash\n", stderr);
         std::signal(SIGSEGV, SIG_DFL);
         std::raise(SIGSEGV);
+    }
+    if (behaviour == "hog") {  // has no memory for more than 2 rows
+        const std::string& spec = start.spec_json;
+        const bool fits = spec.find("\"batch_size\":2,") != std::string::npos;
+        StartedEvent started;
+        started.first_step = start.resume ? 1 : 0;
+        started.batch_size = fits ? 2 : spec.find("\"batch_size\":4,") != std::string::npos ? 4 : 8;
+        started.micro_batches = 8 / started.batch_size;
+        send(UpMessage(started));
+        if (!fits) {
+            send(UpMessage(FailedEvent{"out_of_memory", "no room"}));
+            return 1;
+        }
+        finish(2);
+        return 0;
+    }
+    if (behaviour == "throw") {
+        send(UpMessage(progress(1, 2)));
+        std::fputs("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
+                   stderr);
+        std::abort();
+    }
+    if (behaviour == "killed") {
+        send(UpMessage(progress(1, 2)));
+        std::raise(SIGKILL);
     }
     if (behaviour == "obey") {
         for (std::uint64_t step = 1;; ++step) {

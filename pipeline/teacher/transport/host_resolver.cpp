@@ -95,8 +95,9 @@ Result<HostAddresses> look_up_host(const std::string& host) {
     return addresses;
 }
 
-HostResolver::HostResolver(asio::any_io_executor io, HostLookup lookup, std::chrono::nanoseconds good_for)
-    : state_(std::make_shared<State>()) {
+HostResolver::HostResolver(asio::any_io_executor io, HostLookup lookup, std::chrono::nanoseconds good_for,
+                           HostRule rule)
+    : state_(std::make_shared<State>()), rule_(std::move(rule)) {
     state_->io = std::move(io);
     state_->lookup = std::move(lookup);
     state_->good_for = good_for;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "pipeline/core/host_rule.hpp"
 
 namespace distilld {
 
@@ -27,8 +28,9 @@ using HostLookup = std::function<Result<HostAddresses>(const std::string& host)>
 /// strand or with a single thread.
 class HostResolver {
   public:
+    /// `rule` says which of the hosts may be connected to.
     explicit HostResolver(boost::asio::any_io_executor io, HostLookup lookup = look_up_host,
-                          std::chrono::nanoseconds good_for = std::chrono::seconds(10));
+                          std::chrono::nanoseconds good_for = std::chrono::seconds(10), HostRule rule = {});
     HostResolver(const HostResolver&) = delete;
     HostResolver& operator=(const HostResolver&) = delete;
     /// Waits for the lookups under way. Nobody may wait for one any more.
@@ -40,9 +42,12 @@ class HostResolver {
     /// The addresses did not answer: they are asked for anew the next time.
     void forget(const std::string& host);
 
+    [[nodiscard]] const HostRule& rule() const noexcept { return rule_; }
+
   private:
     struct State;
     std::shared_ptr<State> state_;
+    HostRule rule_;
 };
 
 }  // namespace distilld

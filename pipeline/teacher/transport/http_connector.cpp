@@ -53,6 +53,10 @@ asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() 
     if (!addresses_.empty()) {
         co_return addresses_;
     }
+    const HostRule& rule = resolver_.rule();
+    if (const auto why = rule.refusal(url_.host, url_.port)) {
+        co_return failure(FailureKind::rejected, *why);
+    }
     error_code not_an_address;
     const auto address = asio::ip::make_address(url_.host, not_an_address);
     if (!not_an_address) {
@@ -67,8 +71,18 @@ asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() 
                           "the name of host '" + url_.host + "' cannot be resolved: " + resolved.error().message);
     }
     addresses_.clear();
+    std::optional<std::string> refused;
     for (const asio::ip::address& entry : *resolved) {
-        addresses_.emplace_back(entry, url_.port);
+        // A name may lead anywhere, and to another place the next time: each address is looked at before it is used.
+        if (auto why = rule.refusal(url_.host, url_.port, entry.to_string())) {
+            refused = std::move(why);
+        } else {
+            addresses_.emplace_back(entry, url_.port);
+        }
+    }
+    if (addresses_.empty() && refused) {
+        resolver_.forget(url_.host);
+        co_return failure(FailureKind::rejected, *refused);
     }
     co_return addresses_;
 }

@@ -123,3 +123,13 @@ def safetensors_entries(path):
     return {
         name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]) for name, entry in header.items()
     }
+
+
+def left_for_others(folder):
+    """{name: bytes} of what a job has left for others."""
+    found = {}
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and parts[0] != "checkpoints" and not any(part.startswith(".") for part in parts):
+            found["/".join(parts)] = path.read_bytes()
+    return found

@@ -49,10 +49,17 @@ def _with_parent():
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class Process:
-    """A program, its exit code, and what it wrote (to files: a full pipe would stop it)."""
+def _begin(limits):
+    _with_parent()
+    if limits:
+        limits()
 
-    def __init__(self, command, log_stem, cwd=None, env=None, stdin=subprocess.DEVNULL, stdout=None):
+
+class Process:
+    """A program, its exit code, and what it wrote (to files: a full pipe would stop it). `limits` is called in the new
+    process: what it sets there the program's children inherit."""
+
+    def __init__(self, command, log_stem, cwd=None, env=None, stdin=subprocess.DEVNULL, stdout=None, limits=None):
         self.command = [str(part) for part in command]
         self.out_file = pathlib.Path(f"{log_stem}.out")
         self.err_file = pathlib.Path(f"{log_stem}.err")
@@ -66,7 +73,7 @@ class Process:
                 cwd=cwd,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_with_parent,
+                preexec_fn=lambda: _begin(limits),
             )
         self.pid = self._popen.pid
 
@@ -110,8 +117,14 @@ class Process:
         return wait_until(look, f"'{pattern}' in the output of {' '.join(self.command)}", seconds)
 
     def worker(self, seconds=PATIENCE):
-        """Process id of the only child."""
-        return wait_until(lambda: children_of(self.pid), f"a child of {self.pid}", seconds)[0]
+        """Process id of the only child, once it runs another program: before that it has our environment."""
+
+        def started():
+            with contextlib.suppress(OSError):  # ended meanwhile
+                ours = os.readlink(f"/proc/{self.pid}/exe")
+                return [child for child in children_of(self.pid) if os.readlink(f"/proc/{child}/exe") != ours]
+
+        return wait_until(started, f"a child of {self.pid}", seconds)[0]
 
     def destroy(self):
         """Kills the program and what it started."""
@@ -153,9 +166,9 @@ class Programs:
         process.url = process.wait_for_line(r"ready on (http://\S+)").group(1)
         return process
 
-    def service(self, data_dir, *flags, listen="127.0.0.1:0"):
+    def service(self, data_dir, *flags, listen="127.0.0.1:0", **options):
         """A `distilld serve` that is ready; its `url` is the base of the REST API."""
-        process = self.start("serve", "--listen", listen, "--data-dir", data_dir, *flags)
+        process = self.start("serve", "--listen", listen, "--data-dir", data_dir, *flags, **options)
         process.url = process.wait_for_line(r"listening on (http://\S+)").group(1)
         process.data_dir = pathlib.Path(data_dir)
         return process

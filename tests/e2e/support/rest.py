@@ -27,10 +27,11 @@ class Answer:
 
 
 class Rest:
-    def __init__(self, url, ours=True):
-        """`ours`: every answer is held against the contract."""
+    def __init__(self, url, key=None, ours=True):
+        """`ours`: every answer is held against the contract. `key`: of the service, sent with each request."""
         self.url = url
         self._ours = ours
+        self._key = {"Authorization": f"Bearer {key}"} if key else {}
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname, parts.port)
 
@@ -38,7 +39,7 @@ class Rest:
         return http.client.HTTPConnection(*self._address, timeout=seconds)
 
     def request(self, method, path, body=None, headers=None, seconds=PATIENCE):
-        headers = dict(headers or {})
+        headers = {**self._key, **(headers or {})}
         if body is not None:
             headers.setdefault("Content-Type", "application/json")
             if not isinstance(body, (str, bytes)):
@@ -87,7 +88,9 @@ class Rest:
         connection = self._connection(seconds)
         try:
             connection.request(
-                "GET", f"/v1/jobs/{job_id}/events", headers={"Accept": "text/event-stream", **(headers or {})}
+                "GET",
+                f"/v1/jobs/{job_id}/events",
+                headers={**self._key, "Accept": "text/event-stream", **(headers or {})},
             )
             response = connection.getresponse()
             assert response.status == 200, response.read()

@@ -34,6 +34,9 @@ Job full_job() {
     job.started_at = "2026-01-01T00:00:01.000Z";
     job.status_reason = StatusReason{"c", "m"};
     job.queue_position = 3;
+    job.slot = 1;
+    job.cores = {2, 3};
+    job.device = "GPU-1";
     job.dtype = "bf16";
     job.eval_loss = 1.5;
     job.eval_kl = 0.5;
@@ -148,8 +151,9 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
     EXPECT_THAT(
         names, ElementsAre("id", "object", "kind", "name", "owner", "metadata", "state", "terminal", "cancel_requested",
                            "created_at", "started_at", "finished_at", "status_reason", "priority", "queue_position",
-                           "max_concurrent", "progress", "dtype", "eval_loss", "eval_kl", "eval_top1_agreement",
-                           "exported_eval_loss", "output", "weights_sha256", "checkpoints", "spec", "resolved_spec"));
+                           "max_concurrent", "slot", "cores", "device", "progress", "dtype", "eval_loss", "eval_kl",
+                           "eval_top1_agreement", "exported_eval_loss", "output", "weights_sha256", "checkpoints",
+                           "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),

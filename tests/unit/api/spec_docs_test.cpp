@@ -67,7 +67,7 @@ TEST(SpecDocs, RowsSayValuesAndDefaults) {
     EXPECT_THAT(training, HasSubstr("| `training.learning_rate` | 0–100 | 0.0001 | "));
     EXPECT_THAT(training, HasSubstr("| `training.seed` | 0–2⁶⁴−1 | 42 | "));
     EXPECT_THAT(training, HasSubstr("| `training.batch_size` | 1–65536, `\"auto\"` | 1 | "));
-    EXPECT_THAT(training, HasSubstr("| `training.threads` | 0–4096 | 0 = all cores | "));
+    EXPECT_THAT(training, HasSubstr("| `training.threads` | 0–4096 | 0 = all cores of the slot | "));
     EXPECT_THAT(training, HasSubstr("| `training.epochs` | above 0, at most 10⁶ | this or "));
     EXPECT_THAT(markdown_table(spec_table(), ""), HasSubstr("| `output` | folder | required | "));
     EXPECT_THAT(markdown_table(spec_table(), "/student"),

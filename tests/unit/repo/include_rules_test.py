@@ -7,7 +7,10 @@ import unittest
 from rules import RuleTest, broken, cpp_files, header, line_of, repository, without_comments
 
 BELOW_SERVER = ["base/", "pipeline/core/", "pipeline/async/", "api/"]
-BELOW_JOBS = [*BELOW_SERVER, "server/support/", "server/http/", "server/protocol/", "server/supervisor/"]
+BELOW_JOBS = [
+    *[*BELOW_SERVER, "server/support/", "server/settings/", "server/http/", "server/security/"],
+    *["server/protocol/", "server/supervisor/"],
+]
 
 # Which folders the files of a folder may include; the longest matching prefix counts.
 LAYERS = {
@@ -21,14 +24,18 @@ LAYERS = {
     "models/": ["base/", "pipeline/", "models/"],
     "models/checkpoint/": ["base/", "pipeline/core/", "models/checkpoint/"],
     "api/": ["base/", "pipeline/core/", "api/"],
-    # support <- http, protocol <- supervisor, jobs <- cli; the worker's program and the teacher's beside them.
+    # support <- http <- security, protocol <- supervisor, jobs <- cli; the worker's program and the teacher's beside
+    # them.
     "server/support/": ["base/", "server/support/"],
     # What the service can be told; whoever composes it reads them, the other rooms have options of their own.
     "server/settings/": [*BELOW_SERVER, "server/support/", "server/settings/"],
     "server/http/": [*BELOW_SERVER, "server/support/", "server/http/"],
+    "server/security/": [*BELOW_SERVER, "server/support/", "server/http/", "server/security/"],
     "server/protocol/": [*BELOW_SERVER, "server/support/", "server/protocol/"],
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
-    "server/jobs/": [*BELOW_JOBS, "server/jobs/"],
+    # What a run will come to, from its spec, the student's config and the data.
+    "server/estimate/": ["base/", "pipeline/core/", "pipeline/data/", "models/families/", "server/estimate/"],
+    "server/jobs/": [*BELOW_JOBS, "server/estimate/", "server/jobs/"],
     "server/openai/": [*BELOW_JOBS, "server/jobs/", "server/openai/"],
     "server/webhooks/": [*BELOW_JOBS, "server/jobs/", "pipeline/teacher/transport/", "server/webhooks/"],
     # What a teacher is served with is said on the command lines of both programs.

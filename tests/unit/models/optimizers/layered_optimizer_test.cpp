@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <future>
-#include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -290,11 +291,16 @@ TEST(LayeredOptimizer, SaysWhatTrainingTakes) {
 struct Trained {
     std::vector<ParameterGroup> groups;
     std::vector<double> norms;
-    std::ptrdiff_t started = 0;  ///< threads that the updates brought into being
+    std::size_t started = 0;  ///< threads that the updates brought into being
 };
 
-std::ptrdiff_t thread_count() {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+/// Ids and not a count: threads of an earlier test may end meanwhile.
+std::set<std::string> thread_ids() {
+    std::set<std::string> ids;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+        ids.insert(entry.path().filename().string());
+    }
+    return ids;
 }
 
 TEST(LayeredOptimizer, GivesTheSameBitsOnAnyNumberOfThreads) {
@@ -316,9 +322,11 @@ TEST(LayeredOptimizer, GivesTheSameBitsOnAnyNumberOfThreads) {
             set_gradients(groups, step);
             trained.norms.push_back(optimizer.gradient_norm());
             at::set_num_threads(threads);
-            const std::ptrdiff_t before = thread_count();
+            const auto before = thread_ids();
             optimizer.finish_step(1e-2, 0.5);
-            trained.started += thread_count() - before;
+            const auto after = thread_ids();
+            trained.started += static_cast<std::size_t>(
+                std::ranges::count_if(after, [&](const std::string& id) { return !before.contains(id); }));
         }
         trained.groups = groups;
         return trained;
@@ -329,8 +337,8 @@ TEST(LayeredOptimizer, GivesTheSameBitsOnAnyNumberOfThreads) {
     const auto alone = std::async(std::launch::async, run, 1).get();
     const auto together = std::async(std::launch::async, run, 3).get();
     at::set_num_threads(usual);
-    EXPECT_EQ(alone.started, 0);
-    EXPECT_EQ(together.started, 2) << "libtorch did not split the update, so this test shows nothing";
+    EXPECT_EQ(alone.started, 0U);
+    EXPECT_EQ(together.started, 2U) << "libtorch did not split the update, so this test shows nothing";
     expect_same_bits(alone.groups, together.groups);
     EXPECT_EQ(alone.norms, together.norms);
 }

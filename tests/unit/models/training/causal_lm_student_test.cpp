@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 namespace distilld::models {
 namespace {
 
+using test::kColumns;
 using test::kVocabulary;
 using test::make;
 using test::micro_batch;
@@ -174,6 +177,38 @@ TEST(CausalLmStudent, ALearningRateFarTooLargeIsSeenInTheNextSteps) {
     EXPECT_TRUE(train_step(*student, 0, 1e30).finite);
     EXPECT_FALSE(train_step(*student, 1, 1e30).finite);
     EXPECT_FALSE(train_step(*student, 2, 1e30).finite);
+}
+
+TEST(CausalLmStudent, WhatTheTeacherSaysOfHeldOutRowsLeavesTheirCrossEntropyAsItIs) {
+    CausalLmStudentOptions options = random_options();
+    options.training.temperature = 2.0;
+    const auto student = make(options);
+    const EvalStats alone = student->evaluate(*token_batch(40, 4));
+    EXPECT_EQ(alone.teacher_tokens, 0U);
+    for (const Teacher kind : {Teacher::topk, Teacher::logits}) {
+        MicroBatch batch = micro_batch(40, 4, kind);
+        const EvalStats whole = student->evaluate(batch);
+        EXPECT_EQ(whole.ce_sum, alone.ce_sum);
+        EXPECT_EQ(whole.target_tokens, alone.target_tokens);
+        EXPECT_EQ(whole.teacher_tokens, alone.target_tokens);
+        EXPECT_GT(whole.kl_sum, 0);
+        EXPECT_EQ(make(random_options())->evaluate(batch).kl_sum, whole.kl_sum) << "at temperature 1 in any run";
+
+        std::vector<std::byte> given(std::size_t{4} * kColumns, std::byte{1});
+        batch.targets->loss_mask = {ElementType::u8, given};
+        const EvalStats all_given = student->evaluate(batch);
+        EXPECT_EQ(all_given.ce_sum, alone.ce_sum);
+        EXPECT_EQ(all_given.kl_sum, whole.kl_sum);
+        EXPECT_EQ(all_given.agreeing, whole.agreeing);
+
+        // Of rows that it did not give there is a cross entropy, and nothing else.
+        std::fill(given.begin(), given.begin() + 2 * kColumns, std::byte{0});
+        const EvalStats half = student->evaluate(batch);
+        EXPECT_EQ(half.ce_sum, alone.ce_sum);
+        EXPECT_EQ(half.target_tokens, alone.target_tokens);
+        EXPECT_EQ(half.teacher_tokens, token_batch(42, 2)->target_tokens);
+        EXPECT_NEAR(half.kl_sum, student->evaluate(micro_batch(42, 2, kind)).kl_sum, 1e-4 * half.kl_sum);
+    }
 }
 
 TEST(CausalLmStudent, EvaluationIsTheMeanCrossEntropyAndAppliesWhatIsPending) {

@@ -125,5 +125,23 @@ TEST(RowsByLength, RowsThatAreNotShuffledStayAsTheyStand) {
     EXPECT_EQ(BatchPlan(10, 1, 1, {Shuffle::full, 0, lengths}).rows_of(7), BatchPlan(10, 1, 1).rows_of(7));
 }
 
+TEST(RowsByLength, SmallerMicroBatchesArePartsOfThePlanned) {
+    const auto lengths = mixed_lengths(1'003);
+    for (const Shuffle shuffle : {Shuffle::full, Shuffle::blocks}) {
+        const BatchPlan planned(lengths->size(), 8, 42, {shuffle, 200, lengths});
+        for (const std::uint32_t size : {4, 2, 1}) {
+            const BatchPlan cut(lengths->size(), size, 42, {shuffle, 200, lengths, 8});
+            for (std::uint64_t number = 0; number < 400; ++number) {  // past the end of an epoch
+                Rows rows;
+                for (std::uint64_t part = 0; part < 8 / size; ++part) {
+                    const Rows more = cut.rows_of(number * (8 / size) + part);
+                    rows.insert(rows.end(), more.begin(), more.end());
+                }
+                ASSERT_EQ(rows, planned.rows_of(number)) << number << " in parts of " << size;
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace distilld

@@ -81,7 +81,7 @@ TEST(CommandDocs, HoldEachOptionOfEachCommand) {
 TEST(CommandDocs, ManualPageTellsVersionDefaultsRangesAndExitCodes) {
     const auto man = printed({"man"});
     EXPECT_THAT(man, ::testing::StartsWith(".TH DISTILLD 1 \"\" \"distilld " + std::string(kVersion) + "\""));
-    EXPECT_THAT(man, HasSubstr("jobs that run at once (1 to 1024); default: 1"));
+    EXPECT_THAT(man, HasSubstr("before the job fails (0 to 1000); default: 3"));
     EXPECT_THAT(man, HasSubstr("130 interrupted"));
     EXPECT_THAT(man, HasSubstr("\\fBdistilld run\\fR [\\fIOPTION\\fR]... \\fISPEC\\fR"));
 }

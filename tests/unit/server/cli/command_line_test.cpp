@@ -61,7 +61,8 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
     const std::vector<std::vector<std::string>> wrong{{},
                                                       {"dance"},
                                                       {"serve"},
-                                                      {"serve", "--data-dir", "d", "--slots", "0"},
+                                                      {"serve", "--data-dir", "d", "--slots", "1025"},
+                                                      {"serve", "--data-dir", "d", "--slots-by", "luck"},
                                                       {"serve", "--data-dir", "d", "--max-worker-restarts", "-1"},
                                                       {"run"},
                                                       {"run", "a.json", "b.json"},
@@ -95,6 +96,25 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
     }
 }
 
+TEST(CommandLine, Keys) {
+    const auto add = parsed<KeysCommand>({"keys", "add", "alice", "--role", "submit", "--data-dir", "d"});
+    EXPECT_EQ(add.action, KeysCommand::Action::add);
+    EXPECT_EQ(add.name, "alice");
+    EXPECT_EQ(add.role, api::Role::submit);
+    EXPECT_EQ(add.data_dir, "d");
+    const auto list = parsed<KeysCommand>({"keys", "list", "--data-dir", "d", "--output", "json"});
+    EXPECT_EQ(list.action, KeysCommand::Action::list);
+    EXPECT_TRUE(list.json);
+    EXPECT_FALSE(parsed<KeysCommand>({"keys", "list", "--data-dir", "d", "--output", "table"}).json);
+    EXPECT_EQ(parsed<KeysCommand>({"keys", "revoke", "alice", "--data-dir", "d"}).action, KeysCommand::Action::revoke);
+    for (const std::vector<std::string>& wrong : {std::vector<std::string>{"keys", "add", "alice", "--data-dir", "d"},
+                                                  {"keys", "add", "alice", "--role", "root", "--data-dir", "d"},
+                                                  {"keys", "list"},
+                                                  {"keys"}}) {
+        EXPECT_EQ(parse_command_line(wrong).exit_code, kWrongUsage);
+    }
+}
+
 ServiceSettings served(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"serve", "--data-dir", "d"});
     return parsed<ServeCommand>(arguments).effective.settings;
@@ -105,8 +125,13 @@ TEST(CommandLine, Serve) {
     EXPECT_EQ(defaults.teacher.key_root, "");
     EXPECT_EQ(served({"--key-root", "/run/keys"}).teacher.key_root, "/run/keys");
     EXPECT_EQ(defaults.server.listen, "127.0.0.1:8500");
-    EXPECT_EQ(defaults.jobs.slots, 1U);
+    EXPECT_EQ(defaults.jobs.slots, 0U);
+    EXPECT_EQ(defaults.jobs.slots_by, SlotsBy::cores);
+    EXPECT_EQ(served({"--slots-by", "devices"}).jobs.slots_by, SlotsBy::devices);
     EXPECT_EQ(defaults.jobs.max_worker_restarts, 3U);
+    EXPECT_EQ(defaults.jobs.max_oom_restarts, 3U);
+    EXPECT_EQ(defaults.jobs.worker_nice, 5U);
+    EXPECT_EQ(defaults.jobs.max_queued, 10000U);
     const auto settings = served({"--listen", "[::1]:0", "--host", "a", "--slots", "3", "--log-json", "--host",
                                   "b.example,c", "--drain-timeout", "5m"});
     EXPECT_THAT(settings.server.hosts, ElementsAre("a", "b.example", "c"));
@@ -116,6 +141,18 @@ TEST(CommandLine, Serve) {
     EXPECT_TRUE(settings.log.json);
     EXPECT_EQ(settings.server.drain_timeout, std::chrono::minutes(5));
     EXPECT_EQ(served({"--max-worker-restarts", "0"}).jobs.max_worker_restarts, 0U);
+    EXPECT_FALSE(defaults.security.insecure || defaults.security.metrics_open);
+    EXPECT_TRUE(defaults.security.roots.empty() && defaults.security.teacher_hosts.empty());
+    const auto guarded = served({"--insecure", "--metrics-open", "--root", "/a", "--root", "b", "--teacher-host",
+                                 "a:1,*.b", "--teacher-host", "10.0.0.0/8"})
+                             .security;
+    EXPECT_TRUE(guarded.insecure && guarded.metrics_open);
+    EXPECT_THAT(guarded.roots, ElementsAre("/a", (std::filesystem::current_path() / "b").string()));
+    EXPECT_THAT(guarded.teacher_hosts, ElementsAre("a:1", "*.b", "10.0.0.0/8"));
+    EXPECT_THAT(parse_command_line({"serve", "--data-dir", "d", "--teacher-host", "http://h"}).err,
+                HasSubstr("security.teacher_hosts"));
+    EXPECT_THAT(parse_command_line({"serve", "--data-dir", "d", "--tls-key", "k.pem"}).err,
+                HasSubstr("security.tls_certificate"));
 }
 
 TEST(CommandLine, ServeTakesSettingsFromItsFileAndSaysWhatIsWrongInIt) {
@@ -134,13 +171,13 @@ TEST(CommandLine, ServeTakesSettingsFromItsFileAndSaysWhatIsWrongInIt) {
 
     std::ofstream(file) << "[jobs]\nslot = 5\n[log]\njson = 1\n";
     for (const auto& more : std::vector<std::vector<std::string>>{{}, {"--print-config"}}) {
-        std::vector<std::string> arguments{"serve", "--config", file, "--slots", "0"};
+        std::vector<std::string> arguments{"serve", "--config", file, "--slots", "1025"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         const auto wrong = parse_command_line(arguments);
         EXPECT_EQ(wrong.exit_code, kWrongUsage);
         EXPECT_EQ(wrong.err, file + ":2:1: jobs.slot: there is no such setting; did you mean slots?\n" + file +
                                  ":4:8: log.json: must be true or false\n--slots: jobs.slots: must be a whole number "
-                                 "from 1 to 1024\n");
+                                 "from 0 to 1024\n");
         EXPECT_EQ(wrong.out, "");
     }
 }

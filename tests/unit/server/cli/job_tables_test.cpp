@@ -22,6 +22,25 @@ TEST(JobTables, Jobs) {
     EXPECT_FALSE(jobs_table(json::parse(R"({"data":[{"id":"job-1"}]})")));
 }
 
+TEST(JobTables, WideListsWhatIsAskedInAGlance) {
+    const auto text = wide_jobs_table(json::parse(
+        R"({"data":[{"id":"job-1","state":"running","name":"n","priority":7,"slot":1,"owner":"ops","eval_loss":2.5,
+            "created_at":"2026-01-31T12:34:56.789Z","progress":{"step":2,"total_steps":8,"loss":1.5,
+            "tokens_per_second":12345,"seconds_remaining":61}},
+            {"id":"job-0","state":"failed","name":"m","progress":{"step":0,"total_steps":0,"loss":null,
+            "seconds_remaining":5}}]})"));
+    ASSERT_TRUE(text);
+    EXPECT_EQ(
+        *text,
+        "ID                            STATE       STEP             DONE  LOSS      EVAL      TOK/S     ETA       "
+        "PRIO  SLOT  OWNER         CREATED                   NAME\n"
+        "job-1                         running     2/8              25%   1.500000  2.500000  12.3k     1m01s     "
+        "7     1     ops           2026-01-31T12:34:56.789Z  n\n"
+        "job-0                         failed      0/0              -     nan       -         0         -         "
+        "0     -     -                                       m\n");
+    EXPECT_FALSE(wide_jobs_table(json::parse("{}")));
+}
+
 TEST(JobTables, OneJob) {
     api::Job job;
     job.id = "job-1";

@@ -10,10 +10,16 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <thread>
 
+#include "server/cli/api_key.hpp"
 #include "server/cli/sse_parser.hpp"
+#include "server/http/doorkeeper.hpp"
 #include "server/http/http_server.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -46,12 +52,37 @@ TEST(Sse, RefusesAnEventWithoutEnd) {
 TEST(RestClientMake, TakesHostAndPortOnly) {
     EXPECT_TRUE(make_rest_client("http://127.0.0.1:8500").has_value());
     EXPECT_TRUE(make_rest_client("http://localhost/").has_value());
-    for (const char* bad :
-         {"", "127.0.0.1:8500", "https://h", "http://", "http://h/path", "http://u@h", "http://h?x"}) {
+    EXPECT_TRUE(make_rest_client("https://localhost").has_value());
+    EXPECT_THAT(make_rest_client("https://h", {.ca = "/nonexistent/ca.pem"}).error().message,
+                HasSubstr("/nonexistent/ca.pem"));
+    for (const char* bad : {"", "127.0.0.1:8500", "ftp://h", "http://", "http://h/path", "http://u@h", "http://h?x"}) {
         const auto made = make_rest_client(bad);
         ASSERT_FALSE(made.has_value()) << bad;
         EXPECT_EQ(made.error().kind, ErrorKind::invalid_input);
     }
+}
+
+TEST(ApiKeyOfTheClient, ComesFromAFileOrTheEnvironment) {
+    const test::TemporaryFolder folder;
+    const auto file = (folder.path() / "key").string();
+    const auto write = [&file](const std::string& text) { std::ofstream(file, std::ios::trunc) << text; };
+    ::unsetenv(kApiKeyVariable);
+    EXPECT_EQ(read_api_key("").value(), "");
+    ::setenv(kApiKeyVariable, "dk_environment", 1);
+    EXPECT_EQ(read_api_key("").value(), "dk_environment");
+    write("dk_file\r\n");
+    EXPECT_EQ(read_api_key(file).value(), "dk_file");
+    for (const char* bad : {"", "\n", "dk_a\ndk_b", "dk a", "dk_a\r\nX-Evil: 1"}) {
+        write(bad);
+        const auto read = read_api_key(file);
+        ASSERT_FALSE(read.has_value()) << bad;
+        EXPECT_THAT(read.error().message, HasSubstr(file));
+        EXPECT_THAT(read.error().message, ::testing::Not(HasSubstr("dk_a")));
+    }
+    ::setenv(kApiKeyVariable, "two\nlines", 1);
+    EXPECT_FALSE(read_api_key("").has_value());
+    ::unsetenv(kApiKeyVariable);
+    EXPECT_THAT(read_api_key("/nonexistent/key").error().message, HasSubstr("/nonexistent/key"));
 }
 
 TEST(RestClientText, PathSegments) {
@@ -101,6 +132,11 @@ asio::awaitable<api::Response> echo(api::Request request) {
     response.body = request.method + " " + request.path + " " + request.body;
     co_return response;
 }
+asio::awaitable<api::Response> who(api::Request request) {
+    api::Response response;
+    response.body = request.caller ? request.caller->name : "nobody";
+    co_return response;
+}
 asio::awaitable<api::Response> pieces(api::Request) {
     api::Response response;
     response.stream = std::make_unique<Pieces>();
@@ -112,13 +148,26 @@ asio::awaitable<api::Response> silence(api::Request) {
     co_return response;
 }
 
+/// Calls everybody by the key.
+class Porter final : public http::Doorkeeper {
+  public:
+    http::DoorVerdict judge(const http::RequestHead& head) override {
+        http::DoorVerdict verdict;
+        if (const auto key = head.request.header("authorization")) {
+            verdict.caller = api::Caller{std::string(*key), api::Role::read};
+        }
+        return verdict;
+    }
+};
+
 class RestClientTest : public ::testing::Test {
   protected:
     RestClientTest() {
         http::ServerOptions options;
         options.listen = "127.0.0.1:0";
         std::vector<http::Route> routes{
-            {"POST", "/echo", echo}, {"GET", "/pieces", pieces}, {"GET", "/silence", silence}};
+            {"POST", "/echo", echo}, {"GET", "/pieces", pieces}, {"GET", "/silence", silence}, {"GET", "/who", who}};
+        options.doorkeeper = std::make_shared<Porter>();
         server_ = http::make_server(context_.get_executor(), options, std::move(routes)).value();
         asio::co_spawn(context_, server_->run(), asio::detached);
         thread_ = std::thread([this] { context_.run(); });
@@ -133,6 +182,12 @@ class RestClientTest : public ::testing::Test {
     std::thread thread_;
     std::unique_ptr<RestClient> client_;
 };
+
+TEST_F(RestClientTest, ShowsItsKeyWithEachRequest) {
+    EXPECT_EQ(client_->request("GET", "/who").value().body, "nobody");
+    const auto keyed = make_rest_client("http://" + server_->address(), {"dk_mine"}).value();
+    EXPECT_EQ(keyed->request("GET", "/who").value().body, "Bearer dk_mine");
+}
 
 TEST_F(RestClientTest, SendsAndReceives) {
     const std::string body(100000, 'b');

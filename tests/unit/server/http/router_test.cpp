@@ -37,6 +37,24 @@ TEST(Target, RefusesWhatIsNoPath) {
     }
 }
 
+TEST(Router, SaysWhatIsForEverybody) {
+    const auto with_right = [](std::string method, std::string pattern, Right right) {
+        Route one = route(std::move(method), std::move(pattern));
+        one.right = right;
+        return one;
+    };
+    const Router router({with_right("GET", "/healthz", Right::nothing), with_right("GET", "/v1/page", Right::nothing),
+                         with_right("POST", "/v1/page", Right::by_method), route("GET", "/v1/jobs")});
+    EXPECT_TRUE(find(router, "GET", "/healthz").open);
+    EXPECT_TRUE(find(router, "HEAD", "/healthz").open);
+    EXPECT_TRUE(find(router, "TRACE", "/healthz").open) << "405, which it would say to anybody";
+    EXPECT_TRUE(find(router, "GET", "/v1/page").open);
+    EXPECT_FALSE(find(router, "POST", "/v1/page").open);
+    EXPECT_FALSE(find(router, "TRACE", "/v1/page").open);
+    EXPECT_FALSE(find(router, "GET", "/v1/jobs").open);
+    EXPECT_FALSE(find(router, "GET", "/nowhere").open);
+}
+
 TEST(Router, FindsLiteralsBeforeParameters) {
     const Router router(
         {route("GET", "/v1/jobs/{id}"), route("GET", "/v1/jobs/newest"), route("GET", "/v1/{any}/{id}")});

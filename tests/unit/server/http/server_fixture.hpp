@@ -162,6 +162,14 @@ class HttpServer : public ::testing::Test {
                          },
                          .streamed_body = true,
                          .body_limit = 1U << 20});
+        table.push_back({"GET", "/headers", [](api::Request request) -> boost::asio::awaitable<api::Response> {
+                             api::Response response;
+                             response.body = "caller=" + (request.caller ? request.caller->name : "");
+                             for (const auto& [name, value] : request.headers) {
+                                 response.body += "|" + name + "=" + value;
+                             }
+                             co_return response;
+                         }});
         table.push_back({"GET", "/large", [](api::Request) -> boost::asio::awaitable<api::Response> {
                              api::Response response;
                              response.body.assign(8U << 20, 'x');
@@ -216,6 +224,12 @@ class HttpServer : public ::testing::Test {
                              api::Response response;
                              response.content_type = "text/event-stream";
                              response.stream = std::make_unique<Ticks>(3, false, log);
+                             co_return response;
+                         }});
+        table.push_back({"GET", "/measured", [log](api::Request) -> boost::asio::awaitable<api::Response> {
+                             api::Response response;
+                             response.stream = std::make_unique<Ticks>(3, false, log);
+                             response.content_length = 12;
                              co_return response;
                          }});
         table.push_back({"GET", "/endless", [log](api::Request) -> boost::asio::awaitable<api::Response> {

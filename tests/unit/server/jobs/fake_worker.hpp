@@ -149,7 +149,8 @@ class FakeWorker final : public WorkerProcess {
 };
 
 inline WorkerFactory Fleet::factory() {
-    return [this](asio::any_io_executor executor) { return std::make_unique<FakeWorker>(executor, *this); };
+    return
+        [this](asio::any_io_executor executor, const Slot&) { return std::make_unique<FakeWorker>(executor, *this); };
 }
 
 /// Runs a coroutine to its end on a thread that stands for the server's: it lives as long as the program, because the

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <atomic>
+
 #include "server/jobs/event_records.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 #include "tests/unit/server/jobs/full_disk.hpp"
@@ -130,6 +133,92 @@ TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     // It has ended: nothing is said of it any more.
     journal.append("a", api::JobEvent{});
     EXPECT_EQ(open()->events("a", 0, 10).events.size(), 3U);
+}
+
+/// Counts how often it has to count.
+class CountedStore final : public test::FullDisk {
+  public:
+    CountedStore(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full, int& asked)
+        : FullDisk(std::move(inner), std::move(full)), asked_(asked) {}
+    std::vector<std::pair<JobState, std::uint64_t>> counts() override {
+        ++asked_;
+        return FullDisk::counts();
+    }
+
+  private:
+    int& asked_;
+};
+
+TEST_F(JobJournalTest, KnowsTheStatesOnDiskWithoutAskingAgain) {
+    const auto full = std::make_shared<std::atomic<bool>>(false);
+    int asked = 0;
+    JobJournal journal(std::make_unique<CountedStore>(open(), full, asked), 1000, [](const std::string&) {});
+    const auto expect_the_same = [&](const char* after) {
+        auto counts = journal.counts();
+        auto stored = open()->counts();
+        std::ranges::sort(counts);
+        std::ranges::sort(stored);
+        EXPECT_EQ(counts, stored) << after;
+    };
+    const auto to = [&journal](const std::string& id, JobState state) {
+        auto& stored = journal.edit(id);
+        stored.job.state = state;
+        journal.append(id, state_record(stored.job));
+    };
+    expect_the_same("nothing");
+    for (const auto* id : {"a", "b", "c"}) {
+        journal.create(job(id));
+    }
+    expect_the_same("three submissions");
+    to("a", JobState::running);
+    to("b", JobState::paused);
+    expect_the_same("a start and a pause");
+    *full = true;
+    to("b", JobState::queued);
+    to("a", JobState::failed);
+    expect_the_same("what the disk refused");
+    *full = false;
+    journal.retry();
+    to("c", JobState::cancelled);
+    expect_the_same("two ends");
+    ASSERT_NE(journal.revive("a"), nullptr);
+    expect_the_same("a revival that is not written yet");
+    to("a", JobState::queued);
+    expect_the_same("a revival");
+    EXPECT_TRUE(journal.remove("c"));
+    EXPECT_FALSE(journal.remove("nobody"));
+    expect_the_same("a removal");
+    EXPECT_EQ(asked, 1);
+    // What a damaged row is, only the store can tell.
+    to("b", JobState::succeeded);
+    sqlite3* other = nullptr;
+    ASSERT_EQ(sqlite3_open((folder_ / "jobs.sqlite").c_str(), &other), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(other, "UPDATE jobs SET state = 'odd' WHERE id = 'b'", nullptr, nullptr, nullptr),
+              SQLITE_OK);
+    sqlite3_close(other);
+    EXPECT_TRUE(journal.remove("b"));
+    expect_the_same("the removal of a damaged job");
+}
+
+TEST_F(JobJournalTest, CountsThoseThatWaitForSomethingToPass) {
+    using ::testing::Pair;
+    JobJournal journal(open(), 1000, [](const std::string&) {});
+    journal.create(job("a"));
+    journal.create(job("b"));
+    EXPECT_THAT(journal.waiting(), ::testing::IsEmpty());
+    journal.edit("a").job.status_reason = {"teacher_unavailable", "no answer", "t"};
+    EXPECT_THAT(journal.waiting(), ::testing::ElementsAre(Pair("teacher_unavailable", 1U))) << "said, not stored yet";
+    journal.edit("b").job.status_reason = {"teacher_unavailable", "no answer", "t"};
+    journal.append("b", record_of(LogEvent{"info", "a word"}));
+    EXPECT_THAT(journal.waiting(), ::testing::ElementsAre(Pair("teacher_unavailable", 2U)));
+    journal.edit("b").job.status_reason = {"disk_full", "no room", "t"};
+    EXPECT_THAT(journal.waiting(), ::testing::ElementsAre(Pair("disk_full", 1U), Pair("teacher_unavailable", 1U)));
+    journal.edit("b").job.status_reason = {"paused_by_user", "", ""};
+    EXPECT_THAT(journal.waiting(), ::testing::ElementsAre(Pair("teacher_unavailable", 1U)));
+    auto& stored = journal.edit("a");
+    stored.job.state = JobState::cancelled;
+    journal.append("a", state_record(stored.job));
+    EXPECT_THAT(journal.waiting(), ::testing::IsEmpty()) << "it has ended";
 }
 
 TEST_F(JobJournalTest, ADatabaseThatIsFullIsWrittenInOrderWhenThereIsSpace) {

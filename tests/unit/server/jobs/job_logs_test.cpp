@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/cores.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "tests/unit/server/jobs/routes_fixture.hpp"
 
@@ -81,7 +82,7 @@ TEST(LoggedWorker, KeepsWhatAWorkerSaysInTheLogOfItsJob) {
     options.arguments = {"-c", "echo cannot load >&2; exit 5"};
     const auto make = make_logged_workers(options, logs);
     boost::asio::io_context context;
-    const auto worker = make(context.get_executor());
+    const auto worker = make(context.get_executor(), Slot{});
     WorkerStart start;
     start.spec_json = "{}";
     start.job_id = "job-1";
@@ -97,6 +98,26 @@ TEST(LoggedWorker, KeepsWhatAWorkerSaysInTheLogOfItsJob) {
     EXPECT_THAT(text, HasSubstr(" stderr cannot load\n"));
     EXPECT_THAT(text, HasSubstr(" error the worker exited with code 5"));
     EXPECT_TRUE(text.ends_with(" info the worker has ended, exit code 5\n")) << text;
+}
+
+TEST(LoggedWorker, RunsInItsSlot) {
+    const test::TemporaryFolder folder;
+    const auto logs = std::make_shared<JobLogs>(folder / "logs");
+    WorkerProcessOptions options;
+    options.program = "/bin/sh";
+    options.arguments = {"-c", "grep Cpus_allowed_list /proc/self/status >&2; echo gpu $CUDA_VISIBLE_DEVICES >&2"};
+    const auto core = allowed_cores().back();
+    boost::asio::io_context context;
+    const auto worker = make_logged_workers(options, logs)(context.get_executor(), Slot{1, {core}, "GPU-3"});
+    WorkerStart start;
+    start.spec_json = "{}";
+    start.job_id = "job-1";
+    auto ended = boost::asio::co_spawn(context, worker->run(start, [](const WorkerEvent&) {}), boost::asio::use_future);
+    context.run_for(std::chrono::seconds(60));
+    ASSERT_TRUE(ended.get());
+    const auto text = await(logs->tail("job-1", 100));
+    EXPECT_THAT(text, HasSubstr("Cpus_allowed_list:\t" + std::to_string(core) + "\n"));
+    EXPECT_THAT(text, HasSubstr("gpu GPU-3\n"));
 }
 
 class LogRoutesTest : public test::RoutesTest {};

@@ -250,12 +250,17 @@ TEST(ForegroundMetrics, CountAWorkersRestartAndWhatIsWaitedFor) {
     metrics->webhook_attempt("retried");
     EXPECT_EQ(sample(metrics->text(), R"(distilld_webhook_deliveries_total{result="retried"})"), 1);
     EXPECT_EQ(sample(metrics->text(), R"(distilld_webhook_deliveries_total{result="delivered"})"), 0);
+    EXPECT_EQ(sample(text, "distilld_worker_oom_restarts_total"), 0);
     EXPECT_EQ(sample(text, "distilld_steps_total"), 6) << "4 of the first worker and 2 of the second";
     EXPECT_EQ(sample(text, R"(distilld_tokens_total{role="teacher"})"), 2 * 3 * 32);
     EXPECT_EQ(sample(text, R"(distilld_job_step{job_id="run"})"), 5);
     EXPECT_EQ(sample(text, R"(distilld_job_checkpoint_bytes{job_id="run"})"), 50);
     EXPECT_EQ(sample(text, R"(distilld_job_eval_loss{job_id="run"})"), 2.5);
     EXPECT_THAT(text, Not(HasSubstr("distilld_store_")));
+    started.batch_size = 1;
+    job.count(started);
+    EXPECT_EQ(sample(metrics->text(), "distilld_worker_oom_restarts_total"), 1) << "the rows were halved";
+    EXPECT_EQ(sample(metrics->text(), "distilld_worker_restarts_total"), 1);
 }
 
 }  // namespace

@@ -282,5 +282,29 @@ TEST_F(JobRoutesTest, ObserverFeedsTheMetrics) {
                 HasSubstr("distilld_http_requests_total{code=\"200\",method=\"GET\",route=\"/healthz\"} 1\n"));
 }
 
+/// A service whose queue has room for one.
+class FullQueue : public test::RoutesTest {
+  protected:
+    FullQueue() {
+        world_.options_.max_queued = 1;
+        await(world_.manager->stop());
+        world_.open();
+        routes_ = make_job_routes(*world_.manager, world_.metrics, logs_);
+    }
+};
+
+TEST_F(FullQueue, IsToldToWhoSubmits) {
+    submitted("running");
+    world_.fleet.next();
+    submitted("waits");
+    const auto refused = post(test::spec_text("more"));
+    EXPECT_EQ(refused.status, 429U);
+    EXPECT_EQ(code(refused), "queue_full");
+    EXPECT_EQ(refused.headers.back(), (std::pair<std::string, std::string>("Retry-After", "30")));
+    std::ofstream(world_.folder.path() / "m/config.json") << "{}";
+    std::ofstream(world_.folder.path() / "m/model.safetensors") << "";
+    EXPECT_EQ(post(test::spec_text("more"), {}, {{"dry_run", "true"}}).status, 200U) << "it would not wait";
+}
+
 }  // namespace
 }  // namespace distilld

@@ -221,6 +221,9 @@ TEST_F(JobStoreTest, EachPartOfAJobChangesAlone) {
     EXPECT_FALSE(b.progress);
     EXPECT_EQ(store->list({}).jobs.at(1).job.checkpoints.size(), 2U);
     EXPECT_TRUE(store->list({}).jobs.at(1).job.spec_json.empty());
+    JobQuery with_specs;
+    with_specs.with_specs = true;
+    EXPECT_EQ(store->list(with_specs).jobs.at(1).job.spec_json, a.spec_json);
     EXPECT_THROW(store->append_event("nobody", event("x"), {.evaluation = &evaluated}), ErrorException);
 }
 

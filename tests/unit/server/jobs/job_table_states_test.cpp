@@ -10,6 +10,7 @@ namespace distilld {
 namespace {
 
 using namespace std::chrono_literals;
+using test::out_of_memory;
 using test::outcome;
 using test::texts_of;
 using Kind = WorkerOutcome::Kind;
@@ -46,6 +47,12 @@ const std::map<std::string, Step> kStates{
          kStates.at("running")(table);
          poll(table);
          table.on_ended("j", outcome(Kind::died), kNow);
+     }},
+    {"out of memory",
+     [](JobTable& table) {
+         kStates.at("running")(table);
+         poll(table);
+         table.on_ended("j", out_of_memory({8, 1}), kNow);
      }},
     {"died for the last time",
      [](JobTable& table) {
@@ -152,6 +159,9 @@ const std::map<std::string, Step> kEvents{
     {"failed", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "teacher"), kNow); }},
     {"failed inside", [](JobTable& table) { table.on_ended("j", outcome(Kind::failed, "internal"), kNow); }},
     {"died", [](JobTable& table) { table.on_ended("j", outcome(Kind::died), kNow); }},
+    {"out of memory", [](JobTable& table) { table.on_ended("j", out_of_memory({8, 2}), kNow); }},
+    {"out of memory, odd", [](JobTable& table) { table.on_ended("j", out_of_memory({3, 2}), kNow); }},
+    {"out of memory at its begin", [](JobTable& table) { table.on_ended("j", out_of_memory({}), kNow); }},
     {"not started",
      [](JobTable& table) { table.on_ended("j", outcome(Kind::not_started, "worker_not_started"), kNow); }},
     {"short time", [](JobTable&) {}},
@@ -185,6 +195,12 @@ const std::map<std::string, Expected> kTable{
       {"stop", "wake -> wait"},
       {"cancel", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "start j resume -> run"}}},
+    {"out of memory",
+     {{"pause", "store j paused paused_by_user resume -> paused"},
+      {"cancel unsaved", "store j cancelled cancelled_by_user -> gone"},
+      {"stop", "wake -> wait"},
+      {"cancel", "store j cancelled cancelled_by_user -> gone"},
+      {"long time", "start j resume 4x2 -> run"}}},
     {"died for the last time", {{"enqueue", "start j -> run"}, {"stop", "wake -> gone"}}},
     {"running",
      {{"pause", "store j pausing paused_by_user resume, stop j -> pause"},
@@ -197,6 +213,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j queued worker_restarting resume waits -> wait"},
+      {"out of memory", "store j queued out_of_memory_restarted resume waits -> wait"},
+      {"out of memory, odd", "store j failed out_of_memory -> gone"},
+      {"out of memory at its begin", "store j queued worker_restarting resume waits -> wait"},
       {"not started", "store j queued worker_not_started waits -> wait"}}},
     {"cancelling",
      {{"cancel unsaved", "stop j unsaved -> cancel"},
@@ -206,6 +225,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j cancelled worker_killed -> gone"},
+      {"out of memory", "store j cancelled worker_killed -> gone"},
+      {"out of memory, odd", "store j cancelled worker_killed -> gone"},
+      {"out of memory at its begin", "store j cancelled worker_killed -> gone"},
       {"not started", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "kill j -> cancel_by_force"}}},
     {"cancelling by force",
@@ -215,6 +237,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j cancelled worker_killed -> gone"},
       {"failed inside", "store j cancelled worker_killed -> gone"},
       {"died", "store j cancelled worker_killed -> gone"},
+      {"out of memory", "store j cancelled worker_killed -> gone"},
+      {"out of memory, odd", "store j cancelled worker_killed -> gone"},
+      {"out of memory at its begin", "store j cancelled worker_killed -> gone"},
       {"not started", "store j cancelled cancelled_by_user -> gone"}}},
     {"requeuing",
      {{"pause", "store j pausing paused_by_user resume -> pause"},
@@ -225,6 +250,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j queued service_stopped resume -> wait"},
       {"died", "store j queued service_stopped resume -> wait"},
+      {"out of memory", "store j queued service_stopped resume -> wait"},
+      {"out of memory, odd", "store j queued service_stopped resume -> wait"},
+      {"out of memory at its begin", "store j queued service_stopped resume -> wait"},
       {"not started", "store j queued service_stopped resume -> wait"},
       {"long time", "kill j -> requeue_by_force"}}},
     {"requeuing by force",
@@ -236,6 +264,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j queued service_stopped resume -> wait"},
       {"died", "store j queued service_stopped resume -> wait"},
+      {"out of memory", "store j queued service_stopped resume -> wait"},
+      {"out of memory, odd", "store j queued service_stopped resume -> wait"},
+      {"out of memory at its begin", "store j queued service_stopped resume -> wait"},
       {"not started", "store j queued service_stopped resume -> wait"}}},
     {"cancelling, service stops",
      {{"cancel unsaved", "stop j unsaved -> cancel"},
@@ -244,6 +275,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j cancelled worker_killed -> gone"},
+      {"out of memory", "store j cancelled worker_killed -> gone"},
+      {"out of memory, odd", "store j cancelled worker_killed -> gone"},
+      {"out of memory at its begin", "store j cancelled worker_killed -> gone"},
       {"not started", "store j cancelled cancelled_by_user -> gone"},
       {"long time", "kill j -> cancel_by_force"}}},
     {"waiting, service stops",
@@ -280,6 +314,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j paused paused_by_user resume -> paused"},
+      {"out of memory", "store j paused paused_by_user resume -> paused"},
+      {"out of memory, odd", "store j paused paused_by_user resume -> paused"},
+      {"out of memory at its begin", "store j paused paused_by_user resume -> paused"},
       {"not started", "store j paused paused_by_user -> paused"},
       {"long time", "kill j -> pause_by_force"}}},
     {"pausing by force",
@@ -292,6 +329,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j paused paused_by_user resume -> paused"},
       {"failed inside", "store j paused paused_by_user resume -> paused"},
       {"died", "store j paused paused_by_user resume -> paused"},
+      {"out of memory", "store j paused paused_by_user resume -> paused"},
+      {"out of memory, odd", "store j paused paused_by_user resume -> paused"},
+      {"out of memory at its begin", "store j paused paused_by_user resume -> paused"},
       {"not started", "store j paused paused_by_user -> paused"}}},
     {"pausing, service stops",
      {{"cancel", "cancel-request j -> cancel"},
@@ -302,6 +342,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j paused paused_by_user resume -> paused"},
+      {"out of memory", "store j paused paused_by_user resume -> paused"},
+      {"out of memory, odd", "store j paused paused_by_user resume -> paused"},
+      {"out of memory at its begin", "store j paused paused_by_user resume -> paused"},
       {"not started", "store j paused paused_by_user -> paused"},
       {"long time", "kill j -> pause_by_force"}}},
     {"resuming",
@@ -314,6 +357,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j failed teacher -> gone"},
       {"failed inside", "store j failed internal -> gone"},
       {"died", "store j queued resume, start j resume -> run"},
+      {"out of memory", "store j queued resume, start j resume -> run"},
+      {"out of memory, odd", "store j queued resume, start j resume -> run"},
+      {"out of memory at its begin", "store j queued resume, start j resume -> run"},
       {"not started", "store j queued resume, start j resume -> run"},
       {"long time", "kill j -> resume_by_force"}}},
     {"resuming by force",
@@ -326,6 +372,9 @@ const std::map<std::string, Expected> kTable{
       {"failed", "store j queued resume, start j resume -> run"},
       {"failed inside", "store j queued resume, start j resume -> run"},
       {"died", "store j queued resume, start j resume -> run"},
+      {"out of memory", "store j queued resume, start j resume -> run"},
+      {"out of memory, odd", "store j queued resume, start j resume -> run"},
+      {"out of memory at its begin", "store j queued resume, start j resume -> run"},
       {"not started", "store j queued resume, start j resume -> run"}}},
 };
 

@@ -9,6 +9,7 @@ namespace distilld {
 namespace {
 
 using namespace std::chrono_literals;
+using test::out_of_memory;
 using test::outcome;
 using test::texts_of;
 using Kind = WorkerOutcome::Kind;
@@ -47,6 +48,41 @@ TEST(JobTable, JudgesSubmissions) {
     for (std::size_t row = 0; row < rows.size(); ++row) {
         EXPECT_EQ(table.judge(rows[row].submission), SubmitVerdict::stopping) << row;
     }
+}
+
+TEST(JobTable, TakesNoMoreJobsThanMayWait) {
+    JobTable table({.slots = 1, .max_queued = 2});
+    table.start();
+    const auto judged = [&table](bool dry_run) { return table.judge({dry_run, {}, "/new"}); };
+    for (const auto* id : {"running", "a", "b"}) {
+        EXPECT_EQ(judged(false), SubmitVerdict::created);
+        table.enqueue(id, std::string("/") + id);
+        poll(table);
+    }
+    EXPECT_EQ(judged(false), SubmitVerdict::queue_full);
+    EXPECT_EQ(judged(true), SubmitVerdict::valid) << "nothing would wait";
+    EXPECT_EQ(table.judge({false, JobSubmission::Earlier{true}, "/a"}), SubmitVerdict::existing);
+    table.on_ended("running", outcome(Kind::finished), kNow);
+    poll(table);
+    EXPECT_EQ(judged(false), SubmitVerdict::created);
+}
+
+TEST(JobTable, HalvesUntilTheLimitAndThenFails) {
+    JobTable table(kOneSlot);
+    table.start();
+    table.enqueue("j", "/j");
+    MicroBatches cut{64, 1};
+    auto now = kNow;
+    for (const auto* next : {"start j resume 32x2", "start j resume 16x4", "start j resume 8x8"}) {
+        static_cast<void>(table.poll(now));
+        table.on_ended("j", out_of_memory(cut), now);
+        now += 1s;
+        auto actions = texts_of(table.poll(now));
+        EXPECT_EQ(actions.back(), next);
+        cut = *halved(cut);
+    }
+    table.on_ended("j", out_of_memory(cut), now);
+    EXPECT_THAT(texts_of(table.poll(now)), ElementsAre("store j failed out_of_memory"));
 }
 
 TEST(JobTable, RestoresWhatTheLastServiceLeft) {
@@ -168,6 +204,72 @@ TEST(JobTable, QueuesByPriorityAndThenAsTheyCame) {
     EXPECT_THAT(table.queue(), ElementsAre("revived", "old", "ran", "new", "low", "urgent"));
     EXPECT_THAT(texts_of(table.poll(kNow)),
                 ElementsAre("store low queued worker_restarting resume waits", "start revived resume"));
+}
+
+/// How many jobs are looked at while one comes, changes, ends and goes and so many others wait.
+std::uint64_t visited_beside(int waiting) {
+    JobTable table({.slots = 3, .cancel_grace = 2min});
+    table.start();
+    for (const auto* id : {"r1", "r2", "r3"}) {
+        table.enqueue(id, id);
+    }
+    poll(table);
+    for (int index = 0; index < waiting; ++index) {
+        const auto id = "w" + std::to_string(index);
+        table.enqueue(id, id);
+    }
+    poll(table);
+    const auto before = table.visited();
+    EXPECT_EQ(table.judge({false, {}, "new"}), SubmitVerdict::created);
+    table.enqueue("new", "new");
+    EXPECT_EQ(table.judge({false, {}, "new"}), SubmitVerdict::conflict);
+    poll(table);
+    EXPECT_EQ(table.queue_position("new"), static_cast<std::uint64_t>(waiting) + 1);
+    EXPECT_EQ(table.pause("new", kNow), VerbVerdict::accepted);
+    EXPECT_EQ(table.resume("new"), VerbVerdict::accepted);
+    EXPECT_TRUE(table.set_priority("new", 1));
+    EXPECT_EQ(table.queue_position("new"), 1U);
+    table.on_ended("r2", outcome(Kind::finished), kNow);
+    EXPECT_THAT(texts_of(table.poll(kNow)), ::testing::Contains("start new"));
+    EXPECT_FALSE(table.next_wakeup());
+    EXPECT_TRUE(table.cancel("new", kNow));
+    poll(table);
+    EXPECT_EQ(table.next_wakeup(), kNow + 2min);
+    EXPECT_TRUE(table.cancel("w0", kNow));
+    poll(table);
+    return table.visited() - before;
+}
+
+TEST(JobTable, LooksAtNoJobThatAnEventDoesNotConcern) {
+    // Some halvings of a longer queue, each a few jobs more; not the queue.
+    EXPECT_LT(visited_beside(8000), visited_beside(10) + 150);
+}
+
+TEST(JobTable, SaysWhoCameIntoTheQueueAndWhoLeft) {
+    JobTable table(kOneSlot);
+    table.start();
+    JobQueue shown;
+    const auto follow = [&] {
+        for (const auto& change : table.take_queue_changes()) {
+            shown.apply(change);
+        }
+        EXPECT_EQ(shown.ids(), table.queue());
+        EXPECT_THAT(table.take_queue_changes(), ElementsAre());
+    };
+    for (const auto* id : {"a", "b", "c", "d"}) {
+        table.enqueue(id, id);
+    }
+    follow();
+    poll(table);
+    follow();
+    table.set_priority("d", 4);
+    table.pause("b", kNow);
+    table.cancel("c", kNow);
+    follow();
+    table.resume("b");
+    table.on_ended("a", outcome(Kind::died), kNow);
+    follow();
+    EXPECT_THAT(shown.ids(), ElementsAre("d", "a", "b"));
 }
 
 TEST(JobTable, APausedJobHoldsNoSlotAndComesBackToItsPlace) {

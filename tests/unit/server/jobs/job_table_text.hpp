@@ -12,7 +12,8 @@ namespace distilld::test {
 /// An action as a short line; the readable form of the tables.
 struct ActionText {
     std::string operator()(const StartWorkerAction& it) const {
-        return "start " + it.id + (it.resume ? " resume" : "");
+        return "start " + it.id + (it.resume ? " resume" : "") +
+               (it.cut ? " " + std::to_string(it.cut->batch_size) + "x" + std::to_string(it.cut->micro_batches) : "");
     }
     std::string operator()(const StopWorkerAction& it) const {
         return "stop " + it.id + (it.last == LastCheckpoint::skip ? " unsaved" : "");
@@ -38,6 +39,13 @@ inline std::vector<std::string> texts_of(const std::vector<JobAction>& actions) 
 
 inline WorkerOutcome outcome(WorkerOutcome::Kind kind, const std::string& code = "", bool checkpoint = false) {
     return {kind, checkpoint, {code, code.empty() ? "" : "because"}, {}};
+}
+
+/// The run had cut its steps so; {}: it had not begun.
+inline WorkerOutcome out_of_memory(MicroBatches cut) {
+    auto result = outcome(WorkerOutcome::Kind::out_of_memory, "out_of_memory");
+    result.cut = cut;
+    return result;
 }
 
 }  // namespace distilld::test

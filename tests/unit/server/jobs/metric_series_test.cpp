@@ -109,6 +109,21 @@ TEST(MetricSeries, CollectsWhatIsAskedFor) {
     EXPECT_THAT(steps(series[2].points), ElementsAre(2));
 }
 
+TEST(MetricSeries, AGenerateJobTellsOfNoStudent) {
+    ProgressEvent event;
+    event.generates = true;
+    event.step = 7;
+    event.total_steps = 9;
+    SeriesCollector collector({series_names(), std::nullopt, 100});
+    collector.add(record_of(event));
+    for (const auto& series : collector.take()) {
+        const bool of_rows = series.name == "total_steps" || series.name == "seconds_remaining" ||
+                             series.name == "seconds_elapsed" || series.name == "tokens" ||
+                             series.name == "tokens_per_second";
+        EXPECT_EQ(series.total_points, of_rows ? 1U : 0U) << series.name;
+    }
+}
+
 TEST(MetricSeries, WhatWasDoneAgainStandsOnce) {
     SeriesCollector collector({{"loss"}, {}, 10});
     for (const std::uint64_t step : {1U, 2U, 3U, 4U}) {

@@ -112,13 +112,61 @@ TEST(WorkerFaults, WhatAWorkerSaysOfItsFailureIsTheEnd) {
     EXPECT_EQ(restarts(world), 0.0);
 }
 
+void begin_with(const Control& worker, std::uint32_t batch_size, std::uint32_t micro_batches) {
+    StartedEvent started;
+    started.total_steps = 10;
+    started.batch_size = batch_size;
+    started.micro_batches = micro_batches;
+    worker->emit(started, worker);
+}
+
+void run_out_of_memory(const Control& worker) {
+    worker->emit(FailedEvent{kWorkerOutOfMemory, "no room"}, worker);
+    worker->end(worker, WorkerExit{1, ""});
+}
+
+TEST(WorkerFaults, AWorkerWithoutMemoryIsStartedAgainWithHalfTheMicroBatch) {
+    World world(quick());
+    const auto id = world.submit("a");
+    const auto first = world.fleet.next();
+    begin_with(first, 2, 1);
+    run_out_of_memory(first);
+    const auto second = world.fleet.next();
+    EXPECT_TRUE(second->start.resume);
+    const auto spec = api::parse_job_spec(second->start.spec_json);
+    EXPECT_EQ(spec->training.batch_size, 1U);
+    EXPECT_EQ(spec->training.micro_batches, 2U);
+    auto job = *await(world.manager->get(id));
+    EXPECT_EQ(job.status_reason->code, "out_of_memory_restarted");
+    EXPECT_THAT(job.status_reason->message, HasSubstr("no room; out-of-memory restart 1 of 3"));
+    EXPECT_EQ(test::sample(world.metrics->text(), "distilld_worker_oom_restarts_total"), 1.0);
+    EXPECT_EQ(restarts(world), 0.0);
+    begin_with(second, 1, 2);
+    // It dies of something else: the smaller micro-batches stay.
+    die(second);
+    const auto third = world.fleet.next();
+    EXPECT_EQ(third->start.spec_json, second->start.spec_json);
+    // As they do when the service is started again.
+    world.manager.reset();
+    world.open();
+    const auto fourth = world.fleet.next();
+    EXPECT_EQ(fourth->start.spec_json, second->start.spec_json);
+    begin_with(fourth, 1, 2);
+    run_out_of_memory(fourth);
+    job = wait_for_state(*world.manager, id, JobState::failed);
+    EXPECT_EQ(job.status_reason->code, "out_of_memory");
+    EXPECT_THAT(job.status_reason->message, HasSubstr("batch_size 1 and micro_batches 2 cannot be halved"));
+    EXPECT_EQ(api::parse_job_spec(job.resolved_spec_json)->training.batch_size, 1U) << "what was in force";
+    EXPECT_EQ(api::parse_job_spec(job.spec_json)->training.batch_size, 2U) << "what was submitted";
+}
+
 /// A program that is missing `missing` times.
 WorkerFactory missing_program(test::Fleet& fleet, std::shared_ptr<std::atomic<int>> missing) {
-    return [factory = fleet.factory(), missing](boost::asio::any_io_executor executor) {
+    return [factory = fleet.factory(), missing](boost::asio::any_io_executor executor, const Slot& slot) {
         if (--*missing >= 0) {
             throw std::runtime_error("cannot start distilld-worker: Too many open files");
         }
-        return factory(std::move(executor));
+        return factory(std::move(executor), slot);
     };
 }
 

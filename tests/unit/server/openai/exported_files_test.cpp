@@ -16,11 +16,11 @@ using ::testing::IsEmpty;
 
 TEST(ExportedFiles, AreThoseOfTheModelAlone) {
     const test::TemporaryFolder folder;
-    for (const auto* below : {"merged", "checkpoints", "merged/config.json"}) {
+    for (const auto* below : {"merged", "ternary", "checkpoints", "merged/config.json"}) {
         std::filesystem::create_directories(folder / below);
     }
     for (const auto* name : {"model.safetensors", "config.json", "merged/model.safetensors", "notes.txt", ".ssh",
-                             "checkpoints/model.safetensors"}) {
+                             "checkpoints/model.safetensors", "ternary/config.json"}) {
         std::ofstream(folder / name) << name;
     }
     std::filesystem::create_symlink("/etc/passwd", folder / "tokenizer.json");
@@ -35,7 +35,8 @@ TEST(ExportedFiles, AreThoseOfTheModelAlone) {
         EXPECT_EQ(file.bytes, file.name.size());
         EXPECT_EQ(job_of_exported_file(file.id), job.id);
     }
-    EXPECT_THAT(names, ElementsAre("config.json", "merged/model.safetensors", "model.safetensors"));
+    EXPECT_THAT(names,
+                ElementsAre("config.json", "merged/model.safetensors", "model.safetensors", "ternary/config.json"));
     job.kind = JobKind::generate;
     EXPECT_THAT(exported_files(job), IsEmpty());
 }

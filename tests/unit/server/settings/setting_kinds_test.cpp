@@ -61,8 +61,8 @@ TEST(SettingKinds, SizesAndWholeNumbers) {
 
     EXPECT_EQ(by_words("jobs.slots", {"1024"}, settings), "");
     EXPECT_EQ(settings.jobs.slots, 1024U);
-    for (const auto* text : {"0", "1025", "2.5", "3s", "two", "-1", "", " 3", "18446744073709551617"}) {
-        EXPECT_EQ(by_words("jobs.slots", {text}, settings), "must be a whole number from 1 to 1024") << text;
+    for (const auto* text : {"1025", "2.5", "3s", "two", "-1", "", " 3", "18446744073709551617"}) {
+        EXPECT_EQ(by_words("jobs.slots", {text}, settings), "must be a whole number from 0 to 1024") << text;
     }
     const auto& slots = *settings_table().setting("jobs.slots")->kind;
     EXPECT_TRUE(slots.read(2.0, "/", settings));

@@ -39,7 +39,7 @@ class SettingsLoad : public ::testing::Test {
 TEST_F(SettingsLoad, DefaultsWhereNothingIsGiven) {
     const auto loaded = load_settings(input_).value();
     EXPECT_EQ(loaded.settings.server.listen, "127.0.0.1:8500");
-    EXPECT_EQ(loaded.settings.jobs.slots, 1U);
+    EXPECT_EQ(loaded.settings.jobs.slots, 0U);
     EXPECT_EQ(to_text(loaded.sources.at("jobs.slots")), "default");
     EXPECT_THAT(loaded.missing, ElementsAre("jobs.data_dir: is required, the folder of the job store: --data-dir DIR, "
                                             "DISTILLD_JOBS_DATA_DIR, or data_dir in [jobs] of the file of --config"));
@@ -95,23 +95,29 @@ TEST_F(SettingsLoad, EverythingThatIsWrongIsSaidAtOnceAndWhere) {
         "listen = 3\n"
         "[[log]]\n");
     input_.environment = {{"DISTILLD_JOBS_METRICS_KEPT", "few"}};
-    input_.flags = {{"jobs.slots", {"0"}}};
+    input_.flags = {{"jobs.slots", {"1025"}}};
     const std::string file = "etc/distilld.toml:";
+    const std::string sections = "server, jobs, log, teacher, security, webhooks";
     EXPECT_EQ(complaints(),
-              file +
-                  "1:1: slots: settings stand in sections (server, jobs, log, teacher, webhooks); did you mean "
-                  "jobs.slots?\n" +
-                  file + "3:1: server.listn: there is no such setting; did you mean listen?\n" + file +
+              file + "1:1: slots: settings stand in sections (" + sections + "); did you mean jobs.slots?\n" + file +
+                  "3:1: server.listn: there is no such setting; did you mean listen?\n" + file +
                   "6:1: server.slots: there is no such setting; did you mean jobs.slots?\n" + file +
-                  "10:2: sever: there is no such section, but server, jobs, log, teacher, webhooks; did you mean "
-                  "server?\n" +
-                  file + "12:3: log: must be a table: [log]\n" + file +
+                  "10:2: sever: there is no such section, but " + sections + "; did you mean server?\n" + file +
+                  "12:3: log: must be a table: [log]\n" + file +
                   "4:21: server.max_connections: must be a whole number from 4 to 1000000\n" + file +
                   "5:9: server.hosts: entry 2 must be a text\n" + file +
-                  "8:9: jobs.slots: must be a whole number from 1 to 1024\n" + file +
+                  "8:9: jobs.slots: must be a whole number from 0 to 1024\n" + file +
                   "9:12: jobs.data_dir: must be a text\n"
                   "DISTILLD_JOBS_METRICS_KEPT: jobs.metrics_kept: must be a whole number from 100 to 10000000\n"
-                  "--slots: jobs.slots: must be a whole number from 1 to 1024");
+                  "--slots: jobs.slots: must be a whole number from 0 to 1024");
+}
+
+TEST_F(SettingsLoad, StreamsAreNotMoreThanConnections) {
+    input_.flags = {{"server.max_connections", {"8"}}, {"server.max_streams", {"8"}}};
+    EXPECT_EQ(complaints(), "");
+    input_.flags["server.max_streams"] = {"9"};
+    EXPECT_EQ(complaints(),
+              "--max-streams: server.max_streams: must not be more than server.max_connections, which is 8");
 }
 
 TEST_F(SettingsLoad, WhatIsNoTomlIsSaidWithItsPlace) {

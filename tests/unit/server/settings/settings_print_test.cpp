@@ -26,7 +26,7 @@ TEST(SettingsPrint, WhatIsPrintedIsReadBackTheSame) {
     const auto text = settings_toml(first);
     EXPECT_THAT(text, HasSubstr("body_limit = \"1MiB\"  # environment DISTILLD_SERVER_BODY_LIMIT\n"));
     EXPECT_THAT(text, HasSubstr("cancel_grace = \"1500ms\"  # flag --cancel-grace\n"));
-    EXPECT_THAT(text, HasSubstr("# jobs that run at once\n# 1 to 1024; default 1\nslots = 1  # default\n"));
+    EXPECT_THAT(text, HasSubstr("one a GPU\n# 0 to 1024; default 0\nslots = 0  # default\n"));
 
     std::ofstream(folder.path() / "again.toml") << text;
     SettingsInput again;
@@ -53,9 +53,9 @@ TEST(SettingsDocs, ThePageSaysWhatTheTableSays) {
     page << stream.rdbuf();
     EXPECT_EQ(with_settings_tables(page.str()).value(), page.str()) << "run distilld-spec-docs";
     auto stale = page.str();
-    const auto row = stale.find("| `jobs.slots` | 1 to 1024");
+    const auto row = stale.find("| `jobs.slots` | 0 to 1024");
     ASSERT_NE(row, std::string::npos);
-    stale.replace(row, 26, "| `jobs.slots` | 1 to 1025");
+    stale.replace(row, 26, "| `jobs.slots` | 0 to 1025");
     EXPECT_EQ(with_settings_tables(stale).value(), page.str());
     EXPECT_FALSE(with_settings_tables("no markers"));
 }

@@ -48,5 +48,49 @@ TEST(RestartPolicy, WhatCannotBeStartedIsTriedForEver) {
     EXPECT_EQ(policy.on_not_started(kDefaults), 1s) << "it had been started meanwhile";
 }
 
+TEST(RestartPolicy, OutOfMemoryHalvesTheMicroBatchUpToItsOwnLimit) {
+    RestartPolicy policy;
+    MicroBatches cut{64, 2};
+    for (const MicroBatches next : {MicroBatches{32, 4}, MicroBatches{16, 8}, MicroBatches{8, 16}}) {
+        const auto verdict = policy.on_out_of_memory(kDefaults, cut);
+        ASSERT_EQ(verdict.smaller, next);
+        EXPECT_EQ(verdict.pause, 1s);
+        cut = next;
+    }
+    const auto last = policy.on_out_of_memory(kDefaults, cut);
+    EXPECT_EQ(last.smaller, std::nullopt);
+    EXPECT_EQ(last.text,
+              "; it was started again 3 times with smaller micro-batches, the last with batch_size 8 and micro_batches "
+              "16, and is not any more");
+    EXPECT_EQ(policy.on_died(kDefaults, {0, 0}), 1s) << "deaths are counted apart";
+}
+
+TEST(RestartPolicy, SaysWhatIsHalved) {
+    RestartPolicy policy;
+    EXPECT_EQ(policy.on_out_of_memory(kDefaults, {8, 3}).text,
+              "; out-of-memory restart 1 of 3 from the newest checkpoint in 1 s, with batch_size 4 and micro_batches 6 "
+              "in place of batch_size 8 and micro_batches 3");
+}
+
+TEST(RestartPolicy, WhatCannotBeHalvedHasFailed) {
+    for (const MicroBatches cut : {MicroBatches{1, 8}, MicroBatches{3, 2}, MicroBatches{2, 40000}}) {
+        RestartPolicy policy;
+        const auto verdict = policy.on_out_of_memory(kDefaults, cut);
+        EXPECT_EQ(verdict.smaller, std::nullopt) << cut.batch_size;
+        EXPECT_EQ(verdict.text.find("; batch_size " + std::to_string(cut.batch_size) + " and micro_batches "), 0U);
+        EXPECT_NE(verdict.text.find("cannot be halved"), std::string::npos);
+    }
+    RestartPolicy policy;
+    const auto none = policy.on_out_of_memory({.max_oom_restarts = 0}, {8, 1});
+    EXPECT_EQ(none.smaller, std::nullopt);
+    EXPECT_EQ(none.text, "");
+}
+
+TEST(MicroBatches, StandInTheSpec) {
+    EXPECT_EQ(with_micro_batches(R"({"training":{"batch_size":"auto","seed":1},"output":"o"})", {4, 2}),
+              R"({"training":{"batch_size":4,"seed":1,"micro_batches":2},"output":"o"})");
+    EXPECT_EQ(with_micro_batches("{}", {4, 2}), R"({"training":{"batch_size":4,"micro_batches":2}})");
+}
+
 }  // namespace
 }  // namespace distilld

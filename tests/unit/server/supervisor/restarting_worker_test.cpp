@@ -86,6 +86,28 @@ TEST(RestartingWorker, PassesOnWhatIsNoDeath) {
     EXPECT_FALSE(run("missing").exit->has_value());
 }
 
+TEST(RestartingWorker, HalvesTheMicroBatchWhenMemoryRunsOut) {
+    const auto outcome = run("hog");
+    EXPECT_EQ(outcome.exit->value().exit_code, 0);
+    ASSERT_EQ(outcome.of<LogEvent>().size(), 2U);
+    EXPECT_EQ(outcome.of<LogEvent>()[0].level, "warn");
+    EXPECT_EQ(outcome.of<LogEvent>()[1].message,
+              "no room; out-of-memory restart 2 of 3 from the newest checkpoint in 1 ms, with batch_size 2 and "
+              "micro_batches 4 in place of batch_size 4 and micro_batches 2");
+    EXPECT_EQ(outcome.of<FailedEvent>().size(), 0U);
+    EXPECT_EQ(outcome.of<StartedEvent>().back().batch_size, 2U);
+    EXPECT_EQ(outcome.of<StartedEvent>().back().first_step, 1U) << "it went on from the newest checkpoint";
+}
+
+TEST(RestartingWorker, FailsWhereSmallerMicroBatchesWereOfNoUse) {
+    auto limits = kQuick;
+    limits.max_oom_restarts = 1;
+    const auto outcome = run("hog", limits);
+    EXPECT_EQ(outcome.of<LogEvent>().size(), 1U);
+    EXPECT_EQ(outcome.of<FailedEvent>().at(0).kind, "out_of_memory");
+    EXPECT_THAT(outcome.of<FailedEvent>().at(0).message, HasSubstr("no room; it was started again 1 times"));
+}
+
 // The pause is longer than the test's patience, so it has to be cut short.
 constexpr RestartLimits kSlow{3, std::chrono::hours(1), std::chrono::hours(1)};
 

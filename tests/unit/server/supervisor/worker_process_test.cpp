@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -14,8 +16,11 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 
+#include "base/cores.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "tests/unit/server/supervisor/fake_worker_run.hpp"
 
@@ -86,6 +91,49 @@ TEST(WorkerProcess, RunsAWorkerToItsEnd) {
     EXPECT_EQ(std::get<FinishedEvent>(outcome.events[4]).weights_sha256, "abc");
     EXPECT_THAT(lines, ::testing::UnorderedElementsAre("a word on stderr", "a word on stdout"));
     EXPECT_THAT(outcome.exit->value().stderr_tail, HasSubstr("a word on stderr\n"));
+}
+
+TEST(WorkerProcess, RunsOnItsCoresAndSeesItsGpu) {
+    const auto all = allowed_cores();
+    auto options = fake("slot");
+    options.cores = {all.back()};
+    options.environment = {"CUDA_VISIBLE_DEVICES=GPU-7"};
+    ::setenv("CUDA_VISIBLE_DEVICES", "GPU-6,GPU-7", 1);
+    EXPECT_EQ(run(options).of<LogEvent>().at(0).message, std::to_string(all.back()) + " GPU-7");
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    EXPECT_EQ(run(fake("slot")).of<LogEvent>().at(0).message, core_list(all) + " -");
+    EXPECT_EQ(allowed_cores(), all) << "the child's cores are not ours";
+}
+
+TEST(WorkerProcess, SaysWhichCoresItCannotHave) {
+    auto options = fake("slot");
+    options.cores = {100'000, 100'001};
+    const Outcome outcome = run(options);
+    ASSERT_FALSE(*outcome.exit);
+    EXPECT_THAT(outcome.exit->error().message, HasSubstr("fake_worker on cores 100000-100001: Invalid argument"));
+}
+
+/// The nice value in a line of /proc/PID/stat. The name in parentheses may hold anything, so count from its end.
+int nice_of(const std::string& stat) {
+    std::istringstream fields(stat.substr(stat.rfind(')') + 2));
+    std::string field;
+    for (int number = 3; number <= 19; ++number) {  // proc(5) counts from 1; the name is the second
+        fields >> field;
+    }
+    return std::stoi(field);
+}
+
+TEST(WorkerProcess, IsNicerThanUsByAsMuchAsIsAsked) {
+    const int ours = ::getpriority(PRIO_PROCESS, 0);
+    const auto nice_with = [](int nice) {
+        auto options = fake("stat");
+        options.nice = nice;
+        return nice_of(run(options).of<LogEvent>().at(0).message);
+    };
+    EXPECT_EQ(nice_with(0), ours);
+    EXPECT_EQ(nice_with(3), std::min(ours + 3, 19));
+    EXPECT_EQ(nice_with(19), 19) << "beyond 19 there is nothing";
+    EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), ours) << "the child's nice value is not ours";
 }
 
 TEST(WorkerProcess, PassesOnAFailure) {
@@ -275,17 +323,19 @@ TEST(WorkerProcess, DestructionKillsTheWorker) {
 }
 
 TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
-    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
+                             "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A",
                              "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
         ::setenv(name, "ours", 1);
     }
     const std::vector<std::string> settings{"OMP_NUM_THREADS=2"};
     const auto plain = child_environment(settings, R"({"name":"x"})");
-    EXPECT_THAT(plain, ::testing::IsSupersetOf(
-                           {"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours", "DISTILLD_TEST=ours"}));
+    EXPECT_THAT(plain, ::testing::IsSupersetOf({"OMP_NUM_THREADS=2", "LC_ALL=ours", "CUDA_VISIBLE_DEVICES=ours",
+                                                "DISTILLD_KEYS_DIR=ours", "DISTILLD_TEACHER_HOSTS=ours"}));
     EXPECT_THAT(plain, Contains(::testing::StartsWith("PATH=")));
     EXPECT_THAT(plain, Not(Contains("OMP_NUM_THREADS=ours")));
-    for (const char* name : {"DISTILLD_KEY_", "AWS_", "OMPX", "LANGX", "SHELL_LIKE"}) {
+    for (const char* name :
+         {"DISTILLD_KEY_", "DISTILLD_API_", "DISTILLD_ADMIN_", "AWS_", "OMPX", "LANGX", "SHELL_LIKE"}) {
         EXPECT_THAT(plain, Not(Contains(::testing::StartsWith(name))));
     }
     const auto keyed = child_environment({}, R"({"teacher":{"api_key_env":"DISTILLD_KEY_A"}})");
@@ -295,7 +345,8 @@ TEST(WorkerEnvironment, PassesOnWhatAWorkerNeedsAndTheKeyOfItsJob) {
     const auto sly = child_environment({}, R"({"teacher":{"api_key_env":"AWS_SECRET_ACCESS_KEY"}})");
     EXPECT_THAT(sly, Not(Contains("AWS_SECRET_ACCESS_KEY=ours")));
     EXPECT_THAT(child_environment({}, "no JSON"), Not(Contains("DISTILLD_KEY_A=ours")));
-    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_TEST", "DISTILLD_KEY_A",
+    for (const char* name : {"OMP_NUM_THREADS", "LC_ALL", "CUDA_VISIBLE_DEVICES", "DISTILLD_KEYS_DIR",
+                             "DISTILLD_TEACHER_HOSTS", "DISTILLD_API_KEY", "DISTILLD_ADMIN_KEY", "DISTILLD_KEY_A",
                              "DISTILLD_KEY_AB", "AWS_SECRET_ACCESS_KEY", "OMPX", "LANGX", "SHELL_LIKE"}) {
         ::unsetenv(name);
     }
@@ -356,6 +407,32 @@ TEST(WorkerEnvironment, SpinsBrieflyAndRepeatsItsBitsUnlessTheUserChose) {
     EXPECT_TRUE(worker_environment().empty());
     ::unsetenv("GOMP_SPINCOUNT");
     ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
+}
+
+TEST(WorkerProcess, ToldByTheKernelKnowsAKillForLackOfMemory) {
+    for (const bool counted : {true, false}) {
+        auto options = fake("killed");
+        std::uint64_t kills = 4;
+        options.oom_kills = [&kills, counted] { return std::optional(counted ? kills++ : kills); };
+        const auto failure = run(options).failure();
+        EXPECT_EQ(failure.kind, counted ? kWorkerOutOfMemory : kWorkerKilled);
+        EXPECT_THAT(failure.message, HasSubstr(counted ? "the kernel killed the worker because memory ran out"
+                                                       : "the worker was killed by signal 9 (Killed)"));
+    }
+}
+
+TEST(WorkerProcess, AKillOfOursIsNone) {
+    auto options = fake("deaf");
+    std::uint64_t kills = 4;
+    options.oom_kills = [&kills] { return std::optional(kills++); };
+    const auto failure = run(options, [](WorkerProcess& process, auto&, const auto&) { process.kill(); }).failure();
+    EXPECT_EQ(failure.kind, "internal");
+}
+
+TEST(WorkerProcess, KnowsTheLastWordsOfAProgramWithoutMemory) {
+    const auto failure = run(fake("throw")).failure();
+    EXPECT_EQ(failure.kind, kWorkerOutOfMemory);
+    EXPECT_THAT(failure.message, HasSubstr("std::bad_alloc"));
 }
 
 }  // namespace

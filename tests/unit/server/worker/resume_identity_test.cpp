@@ -211,6 +211,30 @@ TEST(ResumeIdentity, ASpecThatLeavesTheArithmeticOpenTakesTheCheckpoints) {
     EXPECT_EQ(spec.student.dtype, Dtype::fp32) << "it was said";
 }
 
+TEST(ResumeIdentity, SoDoesATeacherInTheProcess) {
+    JobSpec open = spec_of_a_run();
+    open.teacher->endpoints.clear();
+    open.teacher->model_dir = "teacher";
+    const auto adopted = [](const JobSpec& then, JobSpec now) {
+        adopt_decisions(make_run_identity(then, "hash"), now);
+        EXPECT_TRUE(check_run_identity(make_run_identity(then, "hash"), now, "hash"));
+        return now.teacher->dtype;
+    };
+    for (const Dtype began_with : {Dtype::fp32, Dtype::bf16}) {
+        JobSpec then = open;
+        then.teacher->dtype = began_with;
+        EXPECT_EQ(adopted(then, open), began_with);
+    }
+    EXPECT_EQ(adopted(open, open), Dtype::auto_select) << "a checkpoint of an earlier version does not say";
+    EXPECT_EQ(adopted(spec_of_a_run(), open), Dtype::auto_select) << "it was asked over the wire then";
+    JobSpec in_bf16 = open;
+    in_bf16.teacher->dtype = Dtype::bf16;
+    EXPECT_EQ(adopted(in_bf16, spec_of_a_run()), Dtype::auto_select) << "nor does an endpoint say now";
+    JobSpec said = open;
+    said.teacher->dtype = Dtype::fp32;
+    EXPECT_EQ(adopted(in_bf16, said), Dtype::fp32) << "it was said";
+}
+
 TEST(ResumeIdentity, AnotherLibtorchIsSaid) {
     const JobSpec spec = spec_of_a_run();
     const std::string identity = make_run_identity(spec, "hash", api::spec_table(), {"2.8.0"});
@@ -286,6 +310,52 @@ TEST(ResumeIdentity, SaysWhetherRowsWereTakenByTheirLengths) {
     around.rows_by_length = true;
     EXPECT_TRUE(rows_were_by_length(make_run_identity(spec_of_a_run(), "hash", api::spec_table(), around)));
     EXPECT_FALSE(rows_were_by_length("no JSON"));
+}
+
+/// Of a run that began with micro-batches of 8 rows, two to a step, and goes on with these.
+JobSpec cut_into(std::uint32_t batch_size, std::uint32_t micro_batches) {
+    JobSpec spec = spec_of_a_run();
+    spec.training.batch_size = batch_size;
+    spec.training.micro_batches = micro_batches;
+    return spec;
+}
+
+TEST(ResumeIdentity, StepsMayBeCutIntoSmallerMicroBatches) {
+    const auto began = make_run_identity(cut_into(8, 2), "hash");
+    EXPECT_EQ(planned_batch_size(began), 8U);
+    for (const auto& smaller : {cut_into(4, 4), cut_into(2, 8), cut_into(1, 16)}) {
+        EXPECT_TRUE(check_run_identity(began, smaller, "hash"));
+        EXPECT_THAT(last_bits_warnings(began, smaller), ElementsAre(StartsWith("/training/batch_size: is ")));
+    }
+    EXPECT_THAT(last_bits_warnings(began, cut_into(8, 2)), IsEmpty());
+    // A checkpoint of the smaller ones remembers what it began with, and a run may go back to that.
+    Surroundings around;
+    around.planned_batch_size = 8;
+    const auto halved = make_run_identity(cut_into(4, 4), "hash", api::spec_table(), around);
+    EXPECT_EQ(planned_batch_size(halved), 8U);
+    EXPECT_TRUE(check_run_identity(halved, cut_into(8, 2), "hash"));
+    EXPECT_TRUE(check_run_identity(halved, cut_into(1, 16), "hash"));
+    // One that never had a checkpoint of what its spec says goes on with that all the same.
+    EXPECT_TRUE(check_run_identity(began, cut_into(16, 1), "hash"));
+    EXPECT_THAT(last_bits_warnings(began, cut_into(16, 1)), ElementsAre(StartsWith("/training/batch_size: is 16")));
+    JobSpec open = cut_into(1, 2);
+    open.training.batch_size_auto = true;
+    adopt_decisions(halved, open);
+    EXPECT_TRUE(check_run_identity(halved, open, "hash")) << "auto is what the run began with";
+}
+
+TEST(ResumeIdentity, OtherStepsAreRefused) {
+    const auto began = make_run_identity(cut_into(8, 2), "hash");
+    for (const auto& [other, field] :
+         {std::pair(cut_into(4, 2), "/training/batch_size: is 4"), std::pair(cut_into(8, 4), "/training/micro_batches"),
+          std::pair(cut_into(4, 8), "/training/batch_size")}) {
+        const auto same = check_run_identity(began, other, "hash");
+        ASSERT_FALSE(same) << other.training.batch_size << " x " << other.training.micro_batches;
+        EXPECT_THAT(same.error().message, StartsWith(field));
+    }
+    const auto odd = make_run_identity(cut_into(12, 2), "hash");
+    EXPECT_TRUE(check_run_identity(odd, cut_into(3, 8), "hash"));
+    EXPECT_FALSE(check_run_identity(odd, cut_into(4, 6), "hash")) << "nothing cuts into three";
 }
 
 }  // namespace

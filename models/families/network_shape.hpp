@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "models/families/model_family.hpp"
+
+namespace distilld::models {
+
+/// A linear module of a layer.
+struct LinearShape {
+    std::string_view name;  ///< last part of its name ("q_proj")
+    std::uint64_t inputs = 0;
+    std::uint64_t outputs = 0;
+    bool bias = false;
+
+    [[nodiscard]] std::uint64_t parameters() const { return inputs * outputs + (bias ? outputs : 0); }
+};
+
+/// How many numbers a decoder has where, by its configuration alone: nothing is declared, no libtorch is there.
+struct NetworkShape {
+    std::uint64_t layers = 0;
+    std::vector<LinearShape> linears;  ///< of one layer
+    std::uint64_t embedding = 0;       ///< with learned positions
+    std::uint64_t norms_of_layer = 0;
+    std::uint64_t final_norm = 0;
+    std::uint64_t head = 0;  ///< 0: it is the embedding's
+
+    [[nodiscard]] std::uint64_t parameters() const;
+};
+
+[[nodiscard]] NetworkShape network_shape(const ModelConfig& config);
+
+}  // namespace distilld::models

@@ -1,0 +1,244 @@
+#include "pipeline/core/host_rule.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace distilld {
+namespace {
+
+constexpr unsigned kMappedBits = 96;  // in front of an IPv4 address in an IPv6 one
+
+constexpr std::string_view kMetadataNames[] = {
+    "metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal",
+};
+
+/// Ranges that are refused by default: of link-local addresses, and of the metadata services that are not among them.
+struct Range {
+    const char* address;
+    unsigned prefix;
+};
+constexpr Range kDangerous[] = {
+    {"::ffff:169.254.0.0", kMappedBits + 16},  // also of Amazon's, Google's, Microsoft's and Oracle's metadata
+    {"fe80::", 10},
+    {"fd00:ec2::254", 128},           // Amazon's over IPv6
+    {"fd20:ce::254", 128},            // Google's
+    {"::ffff:100.100.100.200", 128},  // Alibaba's
+    {"::ffff:192.0.0.192", 128},      // Oracle's, the older
+    {"64:ff9b::169.254.0.0", 112},    // the first once more, behind NAT64
+    {"64:ff9b::100.100.100.200", 128},
+    {"::169.254.0.0", 112},  // an IPv4-compatible address
+    {"2002:a9fe::", 32},     // 6to4
+};
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    for (char& c : result) {
+        if (c >= 'A' && c <= 'Z') {
+            c = static_cast<char>(c - 'A' + 'a');
+        }
+    }
+    while (result.ends_with('.')) {
+        result.pop_back();
+    }
+    return result;
+}
+
+template <class Number>
+std::optional<Number> number_of(std::string_view text, Number max) {
+    Number value = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = !text.empty() && failed == std::errc() && end == text.data() + text.size();
+    return whole && value <= max ? std::optional<Number>(value) : std::nullopt;
+}
+
+template <class Bytes>
+bool same_bits(const Bytes& one, const Bytes& other, unsigned bits) {
+    for (unsigned i = 0; i < bits; ++i) {
+        const unsigned mask = 0x80U >> (i % 8);
+        if ((one[i / 8] & mask) != (other[i / 8] & mask)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool is_name(std::string_view text) {
+    return !text.empty() && text.size() <= 253 && std::ranges::all_of(text, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+    });
+}
+
+}  // namespace
+
+/// Also IPv4 addresses as inet_aton(3) has them (2852039166, 0xa9.0xfe.1): the system's resolver takes them.
+std::optional<HostRule::Bytes> HostRule::read_address(const std::string& text) {
+    Bytes bytes{};
+    const std::string plain = text.substr(0, text.find('%'));  // a zone says which link, not which address
+    if (::inet_pton(AF_INET6, plain.c_str(), bytes.data()) == 1) {
+        return bytes;
+    }
+    in_addr four{};
+    if (text.find_first_of(" \t") == std::string::npos && ::inet_aton(text.c_str(), &four) != 0) {
+        bytes[10] = bytes[11] = 0xff;
+        std::memcpy(&bytes[12], &four, sizeof four);
+        return bytes;
+    }
+    return std::nullopt;
+}
+
+bool HostRule::covers(const Pattern& pattern, const Bytes& address) {
+    return pattern.name.empty() && same_bits(pattern.address, address, pattern.prefix);
+}
+
+bool HostRule::is_dangerous(const Bytes& address) {
+    return std::ranges::any_of(kDangerous, [&address](const Range& range) {
+        Bytes bytes{};
+        ::inet_pton(AF_INET6, range.address, bytes.data());
+        return same_bits(bytes, address, range.prefix);
+    });
+}
+
+Result<HostRule::Pattern> HostRule::read(const std::string& text) {
+    const auto wrong = [&text](const char* why) {
+        return invalid_input("'" + text + "' is no host where teachers may be: " + why +
+                             "; NAME, *.NAME, ADDRESS or ADDRESS/BITS is expected, with :PORT or without");
+    };
+    Pattern pattern;
+    std::string host = text;
+    const auto colon = text.rfind(':');
+    const bool bracket = text.starts_with('[');
+    const auto close = text.find(']');
+    if (bracket && close == std::string::npos) {
+        return wrong("a bracket is not closed");
+    }
+    const bool bare_v6 = !bracket && std::ranges::count(text, ':') > 1;
+    if (colon != std::string::npos && !bare_v6 && (!bracket || colon > close)) {
+        const auto port = number_of<std::uint16_t>(std::string_view(text).substr(colon + 1), 65535);
+        if (!port || *port == 0) {
+            return wrong("the port is not between 1 and 65535");
+        }
+        pattern.port = port;
+        host = text.substr(0, colon);
+    }
+    if (bracket) {
+        host = host.substr(1, close - 1) + host.substr(close + 1);  // "[fd00::]/8"
+    }
+    const auto slash = host.find('/');
+    if (auto address = read_address(host.substr(0, slash))) {
+        pattern.address = *address;
+        if (slash != std::string::npos) {
+            const bool four = host.find(':') == std::string::npos;
+            const auto bits = number_of<unsigned>(std::string_view(host).substr(slash + 1), four ? 32 : 128);
+            if (!bits) {
+                return wrong("the number of bits is too large, or none");
+            }
+            pattern.prefix = *bits + (four ? kMappedBits : 0);
+        }
+        return pattern;
+    }
+    host = lower(host);
+    pattern.name = host.starts_with("*.") ? host.substr(1) : host;
+    if (!is_name(pattern.name) || pattern.name == ".") {
+        return wrong("it is neither a name nor an address");
+    }
+    return pattern;
+}
+
+Result<HostRule> HostRule::make(const std::vector<std::string>& patterns) {
+    HostRule rule;
+    for (const std::string& text : patterns) {
+        if (text.empty()) {
+            continue;
+        }
+        auto pattern = read(text);
+        if (!pattern) {
+            return pattern.error();
+        }
+        rule.patterns_.push_back(std::move(*pattern));
+        rule.texts_.push_back(text);
+    }
+    return rule;
+}
+
+Result<HostRule> HostRule::parse(std::string_view list) {
+    std::vector<std::string> patterns;
+    while (!list.empty()) {
+        const auto end = std::min(list.find(','), list.size());
+        patterns.emplace_back(list.substr(0, end));
+        list.remove_prefix(std::min(end + 1, list.size()));
+    }
+    return make(patterns);
+}
+
+bool HostRule::names(std::string_view host, std::uint16_t port) const {
+    const std::string name = lower(host);
+    return std::ranges::any_of(patterns_, [&](const Pattern& pattern) {
+        if (pattern.name.empty() || pattern.port.value_or(port) != port) {
+            return false;
+        }
+        return pattern.name.starts_with('.') ? name.ends_with(pattern.name) && name.size() > pattern.name.size()
+                                             : name == pattern.name;
+    });
+}
+
+bool HostRule::has_ranges(std::uint16_t port) const {
+    return std::ranges::any_of(patterns_, [port](const Pattern& pattern) {
+        return pattern.name.empty() && pattern.port.value_or(port) == port;
+    });
+}
+
+/// `named`: a pattern names the host. That makes no dangerous address good, for a name may be given any address; nor
+/// does a range that holds others as well (0.0.0.0/0).
+std::optional<std::string> HostRule::judge_address(const std::string& what, const Bytes& address, std::uint16_t port,
+                                                   bool named) const {
+    const bool listed = std::ranges::any_of(patterns_, [&](const Pattern& pattern) {
+        return pattern.port.value_or(port) == port && covers(pattern, address) &&
+               (!is_dangerous(address) || is_dangerous(pattern.address));
+    });
+    if (listed) {
+        return std::nullopt;
+    }
+    if (is_dangerous(address)) {
+        return what + " is link-local, or where a cloud serves a machine's credentials; no teacher is there";
+    }
+    if (!patterns_.empty() && !named) {
+        return what + " is none of the hosts where teachers may be (distilld serve --teacher-host)";
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> HostRule::refusal(std::string_view host, std::uint16_t port) const {
+    const std::string what = "'" + std::string(host) + "'";
+    if (const auto address = read_address(std::string(host))) {
+        return judge_address(what, *address, port, false);
+    }
+    if (names(host, port)) {
+        return std::nullopt;
+    }
+    if (std::ranges::find(kMetadataNames, lower(host)) != std::end(kMetadataNames)) {
+        return what + " is where a cloud serves a machine's credentials; no teacher is there";
+    }
+    if (!patterns_.empty() && !has_ranges(port)) {
+        return what + " is none of the hosts where teachers may be (distilld serve --teacher-host)";
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> HostRule::refusal(std::string_view host, std::uint16_t port,
+                                             std::string_view address) const {
+    if (auto by_name = refusal(host, port)) {
+        return by_name;
+    }
+    const auto bytes = read_address(std::string(address));
+    if (!bytes) {
+        return "'" + std::string(address) + "' is no address";
+    }
+    return judge_address("'" + std::string(host) + "' (" + std::string(address) + ")", *bytes, port, names(host, port));
+}
+
+}  // namespace distilld

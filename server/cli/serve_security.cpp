@@ -1,0 +1,141 @@
+#include "server/cli/serve_security.hpp"
+
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "pipeline/core/host_rule.hpp"
+#include "server/http/doorkeeper.hpp"
+#include "server/http/listen_address.hpp"
+#include "server/http/tls_context.hpp"
+#include "server/security/host_check.hpp"
+#include "server/security/key_doorkeeper.hpp"
+#include "server/security/path_rule.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// It is in nobody's environment afterwards.
+std::optional<std::string> taken_from_environment(const char* name) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') {
+        return std::nullopt;
+    }
+    std::string taken(value);
+    ::unsetenv(name);
+    return taken;
+}
+
+Result<void> check_listen(const SecuritySettings& settings, const std::string& listen, const fs::path& data_dir,
+                          const KeyRing& keys) {
+    const auto address = http::resolve_listen(listen);
+    if (!address) {
+        return address.error();
+    }
+    if (!address->is_wide() || keys.protects()) {
+        return {};
+    }
+    if (!settings.insecure) {
+        return invalid_input("--listen " + listen +
+                             " is reached from other machines, and there is no key: make one (distilld keys add NAME "
+                             "--role admin --data-dir " +
+                             data_dir.string() + ", or " + kAdminKeyVariable +
+                             " in the environment), or say --insecure to let whoever reaches the port do everything");
+    }
+    log::warn("serve", "there is no key: whoever reaches " + listen + " may do everything (--insecure)");
+    return {};
+}
+
+Result<std::vector<fs::path>> checked_roots(const std::vector<std::string>& roots) {
+    std::vector<fs::path> folders;
+    for (const std::string& root : roots) {
+        std::error_code failed;
+        if (!fs::is_directory(root, failed)) {
+            return invalid_input("security.roots: " + root + " is no folder");
+        }
+        folders.emplace_back(root);
+    }
+    return folders;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+    std::string list;
+    for (const std::string& text : texts) {
+        list += (list.empty() ? "" : ",") + text;
+    }
+    return list;
+}
+
+std::function<api::SpecViolations(const JobSpec&)> make_admission(PathRuleOptions paths, HostRule hosts) {
+    return [paths = PathRule(std::move(paths)), hosts = std::move(hosts)](const JobSpec& spec) {
+        auto found = paths.check(spec);
+        for (auto& refused : check_hosts(spec, hosts).violations) {
+            found.violations.push_back(std::move(refused));
+        }
+        return found;
+    };
+}
+
+}  // namespace
+
+Result<ServeSecurity> open_security(const SecuritySettings& settings, const std::string& listen,
+                                    const fs::path& data_dir) {
+    auto hosts = HostRule::make(settings.teacher_hosts);
+    if (!hosts) {
+        return hosts.error();
+    }
+    if (!hosts->patterns().empty()) {
+        ::setenv(kTeacherHostsVariable, joined(hosts->patterns()).c_str(), 1);
+    }
+    KeyRingOptions ring;
+    ring.admin_secret = taken_from_environment(kAdminKeyVariable);
+    auto keys = open_key_ring(KeyFile(data_dir), std::move(ring));
+    if (!keys) {
+        return keys.error();
+    }
+    if (const auto good = check_listen(settings, listen, data_dir, **keys); !good) {
+        return good.error();
+    }
+    auto roots = checked_roots(settings.roots);
+    if (!roots) {
+        return roots.error();
+    }
+    ServeSecurity security;
+    if (!settings.tls_certificate.empty()) {
+        auto tls = http::make_tls_server_context({settings.tls_certificate, settings.tls_key, settings.tls_client_ca});
+        if (!tls) {
+            return tls.error();
+        }
+        security.tls = std::move(*tls);
+    }
+    auto audit = open_audit_log(data_dir / "audit.jsonl", {settings.audit_file_size, settings.audit_files});
+    if (!audit) {
+        return audit.error();
+    }
+    PathRuleOptions paths;
+    paths.roots = std::move(*roots);
+    paths.needed = [keys = *keys] { return keys->protects(); };
+    paths.otherwise = {fs::current_path(), data_dir};
+    paths.data_dir = data_dir;
+    security.keys = std::move(*keys);
+    security.audit = std::move(*audit);
+    security.admit = make_admission(paths, *hosts);
+    paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder};
+    security.admit_again = make_admission(std::move(paths), *std::move(hosts));
+    return security;
+}
+
+void guard_server(http::ServerOptions& server, const ServeSecurity& security, const SecuritySettings& settings) {
+    server.tls = security.tls;
+    server.doorkeeper = make_key_doorkeeper(security.keys, DoorkeeperOptions{settings.metrics_open});
+    server.auditor = [audit = security.audit](const http::AnswerRecord& answer) {
+        audit->write({answer.caller, answer.remote, answer.method, answer.path, answer.status, answer.subject,
+                      answer.request_id});
+    };
+}
+
+}  // namespace distilld::cli

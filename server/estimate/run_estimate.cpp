@@ -1,0 +1,207 @@
+#include "server/estimate/run_estimate.hpp"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+
+#include "models/families/network_shape.hpp"
+#include "pipeline/core/batch_plan.hpp"
+
+namespace distilld {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::uint64_t kMaster = 4;  ///< bytes of a master, a gradient, a moment
+/// What a worker takes that trains next to nothing: measured (tests/e2e/test_dry_run.py).
+constexpr std::uint64_t kRuntimeBytes = std::uint64_t{150} << 20;
+/// As models/losses/distill_loss.cpp cuts a micro-batch.
+constexpr std::uint64_t kLossElements = std::uint64_t{1} << 26;
+constexpr std::uint64_t kFewestLossRows = 128;
+constexpr std::uint64_t kMostLossRows = 4096;
+/// As models/optimizers/adamw_8bit.cpp: two codes of a byte, and two scales for each block.
+constexpr std::uint64_t kBlock = 256;
+
+struct Counts {
+    std::uint64_t frozen = 0;
+    std::uint64_t trained = 0;
+    std::uint64_t trained_tables = 0;  ///< of these the embedding's
+};
+
+bool is_target(const LoraSpec& lora, std::string_view name) {
+    return lora.target_modules.empty() || std::ranges::find(lora.target_modules, name) != lora.target_modules.end();
+}
+
+Counts counts_of(const JobSpec& spec, const models::NetworkShape& shape) {
+    Counts counts;
+    if (!spec.student.lora) {
+        counts.trained = shape.parameters();
+        counts.trained_tables = shape.embedding;
+        return counts;
+    }
+    counts.frozen = shape.parameters();
+    for (const auto& linear : shape.linears) {
+        if (is_target(*spec.student.lora, linear.name)) {
+            counts.trained += shape.layers * spec.student.lora->r * (linear.inputs + linear.outputs);
+        }
+    }
+    return counts;
+}
+
+std::uint64_t optimizer_bytes(const TrainingSpec& training, const Counts& counts) {
+    switch (training.optimizer) {
+        case OptimizerKind::adamw:
+            return 2 * kMaster * counts.trained;
+        case OptimizerKind::adamw_8bit: {
+            const std::uint64_t coded = counts.trained - counts.trained_tables;
+            return 2 * kMaster * counts.trained_tables + 2 * (coded + kMaster * (coded / kBlock));
+        }
+        case OptimizerKind::sgd:
+            return training.sgd_momentum > 0 ? kMaster * counts.trained : 0;
+    }
+    return 0;
+}
+
+/// What backward needs of forward, and the loss.
+std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig& decoder, std::uint64_t positions,
+                               std::uint64_t element) {
+    const auto hidden = static_cast<std::uint64_t>(decoder.hidden_size);
+    const auto inner = static_cast<std::uint64_t>(decoder.intermediate_size);
+    const auto queries = static_cast<std::uint64_t>(decoder.num_attention_heads * decoder.head_dim);
+    const auto keys = static_cast<std::uint64_t>(decoder.num_key_value_heads * decoder.head_dim);
+    const auto layers = static_cast<std::uint64_t>(decoder.num_hidden_layers);
+    // Of a layer: what goes into and comes out of its norms; queries and keys before and behind the rotation, values,
+    // what attention makes of them; what goes into, through and out of the activation.
+    const std::uint64_t layer = 5 * hidden + 3 * queries + 4 * keys + (decoder.gated_mlp ? 4 : 2) * inner;
+    std::uint64_t kept = layers * layer;
+    if (spec.training.gradient_checkpointing) {
+        kept = layers * hidden + layer;
+    }
+    const auto vocabulary = static_cast<std::uint64_t>(decoder.vocab_size);
+    const std::uint64_t most =
+        std::clamp(kLossElements / std::max<std::uint64_t>(vocabulary, 1), kFewestLossRows, kMostLossRows);
+    const std::uint64_t loss = std::min(positions, most) * vocabulary * kMaster;
+    // The logits, which become their gradient, and as much again for teacher's targets and blocks of both.
+    return element * positions * (kept + 3 * hidden) + 2 * loss;
+}
+
+std::uint64_t answer_bytes(const TeacherSpec& teacher, const models::DecoderConfig& student, std::uint64_t positions) {
+    const auto vocabulary = static_cast<std::uint64_t>(student.vocab_size);
+    if (teacher.top_k > 0) {
+        return positions * std::min<std::uint64_t>(teacher.top_k, vocabulary) * 8;  // a number and an id
+    }
+    return positions * vocabulary * 4;
+}
+
+std::uint64_t window_bytes(const TeacherSpec& teacher, std::uint64_t answer) {
+    // Those under way, as many that wait, and the one in each stage behind.
+    const std::uint64_t answers = teacher.window > 0 ? teacher.window : 2ULL * teacher.max_concurrent.limit;
+    return std::min(answers * answer, teacher.window_bytes) + 3 * answer;
+}
+
+std::uint64_t teacher_bytes(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t positions) {
+    const auto& student = inputs.student->decoder;
+    std::uint64_t bytes = 0;
+    if (spec.teacher) {
+        bytes += window_bytes(*spec.teacher, answer_bytes(*spec.teacher, student, positions));
+    }
+    for (const auto& [name, teacher] : spec.teachers) {
+        bytes += window_bytes(teacher, answer_bytes(teacher, student, positions));
+    }
+    if (inputs.local_teacher) {
+        const bool fp32 = spec.teacher && (spec.teacher->dtype == Dtype::fp32 ||
+                                           (spec.teacher->dtype == Dtype::auto_select && !inputs.bf16));
+        bytes += models::network_shape(*inputs.local_teacher).parameters() * (fp32 ? 4 : 2);
+    }
+    return bytes;
+}
+
+MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, const Counts& counts) {
+    const bool bf16 = spec.student.dtype == Dtype::bf16 || (spec.student.dtype == Dtype::auto_select && inputs.bf16);
+    const std::uint64_t element = bf16 ? 2 : 4;
+    const std::uint64_t positions =
+        std::uint64_t{spec.training.batch_size} * std::max<std::uint64_t>(1, spec.dataset.sequence_length);
+    MemoryEstimate memory;
+    // What is frozen lies there once; of what learns forward makes a copy in 16 bits and keeps it for backward.
+    memory.weights = counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0));
+    memory.gradients = counts.trained * kMaster;
+    memory.optimizer = optimizer_bytes(spec.training, counts);
+    memory.activations = activation_bytes(spec, inputs.student->decoder, positions, element);
+    memory.teacher_buffers = teacher_bytes(spec, inputs, positions);
+    memory.runtime = kRuntimeBytes;
+    return memory;
+}
+
+void estimate_length(const JobSpec& spec, const EstimateInputs& inputs, RunEstimate& estimate) {
+    const TrainingSpec& training = spec.training;
+    if (training.max_steps) {
+        estimate.steps = training.max_steps;
+    } else if (training.batch_size_auto) {
+        estimate.notes.emplace_back("steps: training.batch_size is found when the job starts");
+    } else if (inputs.rows) {
+        estimate.steps =
+            steps_of_epochs(*inputs.rows, training.batch_size, training.micro_batches, training.epochs.value_or(1.0));
+    }
+    if (estimate.steps && training.batch_size_auto) {
+        estimate.notes.emplace_back("tokens: training.batch_size is found when the job starts");
+    } else if (estimate.steps) {
+        estimate.tokens = *estimate.steps * training.batch_size * training.micro_batches * spec.dataset.sequence_length;
+    }
+}
+
+template <class T>
+json::value or_null(const std::optional<T>& value) {
+    return value ? json::value(*value) : json::value(nullptr);
+}
+
+}  // namespace
+
+RunEstimate estimate_run(const JobSpec& spec, const EstimateInputs& inputs) {
+    RunEstimate estimate;
+    if (spec.kind == JobKind::generate) {
+        estimate.notes.emplace_back("a generate job trains nothing: it takes the time of its teacher");
+        return estimate;
+    }
+    estimate_length(spec, inputs, estimate);
+    if (!inputs.student) {
+        return estimate;
+    }
+    const auto shape = models::network_shape(*inputs.student);
+    const Counts counts = counts_of(spec, shape);
+    estimate.parameters = counts.frozen + counts.trained;
+    estimate.trainable_parameters = counts.trained;
+    estimate.memory = memory_of(spec, inputs, counts);
+    if (spec.training.batch_size_auto) {
+        estimate.notes.emplace_back("memory: training.batch_size is found when the job starts; this is for 1");
+    }
+    if (spec.student.device.starts_with("cuda")) {
+        estimate.notes.emplace_back("memory: all but the runtime and a part of the teacher's buffers is the GPU's");
+    }
+    return estimate;
+}
+
+json::object to_json_object(const RunEstimate& estimate) {
+    json::object object{{"steps", or_null(estimate.steps)},
+                        {"tokens", or_null(estimate.tokens)},
+                        {"parameters", or_null(estimate.parameters)},
+                        {"trainable_parameters", or_null(estimate.trainable_parameters)},
+                        {"memory_bytes", nullptr},
+                        {"seconds", or_null(estimate.seconds)},
+                        {"based_on", nullptr}};
+    if (const auto& memory = estimate.memory) {
+        object["memory_bytes"] = json::object{{"weights", memory->weights},
+                                              {"gradients", memory->gradients},
+                                              {"optimizer", memory->optimizer},
+                                              {"activations", memory->activations},
+                                              {"teacher_buffers", memory->teacher_buffers},
+                                              {"runtime", memory->runtime},
+                                              {"total", memory->total()}};
+    }
+    if (!estimate.based_on.empty()) {
+        object["based_on"] = estimate.based_on;
+    }
+    object["notes"] = json::array(estimate.notes.begin(), estimate.notes.end());
+    return object;
+}
+
+}  // namespace distilld

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "server/http/http_server.hpp"
+#include "server/jobs/job_manager.hpp"
+
+namespace distilld {
+
+/// What a job has made: GET /v1/jobs/{id}/artifacts. `manager` must outlive the routes.
+[[nodiscard]] std::vector<http::Route> make_artifact_routes(JobManager& manager);
+
+}  // namespace distilld

@@ -1,0 +1,108 @@
+#include "server/jobs/job_access.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/json_text.hpp"
+#include "server/jobs/api_route.hpp"
+
+namespace distilld {
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+using api::Request;
+using api::Response;
+using api::Role;
+
+constexpr std::string_view kHidden = "?…";
+constexpr std::size_t kStoredDepth = 64;
+
+bool is_about_a_job(const http::Route& route) {
+    return route.method != "GET" &&
+           (route.pattern.starts_with("/v1/jobs/{id}") || route.pattern.starts_with("/v1/fine_tuning/jobs/{id}"));
+}
+
+asio::awaitable<Response> guarded(JobManager& manager, std::shared_ptr<const http::Handler> handler, Request request) {
+    if (request.caller && request.caller->role != Role::admin) {
+        auto asking = manager.get(std::string(request.path_parameter("id")));
+        const auto job = co_await std::move(asking);
+        if (job && !may_act_on(job->owner, request)) {
+            const std::string whose = job->owner.empty() ? "nobody's" : "of the key '" + job->owner + "'";
+            refuse(request, 403, "not_your_job",
+                   "job '" + job->id + "' is " + whose +
+                       ": a key of role submit may change its own jobs only, one of role admin all");
+        }
+    }
+    auto work = (*handler)(std::move(request));
+    co_return co_await std::move(work);
+}
+
+/// Of texts that are URLs.
+void hide_queries(json::value& value) {
+    if (auto* object = value.if_object()) {
+        for (auto& member : *object) {
+            hide_queries(member.value());
+        }
+    } else if (auto* array = value.if_array()) {
+        for (auto& entry : *array) {
+            hide_queries(entry);
+        }
+    } else if (auto* text = value.if_string()) {
+        const std::string_view all(*text);
+        const auto query = all.find('?');
+        if (query != std::string_view::npos && all.substr(0, query).find("://") != std::string_view::npos) {
+            *text = std::string(all.substr(0, query)) + std::string(kHidden);
+        }
+    }
+}
+
+/// Of a spec as it is stored. What is no JSON, and so cannot be looked through, is not shown.
+std::string without_queries(const std::string& spec) {
+    auto value = parse_json_text(spec, kStoredDepth);
+    if (!value) {
+        return {};
+    }
+    hide_queries(*value);
+    return to_text(*value);
+}
+
+}  // namespace
+
+bool may_act_on(const std::string& owner, const Request& request) {
+    return !request.caller || request.caller->role == Role::admin || request.caller->name == owner;
+}
+
+void guard_jobs_of_others(std::vector<http::Route>& routes, JobManager& manager) {
+    for (http::Route& route : routes) {
+        if (!is_about_a_job(route)) {
+            continue;
+        }
+        const auto inner = std::make_shared<const http::Handler>(std::move(route.handler));
+        const auto guard = [&manager, inner](Request request) { return guarded(manager, inner, std::move(request)); };
+        route.handler =
+            api_route(route.method.c_str(), route.pattern.c_str(), guard).handler;  // answers what it refuses
+    }
+}
+
+api::Job visible_job(api::Job job, const Request& request) {
+    if (!may_act_on(job.owner, request)) {
+        for (std::string* spec : {&job.spec_json, &job.resolved_spec_json, &job.asked_json}) {
+            if (!spec->empty()) {
+                *spec = without_queries(*spec);
+            }
+        }
+    }
+    return job;
+}
+
+std::string scoped_idempotency_key(std::string key, const Request& request) {
+    // A key's name has no line feed, and neither has a header.
+    return key.empty() || !request.caller ? std::move(key) : request.caller->name + "\n" + std::move(key);
+}
+
+}  // namespace distilld

@@ -1,0 +1,207 @@
+#include "server/security/audit_log.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/json/object.hpp>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <stop_token>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "api/job_types.hpp"
+#include "base/json_text.hpp"
+#include "server/support/log.hpp"
+
+namespace distilld {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kComponent = "audit";
+constexpr std::size_t kMaxWaiting = 4096;    // lines
+constexpr std::size_t kMaxPathBytes = 1024;  // of a line
+constexpr std::chrono::seconds kComplaintPause{60};
+
+void put(json::object& line, const char* name, const std::string& text) {
+    line[name] = nullptr;
+    if (!text.empty()) {
+        line[name] = text;
+    }
+}
+
+std::string line_of(const AuditEntry& entry) {
+    json::object line;
+    line["time"] = api::rfc3339(std::chrono::system_clock::now());
+    put(line, "key", entry.key);
+    put(line, "remote", entry.remote);
+    line["method"] = entry.method;
+    line["path"] = entry.path.substr(0, kMaxPathBytes);
+    line["status"] = entry.status;
+    put(line, "job", entry.job);
+    put(line, "request_id", entry.request_id);
+    return to_text(line);
+}
+
+class FileAuditLog final : public AuditLog {
+  public:
+    FileAuditLog(fs::path file, AuditLogOptions options) : path_(std::move(file)), options_(options) {}
+    ~FileAuditLog() override {
+        if (thread_.joinable()) {
+            thread_.request_stop();
+            thread_.join();
+        }
+        close();
+    }
+    FileAuditLog(const FileAuditLog&) = delete;
+    FileAuditLog& operator=(const FileAuditLog&) = delete;
+
+    Result<void> open() {
+        file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (file_ < 0) {
+            return failure("open", errno);
+        }
+        struct stat there{};
+        size_ = ::fstat(file_, &there) == 0 ? static_cast<std::uint64_t>(there.st_size) : 0;
+        return {};
+    }
+
+    void start() {
+        thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+    }
+
+    void write(AuditEntry entry) override {
+        std::string line = line_of(entry);
+        log::info(kComponent, line);
+        const std::lock_guard guard(mutex_);
+        if (waiting_.size() >= kMaxWaiting) {
+            ++lost_;
+            return;
+        }
+        waiting_.push_back(std::move(line));
+        changed_.notify_one();
+    }
+
+  private:
+    [[nodiscard]] Error failure(const char* what, int number) const {
+        return write_error(path_.string() + ": cannot " + what + ": " + std::generic_category().message(number),
+                           number);
+    }
+
+    void work(const std::stop_token& stop) {
+        while (true) {
+            std::deque<std::string> lines;
+            std::uint64_t lost = 0;
+            {
+                std::unique_lock lock(mutex_);
+                if (!changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
+                    return;  // stopped, and all is written
+                }
+                lines = std::exchange(waiting_, {});
+                lost = std::exchange(lost_, 0);
+            }
+            for (const std::string& line : lines) {
+                append(line);
+            }
+            if (lost > 0) {
+                append(to_text(
+                    json::object{{"time", api::rfc3339(std::chrono::system_clock::now())}, {"lost_lines", lost}}));
+            }
+        }
+    }
+
+    void append(std::string text) {
+        text += '\n';
+        if (file_ < 0 || size_ + text.size() > options_.file_bytes) {
+            rotate();
+        }
+        std::string_view left = text;
+        while (!left.empty()) {
+            const auto written = ::write(file_, left.data(), left.size());
+            if (written < 0 && errno == EINTR) {
+                continue;
+            }
+            if (written < 0) {
+                complain(failure("write", errno));
+                return;
+            }
+            left.remove_prefix(static_cast<std::size_t>(written));
+            size_ += static_cast<std::uint64_t>(written);
+        }
+    }
+
+    [[nodiscard]] std::string numbered(std::uint32_t number) const {
+        return path_.string() + "." + std::to_string(number);
+    }
+
+    /// audit.jsonl becomes .1, that .2, and the oldest goes.
+    void rotate() {
+        close();
+        if (size_ > 0) {
+            // There are more of them when fewer than before are to be kept.
+            auto last = options_.old_files;
+            while (::access(numbered(last + 1).c_str(), F_OK) == 0) {
+                ++last;
+            }
+            for (; last > options_.old_files; --last) {
+                ::unlink(numbered(last).c_str());
+            }
+            for (auto number = options_.old_files; number > 1; --number) {
+                ::rename(numbered(number - 1).c_str(), numbered(number).c_str());
+            }
+            const int failed =
+                options_.old_files == 0 ? ::unlink(path_.c_str()) : ::rename(path_.c_str(), numbered(1).c_str());
+            if (failed != 0 && errno != ENOENT) {
+                complain(failure("put aside", errno));
+            }
+        }
+        if (const auto opened = open(); !opened) {
+            complain(opened.error());
+        }
+    }
+
+    void close() {
+        if (file_ >= 0) {
+            ::close(std::exchange(file_, -1));
+        }
+    }
+
+    void complain(const Error& error) {
+        if (Clock::now() >= quiet_until_) {
+            log::error(kComponent, error.message + "; the lines stand in the log alone");
+            quiet_until_ = Clock::now() + kComplaintPause;
+        }
+    }
+
+    const fs::path path_;
+    const AuditLogOptions options_;
+    int file_ = -1;           ///< of the thread, as the next two
+    std::uint64_t size_ = 0;  ///< of the file
+    Clock::time_point quiet_until_{};
+    std::mutex mutex_;
+    std::condition_variable_any changed_;
+    std::deque<std::string> waiting_;
+    std::uint64_t lost_ = 0;
+    std::jthread thread_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<AuditLog>> open_audit_log(fs::path file, AuditLogOptions options) {
+    auto made = std::make_shared<FileAuditLog>(std::move(file), options);
+    if (const auto opened = made->open(); !opened) {
+        return opened.error();
+    }
+    made->start();
+    return std::shared_ptr<AuditLog>(std::move(made));
+}
+
+}  // namespace distilld

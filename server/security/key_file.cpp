@@ -1,0 +1,255 @@
+#include "server/security/key_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cerrno>
+#include <chrono>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/files.hpp"
+#include "base/folder_lock.hpp"
+#include "base/json_members.hpp"
+#include "base/json_text.hpp"
+
+namespace distilld {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{4} << 20U;
+constexpr std::size_t kMaxDepth = 8;
+constexpr std::size_t kMaxKeys = 4096;
+constexpr std::size_t kHashDigits = 64;
+constexpr int kVersion = 1;
+constexpr std::chrono::milliseconds kLockPause{20};
+constexpr int kLockTries = 250;  // five seconds
+
+bool is_hash(std::string_view text) {
+    return text.size() == kHashDigits &&
+           std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+Result<ApiKey> read_key(const json::value& value, const JsonPlace& place) {
+    if (!value.is_object()) {
+        return invalid_input(place.message("is no object"));
+    }
+    ApiKey key;
+    std::string role;
+    JsonMembers members(value.get_object(), place);
+    members.require("id").require("name").require("role").require("sha256");
+    members.text("id", key.id);
+    members.text("name", key.name);
+    members.text("role", role);
+    members.text("sha256", key.sha256);
+    members.text("created_at", key.created_at);
+    members.text("last_used", key.last_used);
+    if (members.failed()) {
+        return members.error();
+    }
+    const auto known = value_of(api::kRoleNames, role);
+    if (!known) {
+        return invalid_input(place.at("role").message("is '" + role + "': read, submit or admin is expected"));
+    }
+    key.role = *known;
+    if (!is_key_name(key.name)) {
+        return invalid_input(place.at("name").message("is no name of a key"));
+    }
+    if (!is_hash(key.sha256)) {
+        return invalid_input(place.at("sha256").message("is no SHA-256"));
+    }
+    return key;
+}
+
+Result<std::vector<ApiKey>> parse_keys(const std::string& text, const std::string& file) {
+    const auto parsed = parse_json_text(text, kMaxDepth);
+    if (!parsed) {
+        return invalid_input(file + ": is not JSON: " + parsed.error().reason);
+    }
+    const auto* document = parsed->if_object();
+    const auto* list = document == nullptr ? nullptr : document->if_contains("keys");
+    if (list == nullptr || !list->is_array()) {
+        return invalid_input(file + ": /keys: a list of keys is expected");
+    }
+    std::vector<ApiKey> keys;
+    std::set<std::string> names;
+    for (const json::value& entry : list->get_array()) {
+        auto key = read_key(entry, JsonPlace{file, "/keys/" + std::to_string(keys.size())});
+        if (!key) {
+            return key.error();
+        }
+        if (!names.insert(key->name).second) {
+            return invalid_input(file + ": /keys: two keys are called '" + key->name + "'");
+        }
+        keys.push_back(std::move(*key));
+    }
+    return keys;
+}
+
+std::string text_of(const std::vector<ApiKey>& keys) {
+    json::array list;
+    for (const ApiKey& key : keys) {
+        json::object one{{"id", key.id},
+                         {"name", key.name},
+                         {"role", to_string(key.role)},
+                         {"sha256", key.sha256},
+                         {"created_at", key.created_at}};
+        one["last_used"] = nullptr;
+        if (!key.last_used.empty()) {
+            one["last_used"] = key.last_used;
+        }
+        list.push_back(std::move(one));
+    }
+    return to_text(json::object{{"version", kVersion}, {"keys", std::move(list)}}) + "\n";
+}
+
+Error failed_to(const char* what, const fs::path& path, int number) {
+    return write_error(path.string() + ": cannot " + what + ": " + std::generic_category().message(number), number);
+}
+
+/// Root makes keys for a service that runs as another user, whose folder it is.
+void give_to_owner_of(const fs::path& folder, const fs::path& file) {
+    struct stat owner{};
+    if (::geteuid() == 0 && ::stat(folder.c_str(), &owner) == 0) {
+        static_cast<void>(::lchown(file.c_str(), owner.st_uid, owner.st_gid));
+    }
+}
+
+/// As write_file_atomically(), but at no moment is there a file that others may read.
+Result<void> write_private(const fs::path& path, std::string_view text) {
+    const fs::path beside = path.string() + ".new";  // of whoever has the lock
+    ::unlink(beside.c_str());
+    const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0) {
+        return failed_to("create", beside, errno);
+    }
+    int failed = 0;
+    while (failed == 0 && !text.empty()) {
+        const auto written = ::write(file, text.data(), text.size());
+        if (written >= 0) {
+            text.remove_prefix(static_cast<std::size_t>(written));
+        } else if (errno != EINTR) {
+            failed = errno;
+        }
+    }
+    if (failed == 0 && ::fsync(file) != 0) {
+        failed = errno;
+    }
+    ::close(file);
+    give_to_owner_of(path.parent_path(), beside);
+    if (failed == 0 && ::rename(beside.c_str(), path.c_str()) != 0) {
+        failed = errno;
+    }
+    if (failed != 0) {
+        ::unlink(beside.c_str());
+        return failed_to("write", path, failed);
+    }
+    return sync_folder(path.parent_path());
+}
+
+Result<FolderLock> lock(const fs::path& folder) {
+    for (int tries = 0; tries < kLockTries; ++tries) {
+        auto got = FolderLock::try_lock_file(folder, LockShare::exclusive, "keys.lock");
+        if (!got) {
+            return got.error();
+        }
+        if (*got) {
+            give_to_owner_of(folder, folder / "keys.lock");
+            return std::move(**got);
+        }
+        std::this_thread::sleep_for(kLockPause);
+    }
+    return io_error((folder / "keys.lock").string() + ": somebody else has been changing the keys for five seconds");
+}
+
+}  // namespace
+
+KeyFile::KeyFile(fs::path data_dir) : folder_(fs::absolute(std::move(data_dir))), path_(folder_ / "keys.json") {}
+
+Result<std::vector<ApiKey>> KeyFile::read() const {
+    std::error_code unknown;
+    if (fs::symlink_status(path_, unknown).type() == fs::file_type::not_found) {
+        return std::vector<ApiKey>();
+    }
+    const auto text = read_text_file(path_, kMaxFileBytes);
+    if (!text) {
+        return text.error();
+    }
+    return parse_keys(*text, path_.string());
+}
+
+template <class Change>
+Result<void> KeyFile::change(Change change) const {
+    auto locked = lock(folder_);
+    if (!locked) {
+        return locked.error();
+    }
+    auto keys = read();
+    if (!keys) {
+        return keys.error();
+    }
+    if (auto changed = change(*keys); !changed) {
+        return changed;
+    }
+    return write_private(path_, text_of(*keys));
+}
+
+Result<NewApiKey> KeyFile::add(const std::string& name, api::Role role) const {
+    if (!is_key_name(name)) {
+        return invalid_input("'" + name + "' is no name of a key: 1 to 64 letters, digits and . _ - are");
+    }
+    std::error_code failed;
+    fs::create_directories(folder_, failed);
+    if (failed) {
+        return io_error("cannot make the data folder " + folder_.string() + ": " + failed.message());
+    }
+    NewApiKey made = make_api_key(name, role);
+    const auto append = [&made](std::vector<ApiKey>& keys) -> Result<void> {
+        if (std::ranges::any_of(keys, [&made](const ApiKey& key) { return key.name == made.key.name; })) {
+            return invalid_input("there is a key '" + made.key.name + "' already: revoke it, or take another name");
+        }
+        if (keys.size() >= kMaxKeys) {
+            return invalid_input("there are " + std::to_string(kMaxKeys) + " keys, and no more are kept");
+        }
+        keys.push_back(made.key);
+        return {};
+    };
+    if (auto added = change(append); !added) {
+        return added.error();
+    }
+    return made;
+}
+
+Result<void> KeyFile::revoke(const std::string& name) const {
+    const auto nothing = [this, &name] { return invalid_input(path_.string() + ": there is no key '" + name + "'"); };
+    std::error_code unknown;
+    if (!fs::exists(path_, unknown)) {
+        return nothing();
+    }
+    return change([&](std::vector<ApiKey>& keys) -> Result<void> {
+        const auto gone = std::erase_if(keys, [&name](const ApiKey& key) { return key.name == name; });
+        return gone > 0 ? Result<void>() : nothing();
+    });
+}
+
+Result<void> KeyFile::note_use(const std::map<std::string, std::string>& last_used) const {
+    return change([&last_used](std::vector<ApiKey>& keys) -> Result<void> {
+        for (ApiKey& key : keys) {
+            const auto used = last_used.find(key.id);
+            if (used != last_used.end() && used->second > key.last_used) {
+                key.last_used = used->second;
+            }
+        }
+        return {};
+    });
+}
+
+}  // namespace distilld

@@ -1,0 +1,62 @@
+// What worker and service say to each other: a worker may be another version, or at its end.
+#include <tuple>
+
+#include "base/utf8.hpp"
+#include "server/protocol/worker_protocol.hpp"
+#include "tests/fuzz/targets.hpp"
+#include "tests/support/field_filler.hpp"
+
+namespace distilld::fuzz {
+namespace {
+
+/// What decodes is a message that is written and read as the same line again.
+template <class Message>
+void check(const Result<Message>& message, Result<Message> (*decode)(std::string_view)) {
+    if (!accepted(message)) {
+        return;
+    }
+    const std::string line = encode(*message);
+    demand(!line.empty() && line.find('\n') == line.size() - 1, "a message is one line");
+    const auto again = decode(std::string_view(line).substr(0, line.size() - 1));
+    demand(accepted(again), "what was written of a message is one");
+    demand(encode(*again) == line, "a message stays the same when it is written and read");
+}
+
+template <const auto& kTable, class Message>
+void add_seeds(std::vector<std::string>& seeds) {
+    const auto add = [&seeds](const auto& row) {
+        using One = typename std::remove_cvref_t<decltype(row)>::type;
+        seeds.push_back(encode(Message(One{})));
+        One filled = test::filled<One>();
+        if constexpr (requires { filled.spec_json; }) {
+            filled.spec_json = R"({"output":"o"})";
+        }
+        seeds.push_back(encode(Message(filled)));
+    };
+    std::apply([&add](const auto&... rows) { (add(rows), ...); }, kTable);
+}
+
+}  // namespace
+
+void read_messages(std::string_view input) {
+    // As the reader of the channel does (server/supervisor/worker_run.cpp).
+    const std::string line = to_valid_utf8(std::string(input.substr(0, input.find('\n'))));
+    check(decode_up(line), decode_up);
+    check(decode_down(line), decode_down);
+    static_cast<void>(decode_up(input));
+}
+
+std::vector<std::string> message_seeds() {
+    std::vector<std::string> seeds;
+    add_seeds<kUpMessages, UpMessage>(seeds);
+    seeds.push_back(encode(DownMessage(CancelCommand{})));
+    seeds.push_back(encode(DownMessage(CheckpointCommand{})));
+    seeds.push_back(encode(DownMessage(SetLimitCommand{8})));
+    seeds.emplace_back(
+        R"({"type":"start","version":1,"spec":{"output":"o"},"resume":true,"trace_file":"","job_id":"j"})");
+    seeds.emplace_back(R"({"type":"progress","loss":null,"step":18446744073709551615,"tokens":-1})");
+    seeds.emplace_back("{\"type\":\"log\",\"message\":\"\xE9\\ud800\"}");
+    return seeds;
+}
+
+}  // namespace distilld::fuzz

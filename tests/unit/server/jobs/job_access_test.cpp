@@ -1,0 +1,148 @@
+#include "server/jobs/job_access.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/jobs/checked_worker.hpp"
+#include "tests/unit/server/jobs/routes_fixture.hpp"
+
+namespace distilld {
+namespace {
+
+using api::Role;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Owners : public test::RoutesTest {
+  protected:
+    static api::Request from(const std::string& name, Role role) {
+        api::Request request;
+        request.caller = api::Caller{name, role};
+        return request;
+    }
+    api::Response submit(const std::string& name, const std::string& output, const std::string& key = "") {
+        auto request = from(name, Role::submit);
+        request.body = test::spec_text(output);
+        if (!key.empty()) {
+            request.headers = {{"Idempotency-Key", key}};
+        }
+        return call("POST", "/v1/jobs", std::move(request));
+    }
+    std::string id_of(const api::Response& response) { return std::string(body(response).at("id").as_string()); }
+    api::Response order(const std::string& method, const std::string& pattern, const std::string& id,
+                        const std::string& name, Role role) {
+        auto request = from(name, role);
+        request.path_parameters = {{"id", id}};
+        return call(method, pattern, std::move(request));
+    }
+};
+
+TEST_F(Owners, AJobIsOfTheKeyThatSubmittedIt) {
+    const auto made = submit("alice", "/out/a");
+    ASSERT_EQ(made.status, 201U);
+    EXPECT_EQ(body(made).at("owner"), "alice");
+}
+
+TEST_F(Owners, OnlyTheOwnerAndAdminsChangeIt) {
+    const auto id = id_of(submit("alice", "/out/a"));
+    for (const auto& [method, pattern] : {std::pair{"POST", "/v1/jobs/{id}/cancel"}, {"DELETE", "/v1/jobs/{id}"}}) {
+        const auto refused = order(method, pattern, id, "bob", Role::submit);
+        EXPECT_EQ(refused.status, 403U) << pattern;
+        EXPECT_EQ(code(refused), "not_your_job");
+    }
+    EXPECT_EQ(order("POST", "/v1/jobs/{id}/cancel", id, "alice", Role::submit).status, 202U);
+    EXPECT_EQ(order("POST", "/v1/jobs/{id}/cancel", "job-none", "bob", Role::submit).status, 404U);
+    const auto other = id_of(submit("alice", "/out/b"));
+    EXPECT_EQ(order("POST", "/v1/jobs/{id}/cancel", other, "root", Role::admin).status, 202U);
+}
+
+TEST_F(Owners, AJobOfNobodyIsForAdmins) {
+    const auto id = submitted("/out/a");
+    EXPECT_EQ(order("POST", "/v1/jobs/{id}/cancel", id, "alice", Role::submit).status, 403U);
+    EXPECT_EQ(order("POST", "/v1/jobs/{id}/cancel", id, "root", Role::admin).status, 202U);
+}
+
+TEST_F(Owners, EveryRouteThatChangesAJobAsks) {
+    const auto id = id_of(submit("alice", "/out/a"));
+    int seen = 0;
+    for (const auto& route : routes_) {
+        if (route.method == "GET" || route.pattern.find("/jobs/{id}") == std::string::npos) {
+            continue;
+        }
+        ++seen;
+        EXPECT_EQ(order(route.method, route.pattern, id, "bob", Role::submit).status, 403U)
+            << route.method << " " << route.pattern;
+    }
+    EXPECT_GE(seen, 2);
+}
+
+TEST_F(Owners, TwoKeysWithOneIdempotencyKeyAreTwoJobs) {
+    const auto alices = submit("alice", "/out/a", "once");
+    const auto again = submit("alice", "/out/a", "once");
+    EXPECT_EQ(again.status, 200U);
+    EXPECT_EQ(id_of(again), id_of(alices));
+    const auto bobs = submit("bob", "/out/b", "once");
+    ASSERT_EQ(bobs.status, 201U) << "not 422, which would tell that the key is used";
+    EXPECT_NE(id_of(bobs), id_of(alices));
+}
+
+TEST_F(Owners, OthersDoNotSeeWhatAUrlMayHide) {
+    auto request = from("alice", Role::submit);
+    request.body =
+        R"({"student":{"model":"m"},"dataset":{"train":"t.jsonl","sequence_length":16},"training":{"max_steps":1},)"
+        R"("teacher":{"endpoints":["http://h:1/v1?key=s3cret"]},"output":"/out/a"})";
+    const auto id = id_of(call("POST", "/v1/jobs", std::move(request)));
+    const auto shown_to = [&](const std::string& name, Role role) {
+        return order("GET", "/v1/jobs/{id}", id, name, role).body;
+    };
+    EXPECT_THAT(shown_to("alice", Role::submit), HasSubstr("s3cret"));
+    EXPECT_THAT(shown_to("root", Role::admin), HasSubstr("s3cret"));
+    for (const Role role : {Role::read, Role::submit}) {
+        EXPECT_THAT(shown_to("bob", role), Not(HasSubstr("s3cret")));
+        EXPECT_THAT(shown_to("bob", role), HasSubstr("http://h:1/v1?"));
+    }
+    EXPECT_THAT(get("/v1/jobs/{id}", id).body, HasSubstr("s3cret")) << "without keys everybody is the owner";
+}
+
+TEST(CheckedWorker, AsksOnceMoreWhenTheJobBegins) {
+    const auto led_astray = std::make_shared<std::atomic<bool>>(false);
+    const auto admit = [led_astray](const JobSpec&) {
+        api::SpecViolations found;
+        if (*led_astray) {
+            found.violations.push_back({"/output", "path_not_allowed", "a link leads elsewhere now"});
+        }
+        return found;
+    };
+    JobManagerOptions options = test::brisk();
+    options.admit = admit;
+    options.admit_again = admit;
+    test::World world(options);
+    world.manager.reset();
+    world.open(world.open_store(), make_checked_workers(world.fleet.factory(), admit));
+    static_cast<void>(world.submit("/out/a"));
+    const auto worker = world.fleet.next();
+    const auto second = world.submit("/out/b");  // waits for the slot
+    *led_astray = true;
+    worker->emit(FinishedEvent{}, worker);
+    worker->end(worker);
+    const auto job = test::wait_for_state(*world.manager, second, api::JobState::failed);
+    EXPECT_EQ(job.status_reason.value().code, "invalid_input");
+    EXPECT_THAT(job.status_reason.value().message, HasSubstr("/output: a link leads elsewhere now"));
+    EXPECT_EQ(world.fleet.count(), 1U) << "no worker was started for it";
+    const auto refused = test::await(world.manager->submit({test::spec_text("/out/c"), "", false}));
+    EXPECT_EQ(refused.kind, SubmitOutcome::Kind::invalid);
+    EXPECT_EQ(refused.violations.violations.at(0).code, "path_not_allowed");
+    // A job that has ended goes on only where it may, and that is said before its files are looked for.
+    std::filesystem::remove(world.folder.path() / "t.jsonl");
+    const auto resumed = test::await(world.manager->resume(second));
+    EXPECT_EQ(resumed.kind, VerbOutcome::Kind::not_runnable);
+    EXPECT_EQ(resumed.violations.violations.at(0).code, "path_not_allowed");
+}
+
+}  // namespace
+}  // namespace distilld
