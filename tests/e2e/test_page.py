@@ -106,6 +106,7 @@ def test_jobs_are_listed_and_filtered(tab, work):
     expect(rows).to_have_count(1)
     assert page.url.endswith("#/?state=failed")
     page.get_by_label("State").select_option("")
+    expect(rows).to_have_count(len(work))
     page.get_by_label("Name", exact=True).fill("fast rate")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("fast rate")

@@ -9,7 +9,7 @@ import stat
 import pytest
 from support import jobs
 from support.keyed import Guarded, add_key
-from support.processes import Programs, children_of, wait_until
+from support.processes import Programs, wait_until
 from support.rest import Rest, metric_samples
 
 
@@ -212,7 +212,7 @@ def test_teachers_are_where_the_operator_says(distilld, teacher, text_data, tmp_
 def test_a_worker_has_no_secret_of_the_service(guarded, text_data):
     job_id = guarded.alice.submit(small_spec(text_data, guarded.work / "environment", steps=100_000))
     guarded.alice.wait_job(job_id, ["running"])
-    worker = wait_until(lambda: children_of(guarded.process.pid), "a worker")[0]
+    worker = guarded.process.worker()
     environment = pathlib.Path(f"/proc/{worker}/environ").read_bytes()
     assert b"PATH=" in environment
     for secret in (b"s3rvice-s3cret", b"0ther-t3acher"):
@@ -309,7 +309,7 @@ def test_an_admins_key_may_come_from_the_environment(distilld, text_data, tmp_pa
     rest = Rest(url, key=secret)
     job_id = rest.submit(small_spec(text_data, tmp_path / "student", steps=100_000))
     rest.wait_job(job_id, ["running"])
-    worker = wait_until(lambda: children_of(service.pid), "a worker")[0]
+    worker = service.worker()
     assert secret.encode() not in pathlib.Path(f"/proc/{worker}/environ").read_bytes()
     rest.post(f"/v1/jobs/{job_id}/cancel")
     rest.wait_job(job_id, ["cancelled"])

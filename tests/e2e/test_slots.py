@@ -6,7 +6,6 @@ import pathlib
 
 import pytest
 from support import jobs
-from support.processes import children_of, wait_until
 from support.rest import Rest, metric_samples
 
 TWO = sorted(os.sched_getaffinity(0))[:2]
@@ -55,7 +54,7 @@ def test_two_jobs_at_once_have_a_core_each_and_the_bits_of_one_alone(distilld, t
     rest = Rest(service.url)
     ids = [rest.submit(spec_of(text_data, tmp_path / name, threads=0)) for name in ("one", "two")]
     running = [rest.wait_job(job_id, ["running"]) for job_id in ids]
-    workers = wait_until(lambda: len(found := children_of(service.pid)) == 2 and found, "two workers")
+    workers = service.workers(2)
     assert sorted(cores_of(worker) for worker in workers) == [[core] for core in TWO]
     assert sorted((job["slot"], job["cores"]) for job in running) == [(0, [TWO[0]]), (1, [TWO[1]])]
     samples = metric_samples(rest.get("/metrics").text)

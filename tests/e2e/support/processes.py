@@ -116,15 +116,21 @@ class Process:
 
         return wait_until(look, f"'{pattern}' in the output of {' '.join(self.command)}", seconds)
 
-    def worker(self, seconds=PATIENCE):
-        """Process id of the only child, once it runs another program: before that it has our environment."""
+    def workers(self, count, seconds=PATIENCE):
+        """Process ids of the children, once they are so many and run another program: before that they have our
+        environment and our cores."""
 
         def started():
             with contextlib.suppress(OSError):  # ended meanwhile
                 ours = os.readlink(f"/proc/{self.pid}/exe")
-                return [child for child in children_of(self.pid) if os.readlink(f"/proc/{child}/exe") != ours]
+                found = [child for child in children_of(self.pid) if os.readlink(f"/proc/{child}/exe") != ours]
+                return found if len(found) == count else None
 
-        return wait_until(started, f"a child of {self.pid}", seconds)[0]
+        return wait_until(started, f"{count} children of {self.pid}", seconds)
+
+    def worker(self, seconds=PATIENCE):
+        """Process id of the only child."""
+        return self.workers(1, seconds)[0]
 
     def destroy(self):
         """Kills the program and what it started."""
