@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # What README promises of a fresh machine, in bare roots of Debian 12 and 13: a clone of the present commit,
-# scripts/setup.sh, then both of its commands. Prints how long each took. Exit code 0 only if all ended well. Needs root
-# and debootstrap, 15 GB of disk where pip takes torch's CUDA build, and an hour or two on two cores.
+# scripts/setup.sh, then both of its commands. Prints how long each took, and what the quickstart came to. Exit code 0
+# only if all ended well. Needs root and debootstrap, 15 GB of disk where pip takes torch's CUDA build, and an hour or two
+# on two cores.
 #
 #   --suite NAME      only that one: bookworm or trixie; may be repeated
+#   --quickstart      scripts/quickstart.sh whole, in place of its --quick, which only shows that it runs
 #   --tests WHICH     what is run of scripts/test.sh: none, fast (default) or all
 #   --ccache FOLDER   lend the roots this cache of compiled files; the build's time is then not that of a fresh machine
 #   --keep            leave the roots as they are at the end, and say where
@@ -16,11 +18,13 @@ self=check-fresh
 . "$root/scripts/debian_root.sh"
 suites=()
 tests=fast
+quickstart="scripts/quickstart.sh --quick"
 cache=
 keep=0
 while [ $# -gt 0 ]; do
     case $1 in
         --suite) suites+=("${2:?--suite takes a name}"); shift ;;
+        --quickstart) quickstart=scripts/quickstart.sh ;;
         --tests) tests=${2:?--tests takes none, fast or all}; shift ;;
         --ccache) cache=$(realpath -e -- "${2:?--ccache takes a folder}") || exit 2; shift ;;
         --keep) keep=1 ;;
@@ -45,7 +49,7 @@ failed=0
 for suite in "${suites[@]}"; do
     fresh_root "$suite" "$work/$suite"
     git -c safe.directory="$root" clone -q "$root" "$work/$suite/distilld"
-    steps=("scripts/setup.sh" "scripts/build.sh release distilld distilld-worker" "scripts/quickstart.sh --quick")
+    steps=("scripts/setup.sh" "scripts/build.sh release distilld distilld-worker" "$quickstart")
     case $tests in
         fast) steps+=("scripts/test.sh --fast") ;;
         all) steps+=("scripts/test.sh") ;;
@@ -54,7 +58,8 @@ for suite in "${suites[@]}"; do
         started=$SECONDS
         if in_root "$work/$suite" bash -c "cd /distilld && exec $step" >"$work/$suite/log" 2>&1; then
             say "$suite: $step: $((SECONDS - started)) s"
-            grep -E '^setup: .*(GB|MB)' "$work/$suite/log" | sed 's/^/    /' || true
+            grep -E '^setup: .*(GB|MB)|^ +(held-out loss|teacher <|tokens/s|teacher time)' "$work/$suite/log" |
+                sed 's/^ */    /' || true
         else
             tail -n 40 "$work/$suite/log" | sed 's/^/    /'
             say "$suite: $step: FAILED after $((SECONDS - started)) s"
