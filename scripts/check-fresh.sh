@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What README promises of a fresh machine, in bare roots of Debian 12 and 13: a clone of the present commit,
 # scripts/setup.sh, then both of its commands. Prints how long each took, and what the quickstart came to. Exit code 0
-# only if all ended well. Needs root and debootstrap, 15 GB of disk where pip takes torch's CUDA build, and an hour or two
-# on two cores.
+# only if all ended well. Needs root and debootstrap, 15 GB of disk where pip takes torch's CUDA build, and an hour or
+# two on two cores.
 #
 #   --suite NAME      only that one: bookworm or trixie; may be repeated
 #   --quickstart      scripts/quickstart.sh whole, in place of its --quick, which only shows that it runs

@@ -35,8 +35,10 @@ SEEDS = (11, 12)  # of the jobs of a round
 FIGURES = ("loss", "kd_loss", "ce_loss", "grad_norm", "learning_rate")
 # By default a job whose worker dies more often than this in a row without progress has failed, as it should.
 MAX_RESTARTS = 3
-# How long a point is waited for. Where it does not come, the blow falls all the same, and is counted as missed.
+# How long a point is waited for, and how often. Where it does not come, the blow falls between steps, and is counted as
+# missed.
 PATIENCE = 8.0
+TRIES = 6
 
 # Where a blow falls: at the start of what is hit, between steps, while a checkpoint or the export is written, and while
 # no worker is there.
@@ -65,6 +67,7 @@ class Storm:
         self.hits = collections.Counter()
         self.missed = collections.Counter()
         self.jobs = {}  # id: (seed, file of the spec, key)
+        self.ended = set()
         self.seen = set()  # workers
         self.workers = {}  # that has the output folder
         self.start()
@@ -115,8 +118,10 @@ class Storm:
                 return found
 
     def unfinished(self):
-        found = self.listed()
+        """Asked of few: what a blow waits for would be over by the time that hundreds of jobs are listed."""
+        found = [self.rest.job(job_id) for job_id in self.jobs if job_id not in self.ended]
         assert not [job for job in found if job["state"] in ("failed", "cancelled")], found
+        self.ended |= {job["id"] for job in found if job["terminal"]}
         return [job for job in found if not job["terminal"]]
 
     def events(self, job_id):
@@ -136,11 +141,15 @@ class Storm:
     # --- the points ---
 
     def wait_for(self, condition, pause=0.002):
-        """Its first true value; None where it does not come in time."""
+        """Its first true value; None where it does not come in time, or not before the jobs' end."""
         deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+        look_again = time.monotonic() + 1
+        while (now := time.monotonic()) < deadline:
             if value := condition():
                 return value
+            if now > look_again and not self.unfinished():
+                return None
+            look_again = now + 1 if now > look_again else look_again
             time.sleep(pause)
         return None
 
@@ -160,15 +169,13 @@ class Storm:
 
     def new_worker(self):
         fresh = [worker for worker in children_of(self.process.pid) if worker not in self.seen]
-        return (fresh[0], None) if fresh else None
+        return fresh[0] if fresh else None
 
     def stepping(self):
-        running = [job for job in self.listed() if job["state"] == "running" and job["progress"]]
+        running = [job for job in self.unfinished() if job["state"] == "running" and job["progress"]]
         if not running:
             return None
-        output = self.outputs()[self.random.choice(running)["id"]]
-        worker = self.worker_of(output)
-        return (worker, output) if worker else None
+        return self.worker_of(self.outputs()[self.random.choice(running)["id"]])
 
     def known_worker(self, output):
         """Looked for beforehand: a checkpoint is written faster than a process is found."""
@@ -183,7 +190,7 @@ class Storm:
         for output in self.active_outputs:
             worker = self.known_worker(output)
             if worker and moments.is_committing(output / "checkpoints"):
-                return worker, output
+                return worker
         return None
 
     def exporting(self):
@@ -192,7 +199,7 @@ class Storm:
             worker = self.known_worker(output)
             try:
                 if worker and json.loads(owner.read_text()).get("weights_sha256", "") == "":
-                    return worker, output
+                    return worker
             except (OSError, ValueError):
                 continue
         return None
@@ -201,26 +208,20 @@ class Storm:
         return not children_of(self.process.pid)
 
     def find(self, phase):
-        """(worker, its output), either may be None; waits until a job is at that point."""
+        """Waits for a job at that point: its worker, True where there is to be none, None if the point did not come."""
         unfinished = {job["id"] for job in self.unfinished()}
         self.active_outputs = [output for job_id, output in self.outputs().items() if job_id in unfinished]
         look = {"start": self.new_worker, "steps": self.stepping, "checkpoint": self.committing}
         look.update({"export": self.exporting, "between": self.idle})
         found = self.wait_for(look[phase], 0.05 if phase == "steps" else 0.002)
-        if found is None:
-            self.missed[phase] += 1
         # What is stopped at no instant of its own is hit at any.
         if phase in ("start", "steps"):
             time.sleep(self.random.uniform(0, 0.6 if phase == "start" else 0.3))
-        return found if isinstance(found, tuple) else (None, None)
+        return found
 
-    def kill_worker(self, worker):
-        """Whether there was one to kill that may be."""
+    def may_kill_a_worker(self):
         running = [job["id"] for job in self.unfinished() if job["state"] == "running"]
-        if any(self.is_spared(job_id) for job_id in running):
-            return False
-        workers = [worker] if worker else children_of(self.process.pid)
-        return bool(workers) and hit(self.random.choice(workers))
+        return not any(self.is_spared(job_id) for job_id in running)
 
     def kill_service(self, early):
         kill(self.process.pid)
@@ -231,18 +232,22 @@ class Storm:
             hit(process.pid)
             process.wait()
 
-    def strike(self, phase, victim):
+    def strike(self, phase, victim, tries):
+        """Whether the blow fell. Where the point does not come it falls between steps, after some tries."""
+        if victim == "worker":  # asked now: when the point has come there is no time for it
+            wait_until(self.may_kill_a_worker, "progress after a restart", pause=0.05)
         worker = None
         if (phase, victim) != ("start", "service"):
-            worker, _ = self.find(phase)
+            found = self.find(phase if tries <= TRIES else "steps")
+            if found is None:
+                return False
+            worker = found if phase != "between" else None
         if victim == "both":
             # At once, as a power cut has it: neither sees the other's end first.
-            workers = [worker] if worker else children_of(self.process.pid)
             os.kill(self.process.pid, signal.SIGSTOP)
-            for pid in workers:
-                hit(pid)
+            hit(worker)
         if victim == "worker":
-            if not self.kill_worker(worker):
+            if not hit(worker):
                 return False
         else:
             self.kill_service(early=phase == "start" and victim == "service")
@@ -252,21 +257,27 @@ class Storm:
             answer = self.submit(file, key)
             assert (answer.status, answer.json["id"]) == (200, job_id), answer.text
         self.hits[f"{victim} at {phase}"] += 1
+        if tries > TRIES:
+            self.missed[phase] += 1
         return True
+
+    def attempt(self, phase, victim, tries):
+        if phase == "between":
+            wait_until(lambda: not self.unfinished(), "all jobs to end", pause=0.05, seconds=300)
+        elif not self.unfinished():
+            self.submit_round()
+        if phase == "start" and victim != "service":
+            self.seen = set(children_of(self.process.pid))
+            if len(self.unfinished()) <= len(self.seen):
+                self.submit_round()  # so that there will be a new worker
+        return self.strike(phase, victim, tries)
 
     def rage(self, count):
         for phase, victim in points(count, self.random):
-            while True:
-                if phase == "between":
-                    wait_until(lambda: not self.unfinished(), "all jobs to end", pause=0.05, seconds=300)
-                elif not self.unfinished():
-                    self.submit_round()
-                if phase == "start" and victim != "service":
-                    self.seen = set(children_of(self.process.pid))
-                    if len(self.unfinished()) <= len(self.seen):
-                        self.submit_round()  # so that there will be a new worker
-                if self.strike(phase, victim):
-                    break
+            began, tries = time.monotonic(), 1
+            while not self.attempt(phase, victim, tries):
+                assert time.monotonic() < began + 300, f"in {tries} tries there was no {victim} to kill at {phase}"
+                tries += 1
         wait_until(lambda: not self.unfinished(), "all jobs to end", pause=0.1, seconds=300)
 
     def check(self, job_id, expected):
