@@ -75,8 +75,15 @@ std::string to_json(const Problem& problem) {
     if (!problem.errors.empty()) {
         boost::json::array errors;
         for (const auto& violation : problem.errors) {
-            errors.push_back(boost::json::object{
-                {"pointer", violation.pointer}, {"code", violation.code}, {"detail", violation.detail}});
+            boost::json::object error;
+            if (violation.parameter.empty()) {
+                error["pointer"] = violation.pointer;
+            } else {
+                error["parameter"] = violation.parameter;
+            }
+            error["code"] = violation.code;
+            error["detail"] = violation.detail;
+            errors.push_back(std::move(error));
         }
         body["errors"] = std::move(errors);
     }

@@ -9,7 +9,8 @@
 namespace distilld::api {
 
 /// An error answer: RFC 9457 `application/problem+json`, with two members more: `errors`, one {pointer, code, detail}
-/// for each violation of the body, and `error` {message, type, param, code}, where clients made for OpenAI's API look.
+/// for each violation of the body or {parameter, code, detail} of the query, and `error` {message, type, param, code},
+/// where clients made for OpenAI's API look.
 struct Problem {
     unsigned status = 500;
     std::string type = "about:blank";  ///< URI reference of the kind of problem

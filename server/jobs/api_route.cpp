@@ -32,14 +32,6 @@ asio::awaitable<Response> answer_of(std::shared_ptr<const http::Handler> handler
     }
 }
 
-/// `known` ends with "[]" where all of the form known[…] are meant.
-bool is_called(std::string_view name, std::string_view known) {
-    if (!known.ends_with("[]")) {
-        return name == known;
-    }
-    return name.starts_with(known.substr(0, known.size() - 1)) && name.ends_with(']');
-}
-
 }  // namespace
 
 void refuse(const Request& request, unsigned status, std::string code, std::string detail, std::string param) {
@@ -80,36 +72,6 @@ asio::awaitable<api::Job> job_of(JobManager& manager, const Request& request) {
         job_not_found(request, id);
     }
     co_return *std::move(job);
-}
-
-void check_query(const Request& request, std::initializer_list<std::string_view> known) {
-    for (auto entry = request.query.begin(); entry != request.query.end(); ++entry) {
-        const auto& name = entry->first;
-        if (std::none_of(known.begin(), known.end(), [&](auto one) { return is_called(name, one); })) {
-            refuse(request, 400, "unknown_parameter", "unknown query parameter '" + name + "'", name);
-        }
-        const bool twice =
-            std::any_of(request.query.begin(), entry, [&](const auto& other) { return other.first == name; });
-        if (twice) {
-            refuse(request, 400, "duplicate_parameter", "query parameter '" + name + "' is given twice", name);
-        }
-    }
-}
-
-std::uint32_t limit_of(const Request& request, std::uint32_t otherwise, std::uint32_t max) {
-    const auto text = request.query_value("limit");
-    return text ? static_cast<std::uint32_t>(whole_number(request, *text, "limit", 1, max)) : otherwise;
-}
-
-bool flag_of(const Request& request, const char* name, bool otherwise) {
-    const auto text = request.query_value(name);
-    if (!text) {
-        return otherwise;
-    }
-    if (*text != "true" && *text != "false") {
-        refuse(request, 400, "invalid_parameter", std::string(name) + " must be true or false", name);
-    }
-    return *text == "true";
 }
 
 http::Route api_route(const char* method, const char* pattern, http::Handler handler, Access access) {

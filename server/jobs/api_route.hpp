@@ -1,13 +1,7 @@
 #pragma once
 
-#include <charconv>
-#include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 
 #include "api/http_message.hpp"
@@ -15,10 +9,10 @@
 #include "server/http/http_server.hpp"
 #include "server/jobs/job_manager.hpp"
 
-/// What the handlers of the REST API share: they read parameters, refuse, and answer with JSON.
+/// What the handlers of the REST API share: they refuse, and answer with JSON.
 namespace distilld {
 
-/// Thrown by a handler or by the readers below; becomes the answer.
+/// Thrown by a handler or by a QueryReader; becomes the answer.
 struct ProblemError {
     api::Problem problem;
 };
@@ -34,28 +28,6 @@ struct ProblemError {
 
 /// The job whose id stands in the path. Refuses with 404 where there is none. `request` must outlive the call.
 [[nodiscard]] boost::asio::awaitable<api::Job> job_of(JobManager& manager, const api::Request& request);
-
-/// Refuses query parameters that are unknown or stand twice: ignoring one in silence hides a mistake. "name[]" stands
-/// for all of the form name[…].
-void check_query(const api::Request& request, std::initializer_list<std::string_view> known);
-/// Refuses with 400 what is no whole number in the range.
-template <class Integer = std::uint64_t>
-[[nodiscard]] Integer whole_number(const api::Request& request, std::string_view text, const char* name,
-                                   std::type_identity_t<Integer> min, std::type_identity_t<Integer> max) {
-    Integer value = 0;
-    const auto* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (text.empty() || stop != end || error != std::errc() || value < min || value > max) {
-        refuse(request, 400, "invalid_parameter",
-               std::string(name) + " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max),
-               name);
-    }
-    return value;
-}
-/// The query parameter `limit`.
-[[nodiscard]] std::uint32_t limit_of(const api::Request& request, std::uint32_t otherwise, std::uint32_t max);
-/// A query parameter that is true or false.
-[[nodiscard]] bool flag_of(const api::Request& request, const char* name, bool otherwise = false);
 
 /// Who may ask, beside those that any route answers.
 enum class Access { usual, vital, anybody };

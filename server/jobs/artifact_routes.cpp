@@ -11,6 +11,7 @@
 #include "server/jobs/artifact_archive.hpp"
 #include "server/jobs/artifact_folder.hpp"
 #include "server/jobs/job_access.hpp"
+#include "server/jobs/query_reader.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {

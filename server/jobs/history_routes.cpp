@@ -11,6 +11,7 @@
 #include "base/json_fields.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/event_stream.hpp"
+#include "server/jobs/query_reader.hpp"
 
 namespace distilld {
 namespace {
@@ -41,16 +42,6 @@ bool wants_event_stream(const Request& request) {
     return accept && lower(*accept).find("text/event-stream") != std::string::npos;
 }
 
-enum class Order { asc, desc };
-
-Order order_of(const Request& request) {
-    const auto text = request.query_value("order");
-    if (text && *text != "asc" && *text != "desc") {
-        refuse(request, 400, "invalid_parameter", "order must be asc or desc", "order");
-    }
-    return text && *text == "desc" ? Order::desc : Order::asc;
-}
-
 std::string joined(const std::vector<std::string>& names) {
     std::string text;
     for (const auto& name : names) {
@@ -60,9 +51,9 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 /// Of `names=a,b`; all, when it is not given.
-std::vector<std::string> names_of(const Request& request) {
+std::vector<std::string> names_of(QueryReader& asked) {
     const auto& known = series_names();
-    const auto text = request.query_value("names");
+    const auto text = asked.value("names");
     if (!text) {
         return known;
     }
@@ -72,10 +63,8 @@ std::vector<std::string> names_of(const Request& request) {
         const auto end = std::min(text->find(',', begin), text->size());
         std::string name(text->substr(begin, end - begin));
         if (std::find(known.begin(), known.end(), name) == known.end()) {
-            refuse(request, 400, "invalid_parameter",
-                   "names: there is no metric '" + name + "'; there are " + joined(known), "names");
-        }
-        if (std::find(names.begin(), names.end(), name) == names.end()) {
+            asked.wrong("names", "names: there is no metric '" + name + "'; there are " + joined(known));
+        } else if (std::find(names.begin(), names.end(), name) == names.end()) {
             names.push_back(std::move(name));
         }
         begin = end + 1;
@@ -101,22 +90,21 @@ class HistoryApi {
     explicit HistoryApi(JobManager& manager) : manager_(manager) {}
 
     asio::awaitable<Response> events(Request request) {
-        check_query(request, {"after", "limit", "order"});
         const std::string id(request.path_parameter("id"));
-        std::uint64_t after = 0;
-        if (const auto text = request.query_value("after")) {
-            after = whole_number(request, *text, "after", 0, kMaxNumber);
-        }
-        const auto limit = limit_of(request, kEventsDefault, kEventsMax);
+        const bool streams = wants_event_stream(request);
+        QueryReader query(request, {"after", "limit", "order"});
+        auto after = query.number<std::uint64_t>("after", 0, kMaxNumber).value_or(0);
+        const auto limit = query.limit(kEventsDefault, kEventsMax);
         // A client that reconnects says how far it got; its URL still says where it began.
         if (const auto last = request.header("last-event-id"); last && !last->empty()) {
-            after = whole_number(request, *last, "Last-Event-ID", 0, kMaxNumber);
+            after = query.number_of<std::uint64_t>(*last, "Last-Event-ID", 0, kMaxNumber).value_or(0);
         }
-        const bool newest_first = order_of(request) == Order::desc;
-        if (wants_event_stream(request)) {
-            if (newest_first) {
-                refuse(request, 400, "invalid_parameter", "order=desc: a stream goes forward in time", "order");
-            }
+        const bool newest_first = query.newest_first(false);
+        if (streams && newest_first) {
+            query.wrong("order", "order=desc: a stream goes forward in time");
+        }
+        query.finish();
+        if (streams) {
             auto asking = job_of(manager_, request);
             static_cast<void>(co_await std::move(asking));
             Response response;
@@ -126,7 +114,7 @@ class HistoryApi {
             co_return response;
         }
         // Behind nothing is the end that the order begins with.
-        const bool from_end = newest_first && !request.query_value("after");
+        const bool from_end = newest_first && !query.has("after");
         auto asked = newest_first ? manager_.events_before(id, from_end ? kMaxNumber : after, limit)
                                   : manager_.events(id, after, limit);
         const auto batch = co_await std::move(asked);
@@ -158,17 +146,13 @@ class HistoryApi {
     }
 
     asio::awaitable<Response> metrics(Request request) {
-        check_query(request, {"names", "after_step", "max_points"});
         const std::string id(request.path_parameter("id"));
+        QueryReader reader(request, {"names", "after_step", "max_points"});
         SeriesQuery query;
-        query.names = names_of(request);
-        query.max_points = kPointsDefault;
-        if (const auto text = request.query_value("after_step")) {
-            query.after_step = whole_number(request, *text, "after_step", 0, kMaxNumber);
-        }
-        if (const auto text = request.query_value("max_points")) {
-            query.max_points = static_cast<std::uint32_t>(whole_number(request, *text, "max_points", 2, kPointsMax));
-        }
+        query.names = names_of(reader);
+        query.after_step = reader.number<std::uint64_t>("after_step", 0, kMaxNumber);
+        query.max_points = reader.number<std::uint32_t>("max_points", 2, kPointsMax).value_or(kPointsDefault);
+        reader.finish();
         auto asked = manager_.metrics(id, std::move(query));
         const auto series = co_await std::move(asked);
         if (!series) {

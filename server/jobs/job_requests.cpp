@@ -3,6 +3,7 @@
 #include "api/problem.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/job_access.hpp"
+#include "server/jobs/query_reader.hpp"
 
 namespace distilld {
 namespace {
@@ -36,7 +37,7 @@ std::string idempotency_key_of(const api::Request& request) {
     return scoped_idempotency_key(std::string(*header), request);
 }
 
-std::map<std::string, std::string> metadata_filter_of(const api::Request& request) {
+std::map<std::string, std::string> metadata_filter_of(const api::Request& request, QueryReader& asked) {
     std::map<std::string, std::string> wanted;
     for (const auto& [name, text] : request.query) {
         const bool whole = name.starts_with(kMetadataFilter) && name.ends_with(']');
@@ -45,16 +46,13 @@ std::map<std::string, std::string> metadata_filter_of(const api::Request& reques
         }
         const auto key = name.substr(kMetadataFilter.size(), name.size() - kMetadataFilter.size() - 1);
         if (key.empty() || key.size() > kMetadataNameBytes || text.size() > kMetadataTextBytes) {
-            refuse(request, 400, "invalid_parameter",
-                   name + ": a name has 1 to " + std::to_string(kMetadataNameBytes) + " bytes and a text at most " +
-                       std::to_string(kMetadataTextBytes),
-                   name);
+            asked.wrong(name, name + ": a name has 1 to " + std::to_string(kMetadataNameBytes) +
+                                  " bytes and a text at most " + std::to_string(kMetadataTextBytes));
         }
         wanted[key] = text;
     }
     if (wanted.size() > kMetadataPairs) {
-        refuse(request, 400, "invalid_parameter",
-               "metadata: at most " + std::to_string(kMetadataPairs) + " pairs can be asked for", "metadata");
+        asked.wrong("metadata", "metadata: at most " + std::to_string(kMetadataPairs) + " pairs can be asked for");
     }
     return wanted;
 }

@@ -5,6 +5,7 @@
 
 #include "api/http_message.hpp"
 #include "server/jobs/job_manager.hpp"
+#include "server/jobs/query_reader.hpp"
 
 /// What the endpoints about jobs have in common, whatever shape they show them in.
 namespace distilld {
@@ -13,8 +14,8 @@ namespace distilld {
 /// key.
 [[nodiscard]] std::string idempotency_key_of(const api::Request& request);
 
-/// The pairs of the query parameters metadata[NAME]=TEXT. Refuses more or longer ones than a job can have.
-[[nodiscard]] std::map<std::string, std::string> metadata_filter_of(const api::Request& request);
+/// The pairs of the query parameters metadata[NAME]=TEXT. More or longer ones than a job can have are wrong.
+[[nodiscard]] std::map<std::string, std::string> metadata_filter_of(const api::Request& request, QueryReader& asked);
 
 /// The answer to a request for a job of which none came: of any outcome but created, existing and valid. May refuse().
 [[nodiscard]] api::Response refused_submission(const api::Request& request, const SubmitOutcome& outcome);

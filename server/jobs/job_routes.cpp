@@ -16,6 +16,7 @@
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
 #include "server/jobs/page_routes.hpp"
+#include "server/jobs/query_reader.hpp"
 #include "server/jobs/rendered_jobs.hpp"
 
 namespace distilld {
@@ -44,13 +45,12 @@ class JobApi {
     JobApi(JobManager& manager, std::shared_ptr<JobLogs> logs) : manager_(manager), logs_(std::move(logs)) {}
 
     asio::awaitable<Response> submit(Request request) {
-        check_query(request, {"dry_run", "priority"});
         SubmitRequest order;
-        order.dry_run = flag_of(request, "dry_run");
-        if (const auto text = request.query_value("priority")) {
-            order.priority = static_cast<std::int32_t>(
-                whole_number<std::int64_t>(request, *text, "priority", api::kLowestPriority, api::kHighestPriority));
-        }
+        QueryReader query(request, {"dry_run", "priority"});
+        order.dry_run = query.flag("dry_run", false);
+        order.priority = query.number<std::int32_t>("priority", api::kLowestPriority, api::kHighestPriority)
+                             .value_or(order.priority);
+        query.finish();
         order.idempotency_key = idempotency_key_of(request);
         order.owner = request.caller ? request.caller->name : std::string();
         order.spec_json = std::move(request.body);
@@ -65,25 +65,21 @@ class JobApi {
 
     asio::awaitable<Response> list(Request request) {
         JobQuery query;
-        query.metadata = metadata_filter_of(request);
-        check_query(request, {"limit", "after", "state", "name", "metadata[]"});
-        query.limit = limit_of(request, kListDefault, kListMax);
-        if (const auto after = request.query_value("after")) {
-            query.after = *after;
-        }
-        if (const auto text = request.query_value("state")) {
+        QueryReader reader(request, {"limit", "after", "state", "name", "metadata[]"});
+        query.metadata = metadata_filter_of(request, reader);
+        query.limit = reader.limit(kListDefault, kListMax);
+        query.after = reader.value("after").value_or("");
+        if (const auto text = reader.value("state")) {
             query.state = api::job_state_from_string(*text);
             if (!query.state) {
-                refuse(request, 400, "invalid_parameter", "state must be one of " + joined_names(api::kJobStateNames),
-                       "state");
+                reader.wrong("state", "state must be one of " + joined_names(api::kJobStateNames));
             }
         }
-        if (const auto name = request.query_value("name")) {
-            if (name->empty()) {
-                refuse(request, 400, "invalid_parameter", "name must not be empty", "name");
-            }
-            query.name = *name;
+        query.name = reader.value("name").value_or("");
+        if (reader.has("name") && query.name.empty()) {
+            reader.wrong("name", "name must not be empty");
         }
+        reader.finish();
         const auto listing = co_await manager_.list(query);
         if (listing.unknown_after) {
             refuse(request, 400, "invalid_parameter", "after names no job: '" + query.after + "'", "after");

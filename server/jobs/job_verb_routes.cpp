@@ -6,6 +6,7 @@
 
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/job_patch.hpp"
+#include "server/jobs/query_reader.hpp"
 
 namespace distilld {
 namespace {
@@ -29,8 +30,9 @@ class VerbApi {
     explicit VerbApi(JobManager& manager) : manager_(manager) {}
 
     asio::awaitable<Response> cancel(Request request) {
-        check_query(request, {"checkpoint"});
-        const auto last = flag_of(request, "checkpoint", true) ? LastCheckpoint::write : LastCheckpoint::skip;
+        QueryReader query(request, {"checkpoint"});
+        const auto last = query.flag("checkpoint", true) ? LastCheckpoint::write : LastCheckpoint::skip;
+        query.finish();
         auto asking = manager_.cancel(std::string(request.path_parameter("id")), last);
         const VerbOutcome outcome = co_await std::move(asking);
         co_return verb_answer(request, outcome, 202);

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/query_reader.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -20,11 +21,9 @@ class LogApi {
     LogApi(JobManager& manager, std::shared_ptr<JobLogs> logs) : manager_(manager), logs_(std::move(logs)) {}
 
     asio::awaitable<Response> logs(Request request) {
-        check_query(request, {"tail"});
-        std::uint32_t lines = kTailDefault;
-        if (const auto text = request.query_value("tail")) {
-            lines = static_cast<std::uint32_t>(whole_number(request, *text, "tail", 1, JobLogs::kMaxTail));
-        }
+        QueryReader query(request, {"tail"});
+        const auto lines = query.number<std::uint32_t>("tail", 1, JobLogs::kMaxTail).value_or(kTailDefault);
+        query.finish();
         // A log is a file: only the id of a job that there is becomes its name.
         auto asking = job_of(manager_, request);
         const api::Job job = co_await std::move(asking);

@@ -9,6 +9,7 @@
 #include "api/spec_docs.hpp"
 #include "base/json_text.hpp"
 #include "server/jobs/api_route.hpp"
+#include "server/jobs/query_reader.hpp"
 
 namespace distilld {
 namespace {

@@ -9,6 +9,7 @@
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/job_access.hpp"
+#include "server/jobs/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"
@@ -115,16 +116,13 @@ class FileApi {
     }
 
     asio::awaitable<Response> list(Request request) {
-        check_query(request, {"after", "limit", "order", "purpose"});
         FileQuery query;
-        query.limit = limit_of(request, kListMax, kListMax);
-        query.after = request.query_value("after").value_or("");
-        query.purpose = request.query_value("purpose").value_or("");
-        const auto order = request.query_value("order").value_or("desc");
-        if (order != "asc" && order != "desc") {
-            refuse(request, 400, "invalid_parameter", "order must be asc or desc", "order");
-        }
-        query.oldest_first = order == "asc";
+        QueryReader reader(request, {"after", "limit", "order", "purpose"});
+        query.limit = reader.limit(kListMax, kListMax);
+        query.after = reader.value("after").value_or("");
+        query.purpose = reader.value("purpose").value_or("");
+        query.oldest_first = !reader.newest_first(true);
+        reader.finish();
         auto asking = parts_.files->list(query);
         const auto page = co_await std::move(asking);
         if (page.unknown_after) {

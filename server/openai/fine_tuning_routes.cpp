@@ -12,6 +12,7 @@
 #include "server/jobs/job_requests.hpp"
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/new_job.hpp"
+#include "server/jobs/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/fine_tuning_request.hpp"
 #include "server/openai/fine_tuning_stream.hpp"
@@ -122,10 +123,11 @@ class FineTuningApi {
     asio::awaitable<Response> list(Request request) {
         JobQuery query;
         query.with_specs = true;
-        query.metadata = metadata_filter_of(request);
-        check_query(request, {"after", "limit", "metadata[]"});
-        query.limit = limit_of(request, kListDefault, kListMax);
-        query.after = request.query_value("after").value_or("");
+        QueryReader reader(request, {"after", "limit", "metadata[]"});
+        query.metadata = metadata_filter_of(request, reader);
+        query.limit = reader.limit(kListDefault, kListMax);
+        query.after = reader.value("after").value_or("");
+        reader.finish();
         auto asking = parts_.manager.list(query);
         const auto page = co_await std::move(asking);
         if (page.unknown_after) {
@@ -167,15 +169,14 @@ class FineTuningApi {
     }
 
     asio::awaitable<Response> events(Request request) {
-        check_query(request, {"after", "limit", "order", "stream"});
         const std::string id(request.path_parameter("id"));
-        const auto limit = limit_of(request, kListDefault, kEventsMax);
-        const auto order = request.query_value("order").value_or("desc");
-        if (order != "asc" && order != "desc") {
-            refuse(request, 400, "invalid_parameter", "order must be asc or desc", "order");
-        }
-        const auto after = after_of(request, id);
-        if (flag_of(request, "stream")) {
+        QueryReader query(request, {"after", "limit", "order", "stream"});
+        const auto limit = query.limit(kListDefault, kEventsMax);
+        const bool newest_first = query.newest_first(true);
+        const auto after = after_of(query, id);
+        const bool streams = query.flag("stream", false);
+        query.finish();
+        if (streams) {
             auto asking = job_of(parts_.manager, request);
             static_cast<void>(co_await std::move(asking));
             Response response;
@@ -185,8 +186,8 @@ class FineTuningApi {
             co_return response;
         }
         constexpr auto kNewest = std::numeric_limits<std::uint64_t>::max();
-        auto reading = order == "asc" ? parts_.manager.events(id, after.value_or(0), limit)
-                                      : parts_.manager.events_before(id, after.value_or(kNewest), limit);
+        auto reading = newest_first ? parts_.manager.events_before(id, after.value_or(kNewest), limit)
+                                    : parts_.manager.events(id, after.value_or(0), limit);
         const auto batch = co_await std::move(reading);
         if (!batch.found) {
             job_not_found(request, id);
@@ -199,8 +200,9 @@ class FineTuningApi {
     }
 
     asio::awaitable<Response> checkpoints(Request request) {
-        check_query(request, {"after", "limit"});
-        const auto limit = limit_of(request, kCheckpointsDefault, kListMax);
+        QueryReader reader(request, {"after", "limit"});
+        const auto limit = reader.limit(kCheckpointsDefault, kListMax);
+        reader.finish();
         auto asking = job_of(parts_.manager, request);
         const auto job = co_await std::move(asking);
         SeriesQuery query{{"loss", "eval_loss"}, std::nullopt, kPoints};
@@ -210,7 +212,7 @@ class FineTuningApi {
         auto newest_first = job.checkpoints;
         std::ranges::reverse(newest_first);
         auto next = newest_first.begin();
-        if (const auto after = request.query_value("after")) {
+        if (const auto after = reader.value("after")) {
             next = std::ranges::find_if(newest_first,
                                         [&](const auto& one) { return checkpoint_id(job.id, one) == *after; });
             if (next == newest_first.end()) {
@@ -252,15 +254,14 @@ class FineTuningApi {
         co_return fine_tuning_job(job, results);
     }
 
-    static std::optional<std::uint64_t> after_of(const Request& request, const std::string& id) {
-        const auto after = request.query_value("after");
+    static std::optional<std::uint64_t> after_of(QueryReader& query, const std::string& id) {
+        const auto after = query.value("after");
         if (!after) {
             return std::nullopt;
         }
         const auto sequence = sequence_of_event(id, *after);
         if (!sequence) {
-            refuse(request, 400, "invalid_parameter",
-                   "after names no event of job '" + id + "': '" + std::string(*after) + "'", "after");
+            query.wrong("after", "after names no event of job '" + id + "': '" + std::string(*after) + "'");
         }
         return sequence;
     }

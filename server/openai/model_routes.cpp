@@ -7,6 +7,7 @@
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/job_access.hpp"
+#include "server/jobs/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
 #include "server/openai/openai_objects.hpp"
 #include "server/openai/openai_routes.hpp"

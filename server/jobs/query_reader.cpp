@@ -1,0 +1,81 @@
+#include "server/jobs/query_reader.hpp"
+
+#include <algorithm>
+
+#include "server/jobs/api_route.hpp"
+
+namespace distilld {
+namespace {
+
+/// `known` ends with "[]" where all of the form known[…] are meant.
+bool is_called(std::string_view name, std::string_view known) {
+    if (!known.ends_with("[]")) {
+        return name == known;
+    }
+    return name.starts_with(known.substr(0, known.size() - 1)) && name.ends_with(']');
+}
+
+}  // namespace
+
+QueryReader::QueryReader(const api::Request& request, std::initializer_list<std::string_view> known)
+    : request_(request) {
+    const auto& query = request.query;
+    for (auto entry = query.begin(); entry != query.end(); ++entry) {
+        const auto& name = entry->first;
+        const auto same = [&](const auto& other) { return other.first == name; };
+        const auto earlier = std::count_if(query.begin(), entry, same);
+        if (std::ranges::none_of(known, [&](auto one) { return is_called(name, one); })) {
+            if (earlier == 0) {
+                wrong(name, "unknown query parameter '" + name + "'", "unknown_parameter");
+            }
+        } else if (earlier == 1) {
+            wrong(name, "query parameter '" + name + "' is given twice", "duplicate_parameter");
+        }
+    }
+}
+
+std::uint32_t QueryReader::limit(std::uint32_t otherwise, std::uint32_t max) {
+    return number<std::uint32_t>("limit", 1, max).value_or(otherwise);
+}
+
+bool QueryReader::flag(const char* name, bool otherwise) {
+    const auto text = value(name);
+    if (text && *text != "true" && *text != "false") {
+        wrong(name, std::string(name) + " must be true or false");
+    }
+    return text ? *text == "true" : otherwise;
+}
+
+bool QueryReader::newest_first(bool otherwise) {
+    const auto text = value("order");
+    if (text && *text != "asc" && *text != "desc") {
+        wrong("order", "order must be asc or desc");
+    }
+    return text ? *text == "desc" : otherwise;
+}
+
+void QueryReader::wrong(std::string name, std::string detail, std::string code) {
+    violations_.push_back({{}, std::move(code), std::move(detail), std::move(name)});
+}
+
+void QueryReader::finish() const {
+    if (violations_.empty()) {
+        return;
+    }
+    api::Problem problem;
+    problem.status = 400;
+    problem.code = violations_.front().code;
+    problem.param = violations_.front().parameter;
+    problem.instance = request_.path;
+    for (const auto& one : violations_) {
+        problem.detail += (problem.detail.empty() ? "" : "; ") + one.detail;
+    }
+    problem.errors = violations_;
+    throw ProblemError{std::move(problem)};
+}
+
+void check_query(const api::Request& request, std::initializer_list<std::string_view> known) {
+    QueryReader(request, known).finish();
+}
+
+}  // namespace distilld
