@@ -58,7 +58,7 @@ class Watch {
           json_(json),
           tools_(tools),
           sleep_(tools.sleep ? tools.sleep : sleep_for),
-          display_(tools.print, tools.terminal, tools.width),
+          display_(tools.print, tools.width),
           target_("/v1/jobs/" + path_segment(job_id) + "/events") {}
 
     std::optional<api::Job> run() {

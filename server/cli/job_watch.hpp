@@ -7,6 +7,7 @@
 
 #include "api/job_types.hpp"
 #include "server/cli/rest_client.hpp"
+#include "server/cli/terminal.hpp"
 
 namespace distilld::cli {
 
@@ -14,8 +15,7 @@ namespace distilld::cli {
 struct WatchTools {
     std::function<void(const std::string&)> print;     ///< bytes for stdout
     std::function<void(const std::string&)> complain;  ///< a line for stderr
-    bool terminal = false;                             ///< stdout is one, `width` columns wide
-    unsigned width = 80;
+    TerminalWidth width{};                             ///< of stdout, where it is a terminal
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
     std::function<void(std::chrono::seconds)> sleep{};  ///< empty: sleeps
 };

@@ -1,6 +1,3 @@
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <boost/json.hpp>
 #include <cstdio>
 #include <utility>
@@ -212,17 +209,13 @@ std::string metrics_target(const JobsCommand& command, const std::string& job) {
     return target;
 }
 
-unsigned terminal_width() {
-    winsize size{};
-    return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0 ? size.ws_col : 80;
-}
-
 int watch(const JobsCommand& command, RestClient& client) {
     WatchTools tools;
     tools.print = print;
     tools.complain = print_error;
-    tools.terminal = !command.json && ::isatty(STDOUT_FILENO) != 0;
-    tools.width = terminal_width();
+    if (!command.json) {
+        tools.width = terminal_width();
+    }
     const auto ended = watch_job(client, command.subject, command.json, tools);
     if (!ended) {
         return kFailed;

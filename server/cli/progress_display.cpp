@@ -13,6 +13,7 @@ namespace {
 constexpr std::chrono::milliseconds kPlainInterval{1000};
 constexpr std::chrono::milliseconds kBarInterval{100};
 constexpr unsigned kBarWidth = 20;
+constexpr unsigned kLeastWidth = 20;  // of a terminal
 
 std::string format(const char* pattern, double value) {
     std::array<char, 64> text{};
@@ -202,8 +203,8 @@ std::string summary(const FinishedEvent& finished) {
     return text;
 }
 
-ProgressDisplay::ProgressDisplay(Write write, bool terminal, unsigned width)
-    : write_(std::move(write)), terminal_(terminal), width_(std::max(width, 20U)) {}
+ProgressDisplay::ProgressDisplay(Write write, TerminalWidth width)
+    : write_(std::move(write)), width_(std::move(width)) {}
 
 void ProgressDisplay::line(const std::string& text) {
     if (bar_.empty()) {
@@ -223,13 +224,13 @@ void ProgressDisplay::finish() {
 void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::time_point now) {
     if (const auto* progress = std::get_if<ProgressEvent>(&event)) {
         const bool last = progress->step >= progress->total_steps;
-        const auto interval = terminal_ ? kBarInterval : kPlainInterval;
+        const auto interval = width_ ? kBarInterval : kPlainInterval;
         if (last_shown_ && !last && now - *last_shown_ < interval) {
             return;
         }
         last_shown_ = now;
-        if (terminal_) {
-            bar_ = progress_bar(*progress, width_ - 1);  // the last column would wrap
+        if (width_) {
+            bar_ = progress_bar(*progress, std::max(width_(), kLeastWidth) - 1);  // the last column would wrap
             write_("\r\x1b[K" + bar_);
         } else {
             write_(progress_line(*progress) + "\n");

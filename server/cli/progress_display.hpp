@@ -6,6 +6,7 @@
 #include <string>
 
 #include "pipeline/core/worker_events.hpp"
+#include "server/cli/terminal.hpp"
 
 namespace distilld::cli {
 
@@ -30,8 +31,8 @@ class ProgressDisplay {
   public:
     using Write = std::function<void(const std::string&)>;
 
-    /// `write` takes bytes for the screen or file.
-    ProgressDisplay(Write write, bool terminal, unsigned width = 80);
+    /// `write` takes bytes for the screen, which is a terminal where it has a `width`, or for a file.
+    ProgressDisplay(Write write, TerminalWidth width);
 
     void show(const WorkerEvent& event, std::chrono::steady_clock::time_point now);
     /// A line of text that stays, above the bar.
@@ -41,8 +42,7 @@ class ProgressDisplay {
 
   private:
     Write write_;
-    bool terminal_;
-    unsigned width_;
+    TerminalWidth width_;
     std::string bar_;  ///< what the terminal's last line shows
     std::optional<std::chrono::steady_clock::time_point> last_shown_;
 };

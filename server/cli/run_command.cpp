@@ -1,4 +1,3 @@
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -41,14 +40,6 @@ void print(const std::string& text) {
 
 void print_error(const std::string& message) {
     std::fprintf(stderr, "distilld: %s\n", message.c_str());
-}
-
-unsigned terminal_width() {
-    winsize size{};
-    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
-        return 80;
-    }
-    return size.ws_col;
 }
 
 std::string absolute_text(const std::string& file) {
@@ -142,7 +133,7 @@ int run(const RunCommand& command) {
     }
 
     asio::io_context context(1);
-    ProgressDisplay display(print, ::isatty(STDOUT_FILENO) != 0, terminal_width());
+    ProgressDisplay display(print, terminal_width());
     std::unique_ptr<MetricsServer> metrics;
     if (!command.metrics_listen.empty()) {
         auto made = make_metrics_server(context.get_executor(), command.metrics_listen, job->sequence_length);

@@ -99,12 +99,15 @@ TEST(ProgressText, SummaryHasTheFigures) {
 class Display : public ::testing::Test {
   protected:
     ProgressDisplay make(bool terminal) {
-        return ProgressDisplay([this](const std::string& text) { written_.push_back(text); }, terminal, 200);
+        const auto width = [this] { return width_; };
+        return ProgressDisplay([this](const std::string& text) { written_.push_back(text); },
+                               terminal ? TerminalWidth(width) : TerminalWidth());
     }
     static std::chrono::steady_clock::time_point at(int milliseconds) {
         return std::chrono::steady_clock::time_point(std::chrono::hours(1) + std::chrono::milliseconds(milliseconds));
     }
     std::vector<std::string> written_;
+    unsigned width_ = 200;
 };
 
 TEST_F(Display, PlainLinesAtMostOnceASecondAndTheLast) {
@@ -126,6 +129,19 @@ TEST_F(Display, TerminalRedrawsOneLineAndKeepsItBelowOthers) {
     display.show(CancelledEvent{1, "cp"}, at(1));
     EXPECT_THAT(written_, ElementsAre("\r\x1b[K" + bar, "\r\x1b[Ka word\n" + bar, "\n",
                                       "interrupted after step 1; checkpoint: cp\n"));
+}
+
+TEST_F(Display, TheBarFollowsTheWindow) {
+    auto display = make(true);
+    std::vector<std::string> bars;
+    int moment = 0;
+    for (const unsigned width : {200U, 40U, 3U, 120U}) {
+        width_ = width;
+        display.show(progress(1), at(moment += 1000));
+        bars.push_back("\r\x1b[K" + progress_bar(progress(1), std::max(width, 20U) - 1));
+    }
+    EXPECT_THAT(written_, testing::ElementsAreArray(bars));
+    EXPECT_EQ(written_[1].size(), written_[2].size() + 20);
 }
 
 TEST_F(Display, SaysWhatIsTrained) {
