@@ -4,7 +4,7 @@
 #
 #   --changed   only files that differ from the branch main (from the commit before, on main itself), or that git does
 #               not know yet
-#   --fast      clang-tidy only with the checks of coroutines and moves, on what needs no libtorch: a minute or two
+#   --fast      clang-tidy only with the checks of coroutines and moves, on what needs no libtorch: a few minutes
 #   --fix       format C++ and Python in place of complaining
 #
 # All checks of clang-tidy over all files take about a quarter of an hour on two cores. What passed is remembered in
