@@ -53,7 +53,7 @@ run_job() {
     # The example that the packages bring, made small, and reading bytes: there is no tokenizer here.
     sed -z 's/,[[:space:]]*"tokenizer": "tokenizer"//' "$example" |
         sed -e 's/"hidden_size": [0-9]*/"hidden_size": 32/; s/"intermediate_size": [0-9]*/"intermediate_size": 64/' \
-            -e 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' \
+            -e 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/; s/"vocab_size": [0-9]*/"vocab_size": 257/' \
             -e 's/"sequence_length": [0-9]*/"sequence_length": 24/' \
             -e 's/"max_steps": [0-9]*/"max_steps": 12/; s/"warmup_steps": [0-9]*/"warmup_steps": 2/' \
             -e 's|data/[a-z]*.jsonl|train.jsonl|g; s|"out/scratch"|"student"|' >spec.json
