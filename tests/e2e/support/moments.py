@@ -18,7 +18,7 @@ def kill(pid):
 def alive(pid):
     try:
         return _state(pathlib.Path(f"/proc/{pid}/stat")) != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # before and after it was opened
         return False
 
 
