@@ -61,7 +61,7 @@ std::string duration_text(double seconds) {
     if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) {
         return "?";
     }
-    const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+    const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
     std::array<char, 64> text{};
     const auto number = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
     if (whole < 60) {

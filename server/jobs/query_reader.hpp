@@ -42,8 +42,9 @@ class QueryReader {
                                                    std::type_identity_t<Integer> min,
                                                    std::type_identity_t<Integer> max) {
         Integer number = 0;
-        const auto* end = text.data() + text.size();
-        const auto [stop, error] = std::from_chars(text.data(), end, number);
+        const char* begin = text.data();
+        const char* end = begin + text.size();
+        const auto [stop, error] = std::from_chars(begin, end, number);
         if (text.empty() || stop != end || error != std::errc() || number < min || number > max) {
             wrong(name, std::string(name) + " must be a whole number from " + std::to_string(min) + " to " +
                             std::to_string(max));

@@ -29,6 +29,7 @@ api::Problem refusal(const QueryReader& reader) {
 /// "parameter code" of each violation.
 std::vector<std::string> violations(const api::Problem& problem) {
     std::vector<std::string> found;
+    found.reserve(problem.errors.size());
     for (const auto& one : problem.errors) {
         found.push_back(one.parameter + " " + one.code);
     }
