@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.hpp"
+
 namespace distilld {
 namespace {
 
@@ -36,12 +38,7 @@ constexpr Range kDangerous[] = {
 };
 
 std::string lower(std::string_view text) {
-    std::string result(text);
-    for (char& c : result) {
-        if (c >= 'A' && c <= 'Z') {
-            c = static_cast<char>(c - 'A' + 'a');
-        }
-    }
+    std::string result = ascii_lower(text);
     while (result.ends_with('.')) {
         result.pop_back();
     }

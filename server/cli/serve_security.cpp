@@ -1,5 +1,6 @@
 #include "server/cli/serve_security.hpp"
 
+#include <boost/algorithm/string/join.hpp>
 #include <cstdlib>
 #include <optional>
 #include <system_error>
@@ -62,14 +63,6 @@ Result<std::vector<fs::path>> checked_roots(const std::vector<std::string>& root
     return folders;
 }
 
-std::string joined(const std::vector<std::string>& texts) {
-    std::string list;
-    for (const std::string& text : texts) {
-        list += (list.empty() ? "" : ",") + text;
-    }
-    return list;
-}
-
 std::function<api::SpecViolations(const JobSpec&)> make_admission(PathRuleOptions paths, HostRule hosts) {
     return [paths = PathRule(std::move(paths)), hosts = std::move(hosts)](const JobSpec& spec) {
         auto found = paths.check(spec);
@@ -89,7 +82,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
         return hosts.error();
     }
     if (!hosts->patterns().empty()) {
-        ::setenv(kTeacherHostsVariable, joined(hosts->patterns()).c_str(), 1);
+        ::setenv(kTeacherHostsVariable, boost::algorithm::join(hosts->patterns(), ",").c_str(), 1);
     }
     KeyRingOptions ring;
     ring.admin_secret = taken_from_environment(kAdminKeyVariable);

@@ -1,20 +1,15 @@
 #include "server/http/multipart_reader.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
+
+#include "base/ascii.hpp"
 
 namespace distilld::http {
 namespace {
 
 constexpr std::size_t kMaxBoundary = 70;  // RFC 2046 §5.1.1
 constexpr std::string_view kBlanks = " \t";
-
-std::string lower(std::string_view text) {
-    std::string result(text);
-    std::ranges::transform(result, result.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return result;
-}
 
 std::string_view trimmed(std::string_view text) {
     const auto begin = std::min(text.find_first_not_of(kBlanks), text.size());
@@ -43,7 +38,7 @@ std::optional<std::string> parameter_of(std::string_view header, std::string_vie
     while (!rest.empty()) {
         rest.remove_prefix(1);  // the semicolon
         const auto end = std::min(rest.find_first_of("=;"), rest.size());
-        const auto name = lower(trimmed(rest.substr(0, end)));
+        const auto name = ascii_lower(trimmed(rest.substr(0, end)));
         rest.remove_prefix(end);
         std::string value;
         if (rest.starts_with('=')) {
@@ -81,12 +76,12 @@ Result<MultipartPart> part_of(std::string_view head) {
         const auto line = head.substr(0, end);
         head.remove_prefix(std::min(end + 2, head.size()));
         const auto colon = line.find(':');
-        if (colon == std::string_view::npos || lower(trimmed(line.substr(0, colon))) != "content-disposition") {
+        if (colon == std::string_view::npos || ascii_lower(trimmed(line.substr(0, colon))) != "content-disposition") {
             continue;
         }
         const auto value = trimmed(line.substr(colon + 1));
         const auto name = parameter_of(value, "name");
-        if (lower(trimmed(value.substr(0, value.find(';')))) != "form-data" || !name) {
+        if (ascii_lower(trimmed(value.substr(0, value.find(';')))) != "form-data" || !name) {
             break;
         }
         MultipartPart part;
@@ -102,7 +97,7 @@ Result<MultipartPart> part_of(std::string_view head) {
 }  // namespace
 
 Result<std::string> multipart_boundary(std::string_view content_type) {
-    if (lower(trimmed(content_type.substr(0, content_type.find(';')))) != "multipart/form-data") {
+    if (ascii_lower(trimmed(content_type.substr(0, content_type.find(';')))) != "multipart/form-data") {
         return invalid_input("multipart/form-data is expected (curl: -F purpose=fine-tune -F file=@train.jsonl)");
     }
     auto boundary = parameter_of(content_type, "boundary");

@@ -4,20 +4,15 @@
 #include <boost/url/authority_view.hpp>
 #include <boost/url/parse.hpp>
 #include <boost/url/url_view.hpp>
-#include <cctype>
 #include <cstdint>
 #include <utility>
+
+#include "base/ascii.hpp"
 
 namespace distilld::http {
 namespace {
 
 namespace urls = boost::urls;
-
-std::string lower(std::string_view text) {
-    std::string result(text);
-    std::ranges::transform(result, result.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return result;
-}
 
 /// A host in the one form in which hosts are compared, and the port when one is given.
 struct Place {
@@ -34,7 +29,7 @@ std::optional<Place> place_of(const urls::authority_view& authority) {
     if (authority.has_userinfo() || place.port == 0) {  // 0 is also what does not fit
         return std::nullopt;
     }
-    place.host = lower(std::string(authority.host_address()));
+    place.host = ascii_lower(std::string(authority.host_address()));
     if (place.host.ends_with('.')) {
         place.host.pop_back();
     }
@@ -58,7 +53,7 @@ std::optional<Place> parse_place(std::string_view text) {
 std::vector<std::string_view> values_of(const api::Headers& headers, std::string_view name) {
     std::vector<std::string_view> values;
     for (const auto& [field, value] : headers) {
-        if (lower(field) == name) {
+        if (ascii_lower(field) == name) {
             values.emplace_back(value);
         }
     }
@@ -102,7 +97,7 @@ std::optional<std::string> other_site(const RequestHead& head) {
 /// "application/json; charset=utf-8" is JSON, and so is anything "+json".
 std::optional<std::string> other_type(const RequestHead& head) {
     const auto header = head.request.header("content-type");
-    auto type = lower(header ? header->substr(0, header->find(';')) : "");
+    auto type = ascii_lower(header ? header->substr(0, header->find(';')) : "");
     type.erase(0, type.find_first_not_of(" \t"));
     type.erase(type.find_last_not_of(" \t") + 1);
     if (type == "application/json" || type.ends_with("+json")) {
@@ -129,7 +124,7 @@ Result<RequestGate> RequestGate::make(const std::string& listen_host, const boos
                                       const std::vector<std::string>& hosts) {
     RequestGate gate;
     gate.any_address_ = bound.is_unspecified();
-    gate.names_ = {"localhost", bound.to_string(), lower(listen_host)};
+    gate.names_ = {"localhost", bound.to_string(), ascii_lower(listen_host)};
     for (const auto& host : hosts) {
         // An IPv6 address may be written with brackets, as in a URL, or without.
         const bool bare = std::ranges::count(host, ':') > 1 && !host.starts_with('[');

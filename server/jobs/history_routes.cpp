@@ -1,6 +1,7 @@
 #include "server/jobs/history_routes.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <boost/json/array.hpp>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "api/job_fields.hpp"
+#include "base/ascii.hpp"
 #include "base/json_fields.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/event_stream.hpp"
@@ -27,27 +29,9 @@ constexpr std::uint32_t kPointsDefault = 500;
 constexpr std::uint32_t kPointsMax = 10000;
 constexpr auto kMaxNumber = std::numeric_limits<std::int64_t>::max();
 
-std::string lower(std::string_view text) {
-    std::string result(text);
-    for (auto& c : result) {
-        if (c >= 'A' && c <= 'Z') {
-            c = static_cast<char>(c - 'A' + 'a');
-        }
-    }
-    return result;
-}
-
 bool wants_event_stream(const Request& request) {
     const auto accept = request.header("accept");
-    return accept && lower(*accept).find("text/event-stream") != std::string::npos;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-    std::string text;
-    for (const auto& name : names) {
-        text += (text.empty() ? "" : ", ") + name;
-    }
-    return text;
+    return accept && ascii_lower(*accept).find("text/event-stream") != std::string::npos;
 }
 
 /// Of `names=a,b`; all, when it is not given.
@@ -63,7 +47,8 @@ std::vector<std::string> names_of(QueryReader& asked) {
         const auto end = std::min(text->find(',', begin), text->size());
         std::string name(text->substr(begin, end - begin));
         if (std::find(known.begin(), known.end(), name) == known.end()) {
-            asked.wrong("names", "names: there is no metric '" + name + "'; there are " + joined(known));
+            asked.wrong("names",
+                        "names: there is no metric '" + name + "'; there are " + boost::algorithm::join(known, ", "));
         } else if (std::find(names.begin(), names.end(), name) == names.end()) {
             names.push_back(std::move(name));
         }

@@ -1,5 +1,6 @@
 #include "server/jobs/job_routes.hpp"
 
+#include <boost/algorithm/string/join.hpp>
 #include <boost/json/array.hpp>
 
 #include "api/openapi.hpp"
@@ -29,16 +30,6 @@ using api::Response;
 
 constexpr std::uint32_t kListDefault = 20;
 constexpr std::uint32_t kListMax = 100;
-
-/// "queued, running, …"
-template <class Names>
-std::string joined_names(const Names& names) {
-    std::string text;
-    for (const auto& name : names_of(names)) {
-        text += (text.empty() ? "" : ", ") + name;
-    }
-    return text;
-}
 
 class JobApi {
   public:
@@ -72,7 +63,8 @@ class JobApi {
         if (const auto text = reader.value("state")) {
             query.state = api::job_state_from_string(*text);
             if (!query.state) {
-                reader.wrong("state", "state must be one of " + joined_names(api::kJobStateNames));
+                reader.wrong("state",
+                             "state must be one of " + boost::algorithm::join(names_of(api::kJobStateNames), ", "));
             }
         }
         query.name = reader.value("name").value_or("");

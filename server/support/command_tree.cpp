@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <sstream>
 #include <string_view>
 
@@ -15,14 +16,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
         parts.push_back(part);
     }
     return parts;
-}
-
-std::string joined(const std::vector<std::string>& parts, std::string_view separator) {
-    std::string all;
-    for (const auto& part : parts) {
-        all += (all.empty() ? "" : std::string(separator)) + part;
-    }
-    return all;
 }
 
 /// CLI11 names a type together with its checks: "TEXT:{text,json}", "UINT:INT in [1 - 1024]", "TEXT:DIR".
@@ -39,7 +32,7 @@ CommandValue value_of(const CLI::Option& option) {
         if (part.starts_with('{') && part.ends_with('}')) {
             value.kind = CommandValue::Kind::words;
             value.words = split(part.substr(1, part.size() - 2), ',');
-            value.name = joined(value.words, "|");
+            value.name = boost::algorithm::join(value.words, "|");
         } else if (part == "DIR" || part == "FILE") {
             value.kind = part == "DIR" ? CommandValue::Kind::folder : CommandValue::Kind::file;
             value.name = part;
@@ -91,7 +84,7 @@ CommandNode command_tree(const CLI::App& app) {
 }
 
 std::string full_name(const CommandNode& node) {
-    return joined(node.path, " ");
+    return boost::algorithm::join(node.path, " ");
 }
 
 std::vector<const CommandNode*> all_commands(const CommandNode& node) {

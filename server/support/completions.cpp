@@ -1,6 +1,7 @@
 #include "server/support/completions.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 #include <functional>
 #include <string_view>
 #include <utility>
@@ -16,14 +17,6 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
         text.replace(at, from.size(), to);
     }
     return text;
-}
-
-std::string joined(const std::vector<std::string>& words, std::string_view separator) {
-    std::string all;
-    for (const auto& word : words) {
-        all += (all.empty() ? "" : std::string(separator)) + word;
-    }
-    return all;
 }
 
 /// In single quotes, as bash and zsh read them.
@@ -78,11 +71,11 @@ std::string alternatives(const std::vector<std::string>& texts) {
     for (const auto& text : texts) {
         all.push_back(quoted(text));
     }
-    return joined(all, " | ");
+    return boost::algorithm::join(all, " | ");
 }
 
 std::string identifier(const CommandNode& node) {
-    return "_" + replaced(joined(node.path, "_"), "-", "_");
+    return "_" + replaced(boost::algorithm::join(node.path, "_"), "-", "_");
 }
 
 // ---- bash
@@ -90,7 +83,7 @@ std::string identifier(const CommandNode& node) {
 std::string bash_value(const CommandValue& value) {
     switch (value.kind) {
         case Kind::words:
-            return "words=" + quoted(joined(value.words, " "));
+            return "words=" + quoted(boost::algorithm::join(value.words, " "));
         case Kind::file:
             return "kind=file";
         case Kind::folder:
@@ -148,10 +141,10 @@ std::string bash_script(const CommandNode& program) {
     script += "        *)\n            case $at in\n";
     for (const auto* node : all_commands(program)) {
         script += "                " + quoted(full_name(*node)) +
-                  ") options=" + quoted(joined(option_names(*node), " ")) + " ";
+                  ") options=" + quoted(boost::algorithm::join(option_names(*node), " ")) + " ";
         script += node->commands.empty()
                       ? bash_value(node->arguments.empty() ? CommandValue{} : node->arguments[0].value)
-                      : "words=" + quoted(joined(command_names(*node), " "));
+                      : "words=" + quoted(boost::algorithm::join(command_names(*node), " "));
         script += " ;;\n";
     }
     script +=
@@ -186,7 +179,7 @@ std::string zsh_value(const CommandValue& value) {
     const auto head = ":" + zsh_text(value.name) + ":";
     switch (value.kind) {
         case Kind::words:
-            return head + "(" + joined(value.words, " ") + ")";
+            return head + "(" + boost::algorithm::join(value.words, " ") + ")";
         case Kind::file:
             return head + "_files";
         case Kind::folder:
@@ -258,13 +251,13 @@ std::string fish_list(const std::vector<std::string>& texts) {
     for (const auto& text : texts) {
         all.push_back(fish_quoted(text));
     }
-    return joined(all, " ");
+    return boost::algorithm::join(all, " ");
 }
 
 std::string fish_value(const CommandValue& value) {
     switch (value.kind) {
         case Kind::words:
-            return " -x -a " + fish_quoted(joined(value.words, " "));
+            return " -x -a " + fish_quoted(boost::algorithm::join(value.words, " "));
         case Kind::file:
             return " -r -F";
         case Kind::folder:

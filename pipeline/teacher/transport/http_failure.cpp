@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <iterator>
 
+#include "base/ascii.hpp"
 #include "base/json_text.hpp"
 #include "base/utf8.hpp"
 
@@ -86,9 +86,7 @@ std::string without_traceback(std::string text) {
 
 /// Whether the words of a 400 say that the model is not there (yet): MLServer's and older Tritons' way to say 404.
 bool says_not_ready(std::string_view text) {
-    std::string lower(text);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+    const std::string lower = ascii_lower(text);
     return lower.find("model") != std::string::npos &&
            std::any_of(std::begin(kNotReadyWords), std::end(kNotReadyWords),
                        [&](const char* words) { return lower.find(words) != std::string::npos; });
