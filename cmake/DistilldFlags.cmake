@@ -14,7 +14,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
 if(DISTILLD_SANITIZER)
-    set(CMAKE_CXX_FLAGS_DEBUG "-g1")  # lines, which is what reports name
+    set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")  # lines, which is what reports name
 endif()
 
 find_program(LLD_PROGRAM NAMES ld.lld ld.lld-19)
@@ -42,12 +42,12 @@ endif()
 
 if(DISTILLD_SANITIZER STREQUAL "address")
     target_compile_options(distilld_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=vptr
-        -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1)
+        -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
     target_link_options(distilld_flags INTERFACE -fsanitize=address,undefined -fno-sanitize=vptr)
     # Recycled coroutine frames would hide a use after free.
     target_compile_definitions(distilld_flags INTERFACE BOOST_ASIO_DISABLE_AWAITABLE_FRAME_RECYCLING)
 elseif(DISTILLD_SANITIZER STREQUAL "thread")
-    target_compile_options(distilld_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer -O1)
+    target_compile_options(distilld_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
     target_link_options(distilld_flags INTERFACE -fsanitize=thread)
 elseif(DISTILLD_SANITIZER)
     message(FATAL_ERROR "DISTILLD_SANITIZER is '${DISTILLD_SANITIZER}': address, thread or empty is expected")

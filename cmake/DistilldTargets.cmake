@@ -98,6 +98,7 @@ function(distilld_precompile_boost)
     if(DISTILLD_TESTS)
         distilld_precompiled_header(test ${stamp} DEPS distilld_boost GTest::gmock
             HEADERS ${headers} <gmock/gmock.h> <gtest/gtest.h>)
+        target_compile_options(distilld_test_header PRIVATE -O0)
     endif()
     get_property(names GLOBAL PROPERTY distilld_targets)
     foreach(name IN LISTS names)
@@ -124,15 +125,20 @@ endfunction()
 
 # distilld_test(NAME SOURCES a_test.cpp… [DEPS lib…] [TORCH] [TIMEOUT seconds])
 # One GoogleTest program, registered with ctest under its own name (one entry: each start of libtorch costs 0.3 s).
-# TORCH: with the precompiled torch header. The target unit_tests builds all of them and what they run.
+# TORCH: with the precompiled torch header. The target unit_tests builds all of them and what they run; the default
+# target leaves them out, for scripts/test.sh runs them under the sanitizers only. They are compiled without
+# optimization: most of their time would go into gmock and fixtures.
 function(distilld_test name)
     cmake_parse_arguments(arg "TORCH" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 300)
     endif()
-    add_executable(${name} ${arg_SOURCES})
+    add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
     set_property(GLOBAL APPEND PROPERTY distilld_targets ${name})
     add_dependencies(unit_tests ${name})
+    if(NOT arg_TORCH)  # whose precompiled header is shared with the product
+        target_compile_options(${name} PRIVATE -O0)
+    endif()
     target_link_libraries(${name} PRIVATE distilld_flags ${arg_DEPS} GTest::gmock GTest::gtest_main)
     target_compile_definitions(${name} PRIVATE DISTILLD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
         DISTILLD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
