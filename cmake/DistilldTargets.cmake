@@ -123,13 +123,17 @@ function(distilld_program name)
     target_link_libraries(${name} PRIVATE distilld_flags ${arg_DEPS})
 endfunction()
 
-# distilld_test(NAME SOURCES a_test.cpp… [DEPS lib…] [TORCH] [TIMEOUT seconds])
+# distilld_test(NAME [THREADS] SOURCES a_test.cpp… [DEPS lib…] [TORCH] [TIMEOUT seconds])
 # One GoogleTest program, registered with ctest under its own name (one entry: each start of libtorch costs 0.3 s).
 # TORCH: with the precompiled torch header. The target unit_tests builds all of them and what they run; the default
 # target leaves them out, for scripts/test.sh runs them under the sanitizers only. They are compiled without
 # optimization: most of their time would go into gmock and fixtures.
+# THREADS: what it tests runs on several threads; the tree of the thread sanitizer has no other tests.
 function(distilld_test name)
-    cmake_parse_arguments(arg "TORCH" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+    cmake_parse_arguments(arg "THREADS;TORCH" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+    if(DISTILLD_SANITIZER STREQUAL "thread" AND NOT arg_THREADS)
+        return()
+    endif()
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 300)
     endif()

@@ -93,7 +93,7 @@ else
 fi
 "$CXX" --version | head -n 1
 cmake --preset release -DDISTILLD_WITH_TORCH="$with_torch" >/dev/null
-scripts/build.sh release
+scripts/build.sh release all unit_tests
 ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(nproc)" -E '^repo_'
 SCRIPT
     if in_root "$folder" bash /check.sh "$with_torch" "${packages[@]}" >"$folder/log" 2>&1; then

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds and runs all tests, from a fresh machine: unit tests and simulations, end-to-end tests (pytest), the unit tests
-# under the address and the thread sanitizer, and scripts/lint.sh --fast. Ends with one line "N passed, N failed" over
-# all of them; exit code 0 only if nothing failed.
+# Builds and runs all tests, from a fresh machine: end-to-end tests (pytest), unit tests and simulations under the
+# address sanitizer, those of code with threads under the thread sanitizer too, and scripts/lint.sh --fast. Ends with one
+# line "N passed, N failed" over all of them; exit code 0 only if nothing failed.
 #
-#   --fast    without the sanitizers
+#   --fast    without the sanitizers: unit tests and simulations run in the release tree
 #   -k EXPR   end-to-end tests whose names match (pytest's -k)
 #
-# Results as JUnit XML, and the seconds of each phase (phases.json), lie in build/test-results/.
+# Results as JUnit XML, and the seconds and CPU-seconds of each phase with the ten slowest tests (phases.json), lie in
+# build/test-results/.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
@@ -26,10 +27,22 @@ done
 started=$SECONDS
 phase=
 phase_started=$SECONDS
-# finish_phase: writes down how long the present phase took.
+phase_cpu=0
+# Sets cpu to the CPU-seconds of all children that have ended. Not by $(…): a subshell has no children yet.
+count_cpu() {
+    times >"$results/times"
+    cpu=$(tail -n 1 "$results/times" | awk -F '[ms ]+' '{print $1 * 60 + $2 + $3 * 60 + $4}')
+}
+# finish_phase: writes down what the present phase took.
 finish_phase() {
-    [ -z "$phase" ] || printf '%s\t%d\n' "$phase" $((SECONDS - phase_started)) >>"$results/phases.tsv"
+    local cpu
+    count_cpu
+    if [ -n "$phase" ]; then
+        printf '%s\t%d\t%s\n' "$phase" $((SECONDS - phase_started)) "$(awk "BEGIN {print $cpu - $phase_cpu}")" \
+            >>"$results/phases.tsv"
+    fi
     phase=
+    phase_cpu=$cpu
 }
 # begin NAME: the next phase.
 begin() {
@@ -38,23 +51,6 @@ begin() {
     phase_started=$SECONDS
     printf '\n== %s (%d min %02d s)\n' "$1" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60))
 }
-print_phases() {
-    python3 - "$results" <<'PYTHON'
-import json
-import pathlib
-import sys
-
-folder = pathlib.Path(sys.argv[1])
-lines = [line.split("\t") for line in (folder / "phases.tsv").read_text().splitlines()]
-phases = {name: int(seconds) for name, seconds in lines}
-(folder / "phases.tsv").unlink()
-phases["all"] = sum(phases.values())
-(folder / "phases.json").write_text(json.dumps(phases, indent=1) + "\n")
-for name, seconds in phases.items():
-    print(f"{name:24} {seconds // 60:3} min {seconds % 60:02} s")
-PYTHON
-}
-
 # A phase that cannot even be built counts as one failed test.
 broken() {
     mkdir -p "$results/$1"
@@ -62,10 +58,10 @@ broken() {
     printf 'test: %s\n' "$2" >&2
 }
 
-# unit NAME PRESET [TARGET…]: builds a preset and runs what ctest knows of it.
+# unit NAME PRESET LABEL TARGET…: builds targets of a preset and runs the tests with this label ("": all).
 unit() {
-    local name=$1 preset=$2
-    shift 2
+    local name=$1 preset=$2 label=$3
+    shift 3
     begin "$name build"
     if ! scripts/build.sh "$preset" "$@"; then
         broken "$name" "$name: the build failed"
@@ -75,7 +71,7 @@ unit() {
     mkdir -p "$results/$name/cases"
     # Each GoogleTest program writes its cases there; ctest itself only knows programs.
     GTEST_OUTPUT="xml:$results/$name/cases/" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-        -j "$(nproc)" --output-junit "$results/$name/ctest.xml"
+        ${label:+-L "$label"} -j "$(nproc)" --output-junit "$results/$name/ctest.xml"
 }
 
 # pytest_run NAME ARGUMENT…: end-to-end tests, with NAME.xml as the result. No test at all is no failure: -k may say so.
@@ -124,7 +120,11 @@ begin setup
 if ! scripts/setup.sh; then
     broken setup "scripts/setup.sh failed"
 else
-    unit unit release
+    if [ "$fast" = 0 ]; then
+        unit unit release unsanitized all unsanitized_tests
+    else
+        unit unit release "" all unit_tests
+    fi
     end_to_end
     if [ "$fast" = 0 ]; then
         # libtorch itself is not instrumented: containers that cross its border would look overflown.
@@ -133,10 +133,10 @@ else
         ASAN_OPTIONS+=:detect_odr_violation=0:strict_init_order=1
         export LSAN_OPTIONS=suppressions=$root/tests/support/leaks.txt:print_suppressions=0
         export UBSAN_OPTIONS=print_stacktrace=1
-        unit asan asan unit_tests
+        unit asan asan "" unit_tests
         unset ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS
         export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=0:second_deadlock_stack=1
-        unit tsan tsan unit_tests
+        unit tsan tsan "" unit_tests
         unset TSAN_OPTIONS
     fi
     lint
@@ -144,5 +144,6 @@ fi
 finish_phase
 
 printf '\n== summary\n'
-print_phases
+rm -f "$results/times"
+python3 tests/support/write_phases.py "$results"
 exec python3 "$root/tests/support/count_results.py" "$results"
