@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs all tests, from a fresh machine: end-to-end tests (pytest), unit tests and simulations under the
-# address sanitizer, those of code with threads under the thread sanitizer too, and scripts/lint.sh --fast. Ends with one
-# line "N passed, N failed" over all of them; exit code 0 only if nothing failed.
+# address sanitizer, those of code with threads under the thread sanitizer too, and scripts/lint.sh --fast. Ends with
+# one line "N passed, N failed" over all of them; exit code 0 only if nothing failed.
 #
 #   --fast    without the sanitizers: unit tests and simulations run in the release tree
 #   -k EXPR   end-to-end tests whose names match (pytest's -k)
