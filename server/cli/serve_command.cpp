@@ -245,9 +245,10 @@ int serve(const ServeCommand& command) {
     auto options = manager_options(settings, *std::move(slots));
     options.admit = security->admit;
     options.admit_again = security->admit_again;
+    options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    auto workers =
-        make_checked_workers(make_logged_workers(job_worker_options(settings.jobs), logs), security->admit_again);
+    auto workers = make_checked_workers(make_logged_workers(job_worker_options(settings.jobs), logs),
+                                        {.admit = security->admit_again, .files = security->files});
     const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
 
     auto files = openai::FileStore::open(store_file, data_dir / kFilesFolder, settings.server.upload_space);
