@@ -24,6 +24,7 @@
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
 #include "server/jobs/checked_worker.hpp"
+#include "server/jobs/estimate_process.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -256,7 +257,11 @@ int serve(const ServeCommand& command) {
         print_error(settings, files.error().message);
         return kFailed;
     }
-    auto routes = make_job_routes(*manager, metrics, logs);
+    EstimateProcessOptions estimates;
+    estimates.program = "/proc/self/exe";
+    estimates.arguments = {kEstimateArgument};
+    auto routes = make_job_routes(*manager, metrics, logs,
+                                  {.run = make_estimate_processes(std::move(estimates)), .files = security->files});
     for (auto& route :
          openai::make_openai_routes({*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size})) {
         routes.push_back(std::move(route));

@@ -26,6 +26,7 @@ EXCEPTIONS = {
     "models/training/device_memory.cpp": "/proc, /sys",
     "pipeline/store/shard_leases.cpp": "/proc",
     "server/estimate/estimate_inputs.cpp": "/proc",
+    "server/jobs/estimate_process.cpp": "/proc",
     "server/jobs/slot_plan.cpp": "/sys",
     "server/supervisor/child_process.cpp": "/dev/null",
     "server/supervisor/oom_kills.cpp": "/proc, /sys",
