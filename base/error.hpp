@@ -10,12 +10,13 @@ namespace distilld {
 
 /// What went wrong, for a person: one sentence that names the field, file or endpoint.
 enum class ErrorKind {
-    invalid_input,  ///< a spec, a dataset, a model folder: the user's to mend
-    io,             ///< a file or a socket could not be read or written
-    disk_full,      ///< a file could not be written for lack of space: worth another try when there is some
-    teacher,        ///< the teacher refused, answered garbage or stayed away
-    cancelled,      ///< stopped on request
-    internal,       ///< a defect of ours
+    invalid_input,     ///< a spec, a dataset, a model folder: the user's to mend
+    io,                ///< a file or a socket could not be read or written
+    path_not_allowed,  ///< a file that leads where this process may not go (base/open_file.hpp)
+    disk_full,         ///< a file could not be written for lack of space: worth another try when there is some
+    teacher,           ///< the teacher refused, answered garbage or stayed away
+    cancelled,         ///< stopped on request
+    internal,          ///< a defect of ours
 };
 
 /// The kind as programs read it: in a job's status_reason, in the worker's last event.
@@ -25,6 +26,8 @@ enum class ErrorKind {
             return "invalid_input";
         case ErrorKind::io:
             return "io";
+        case ErrorKind::path_not_allowed:
+            return "path_not_allowed";
         case ErrorKind::disk_full:
             return "disk_full";
         case ErrorKind::teacher:

@@ -22,53 +22,37 @@ Error file_error(const std::filesystem::path& path, std::string_view what, int c
     return write_error(path.string() + ": " + std::string(what) + ": " + reason(code), code);
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-    const auto parent = path.parent_path();
-    return parent.empty() ? std::filesystem::path(".") : parent;
-}
-
-/// A descriptor that closes itself.
-struct Descriptor {
-    int value = -1;
-    explicit Descriptor(int descriptor) : value(descriptor) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-        if (value >= 0) {
-            ::close(value);
-        }
+/// Makes renames and removals in the folder `at` durable; "." of an O_PATH descriptor can be synced.
+Result<void> sync_entries(int at, const std::filesystem::path& name) {
+    const Descriptor folder(::openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder) {
+        return file_error(name, "cannot open", errno);
     }
-};
+    // Some file systems cannot sync a folder and say EINVAL; their renames are as durable as they get.
+    if (::fsync(folder.get()) != 0 && errno != EINVAL) {
+        return file_error(name, "cannot make durable", errno);
+    }
+    return {};
+}
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path, std::filesystem::path temporary, int descriptor)
-    : path_(std::move(path)), temporary_(std::move(temporary)), descriptor_(descriptor) {}
+AtomicFile::AtomicFile(std::filesystem::path path, FolderEntry entry, std::string temporary, Descriptor file)
+    : path_(std::move(path)), entry_(std::move(entry)), temporary_(std::move(temporary)), file_(std::move(file)) {}
 
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept = default;
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
-    if (this != &other) {
-        discard();
-        path_ = std::move(other.path_);
-        temporary_ = std::move(other.temporary_);
-        descriptor_ = std::exchange(other.descriptor_, -1);
-    }
+    std::swap(path_, other.path_);
+    std::swap(entry_, other.entry_);
+    std::swap(temporary_, other.temporary_);
+    std::swap(file_, other.file_);
     return *this;
 }
 
 AtomicFile::~AtomicFile() {
-    discard();
-}
-
-void AtomicFile::discard() noexcept {
-    if (descriptor_ >= 0) {
-        ::close(descriptor_);
-        ::unlink(temporary_.c_str());
-        descriptor_ = -1;
+    if (file_) {
+        ::unlinkat(entry_.folder.get(), temporary_.c_str(), 0);
     }
 }
 
@@ -76,12 +60,17 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
     // Unique within the process by the counter, among processes by the id; a leftover of a dead process is stepped
     // over.
     static std::atomic<std::uint64_t> counter{0};
+    Result<FolderEntry> entry = open_folder_of(path);
+    if (!entry) {
+        return entry.error();
+    }
     for (int attempt = 0; attempt < 100; ++attempt) {
-        auto temporary = folder_of(path) / ("." + path.filename().string() + "." + std::to_string(::getpid()) + "." +
-                                            std::to_string(counter.fetch_add(1)) + ".tmp");
-        const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (descriptor >= 0) {
-            return AtomicFile(path, std::move(temporary), descriptor);
+        std::string temporary =
+            "." + entry->name + "." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1)) + ".tmp";
+        Descriptor file(::openat(entry->folder.get(), temporary.c_str(),
+                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+        if (file) {
+            return AtomicFile(path, std::move(*entry), std::move(temporary), std::move(file));
         }
         if (errno != EEXIST) {
             return file_error(path, "cannot create", errno);
@@ -93,7 +82,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
     constexpr std::size_t kMaxWrite = std::size_t{1} << 30;  // Linux transfers less than 2 GiB a call
     while (!bytes.empty()) {
-        const auto written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxWrite));
+        const auto written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), kMaxWrite));
         if (written < 0) {
             if (errno == EINTR) {
                 continue;
@@ -110,19 +99,19 @@ Result<void> AtomicFile::write(std::string_view text) {
 }
 
 Result<void> AtomicFile::sync() {
-    return ::fsync(descriptor_) == 0 ? Result<void>() : file_error(path_, "cannot make durable", errno);
+    return ::fsync(file_.get()) == 0 ? Result<void>() : file_error(path_, "cannot make durable", errno);
 }
 
 Result<void> AtomicFile::commit() {
     if (auto synced = sync(); !synced) {
         return synced;
     }
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    if (::renameat(entry_.folder.get(), temporary_.c_str(), entry_.folder.get(), entry_.name.c_str()) != 0) {
         return file_error(path_, "cannot rename into place", errno);
     }
     // The name is taken: nothing is left to discard, whatever close says after a successful fsync.
-    ::close(std::exchange(descriptor_, -1));
-    return sync_folder(folder_of(path_));
+    file_ = Descriptor();
+    return sync_entries(entry_.folder.get(), path_.parent_path());
 }
 
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
@@ -137,9 +126,9 @@ Result<void> write_file_atomically(const std::filesystem::path& path, std::strin
 }
 
 Result<void> copy_file_atomically(const std::filesystem::path& from, const std::filesystem::path& to) {
-    const Descriptor source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-    if (source.value < 0) {
-        return file_error(from, "cannot open", errno);
+    const Result<Descriptor> source = open_file(from, O_RDONLY);
+    if (!source) {
+        return source.error();
     }
     auto file = AtomicFile::create(to);
     if (!file) {
@@ -147,7 +136,7 @@ Result<void> copy_file_atomically(const std::filesystem::path& from, const std::
     }
     std::vector<std::byte> buffer(std::size_t{1} << 20);
     while (true) {
-        const auto count = ::read(source.value, buffer.data(), buffer.size());
+        const auto count = ::read(source->get(), buffer.data(), buffer.size());
         if (count == 0) {
             return file->commit();
         }
@@ -164,28 +153,18 @@ Result<void> copy_file_atomically(const std::filesystem::path& from, const std::
 }
 
 Result<void> sync_folder(const std::filesystem::path& folder) {
-    const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (descriptor.value < 0) {
-        return file_error(folder, "cannot open", errno);
-    }
-    // Some file systems cannot sync a folder and say EINVAL; their renames are as durable as they get.
-    if (::fsync(descriptor.value) != 0 && errno != EINVAL) {
-        return file_error(folder, "cannot make durable", errno);
-    }
-    return {};
+    const Result<Descriptor> opened = open_folder(folder);
+    return opened ? sync_entries(opened->get(), folder) : opened.error();
 }
 
-Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
-    const Descriptor source(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (source.value < 0) {
-        return file_error(path, "cannot open", errno);
+Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t limit, const FileRule* rule) {
+    const Result<Descriptor> source = open_file(path, O_RDONLY, 0, rule);
+    if (!source) {
+        return source.error();
     }
     struct stat status{};
-    if (::fstat(source.value, &status) != 0) {
+    if (::fstat(source->get(), &status) != 0) {
         return file_error(path, "cannot stat", errno);
-    }
-    if (!S_ISREG(status.st_mode)) {
-        return io_error(path.string() + ": not a regular file");
     }
     if (static_cast<std::uint64_t>(status.st_size) > limit) {
         return invalid_input(path.string() + ": " + std::to_string(status.st_size) + " bytes, more than the " +
@@ -194,7 +173,7 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::uint6
     std::string text(static_cast<std::size_t>(status.st_size), '\0');
     std::size_t filled = 0;
     while (filled < text.size()) {
-        const auto count = ::read(source.value, text.data() + filled, text.size() - filled);
+        const auto count = ::read(source->get(), text.data() + filled, text.size() - filled);
         if (count < 0) {
             if (errno == EINTR) {
                 continue;

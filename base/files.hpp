@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/open_file.hpp"
 
 namespace distilld {
 
@@ -36,12 +37,12 @@ class AtomicFile {
     Result<void> commit();
 
   private:
-    AtomicFile(std::filesystem::path path, std::filesystem::path temporary, int descriptor);
-    void discard() noexcept;
+    AtomicFile(std::filesystem::path path, FolderEntry entry, std::string temporary, Descriptor file);
 
     std::filesystem::path path_;
-    std::filesystem::path temporary_;
-    int descriptor_ = -1;
+    FolderEntry entry_;  ///< the temporary file and the final one lie in one folder, whatever its path leads to by then
+    std::string temporary_;
+    Descriptor file_;  ///< none: committed
 };
 
 /// create, write, commit.
@@ -57,6 +58,7 @@ Result<void> sync_folder(const std::filesystem::path& folder);
 [[nodiscard]] std::uint64_t folder_bytes(const std::filesystem::path& folder);
 
 /// Whole content of a file; one larger than `limit` bytes is refused before memory is allocated.
-Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t limit);
+Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t limit,
+                                   const FileRule* rule = file_rule());
 
 }  // namespace distilld

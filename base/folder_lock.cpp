@@ -1,19 +1,15 @@
 #include "base/folder_lock.hpp"
 
-#include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <string>
 #include <system_error>
 
+#include "base/open_file.hpp"
+
 namespace distilld {
 namespace {
-
-Error failure(const std::string& what, int number) {
-    return io_error("cannot " + what + ": " + std::error_code(number, std::system_category()).message());
-}
 
 /// 0, or why there is no lock (EWOULDBLOCK: another has it).
 int flock_error(int descriptor, LockShare share = LockShare::exclusive) {
@@ -23,38 +19,31 @@ int flock_error(int descriptor, LockShare share = LockShare::exclusive) {
 
 }  // namespace
 
-FolderLock::~FolderLock() {
-    if (descriptor_ >= 0) {
-        ::close(descriptor_);
-    }
-}
-
 Result<std::optional<FolderLock>> FolderLock::try_lock(const std::filesystem::path& folder) {
-    FolderLock lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (lock.descriptor_ < 0) {
-        return failure("open folder " + folder.string(), errno);
+    Result<Descriptor> opened = open_folder(folder);
+    if (!opened) {
+        return opened.error();
     }
-    if (flock_error(lock.descriptor_) == EWOULDBLOCK) {
+    if (flock_error(opened->get()) == EWOULDBLOCK) {
         return std::optional<FolderLock>();
     }
-    return std::optional<FolderLock>(std::move(lock));
+    return std::optional<FolderLock>(FolderLock(std::move(*opened)));
 }
 
 Result<std::optional<FolderLock>> FolderLock::try_lock_file(const std::filesystem::path& folder, LockShare share,
                                                             const std::string& name) {
-    const std::string file = (folder / name).string();
-    FolderLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (lock.descriptor_ < 0) {
-        return failure("open " + file, errno);
+    Result<Descriptor> opened = open_file(folder / name, O_RDWR | O_CREAT, 0644);
+    if (!opened) {
+        return opened.error();
     }
-    const int error = flock_error(lock.descriptor_, share);
+    const int error = flock_error(opened->get(), share);
     if (error == EWOULDBLOCK) {
         return std::optional<FolderLock>();
     }
     if (error != 0) {
-        return failure("lock " + file, error);
+        return io_error((folder / name).string() + ": cannot lock: " + std::generic_category().message(error));
     }
-    return std::optional<FolderLock>(std::move(lock));
+    return std::optional<FolderLock>(FolderLock(std::move(*opened)));
 }
 
 }  // namespace distilld

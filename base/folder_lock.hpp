@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 
 namespace distilld {
@@ -15,15 +16,6 @@ enum class LockShare { exclusive, shared };
 /// ends (flock(2)). The two ways to lock do not see each other: all users of a folder choose the same.
 class FolderLock {
   public:
-    FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-    FolderLock& operator=(FolderLock&& other) noexcept {
-        std::swap(descriptor_, other.descriptor_);
-        return *this;
-    }
-    FolderLock(const FolderLock&) = delete;
-    FolderLock& operator=(const FolderLock&) = delete;
-    ~FolderLock();
-
     /// Locks the folder itself, which leaves no file behind. Nothing when another process, or another lock of this one,
     /// has it. A file system that cannot lock folders (some network ones) gives everybody the lock. The error names the
     /// folder, which must exist.
@@ -37,9 +29,9 @@ class FolderLock {
                                                            const std::string& name = "lock");
 
   private:
-    explicit FolderLock(int descriptor) : descriptor_(descriptor) {}
+    explicit FolderLock(Descriptor locked) : locked_(std::move(locked)) {}
 
-    int descriptor_ = -1;
+    Descriptor locked_;
 };
 
 }  // namespace distilld

@@ -1,13 +1,13 @@
 #include "base/mapped_file.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <string>
 #include <system_error>
+
+#include "base/open_file.hpp"
 
 namespace distilld {
 namespace {
@@ -26,30 +26,21 @@ MappedFile::~MappedFile() {
 }
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return failure(path, "cannot open");
+    const Result<Descriptor> file = open_file(path, O_RDONLY);
+    if (!file) {
+        return file.error();
     }
     struct stat status{};
-    if (::fstat(descriptor, &status) != 0) {
-        const Error error = failure(path, "cannot stat");
-        ::close(descriptor);
-        return error;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        ::close(descriptor);
-        return io_error(path.string() + ": not a regular file");
+    if (::fstat(file->get(), &status) != 0) {
+        return failure(path, "cannot stat");
     }
     const auto size = static_cast<std::size_t>(status.st_size);
     if (size == 0) {
-        ::close(descriptor);
         return MappedFile({});
     }
-    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-    const Error error = memory == MAP_FAILED ? failure(path, "cannot map") : Error{};
-    ::close(descriptor);
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file->get(), 0);
     if (memory == MAP_FAILED) {
-        return error;
+        return failure(path, "cannot map");
     }
     return MappedFile(std::span(static_cast<const std::byte*>(memory), size));
 }

@@ -1,13 +1,15 @@
 #include "base/sha256.hpp"
 
 #include <openssl/evp.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <stdexcept>
 #include <system_error>
 #include <vector>
+
+#include "base/open_file.hpp"
 
 namespace distilld {
 
@@ -51,24 +53,24 @@ std::string Sha256::hex() {
 }
 
 Result<std::string> sha256_file(const std::filesystem::path& path) {
-    struct Close {
-        void operator()(std::FILE* file) const { std::fclose(file); }
-    };
-    const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rbe"));
+    const Result<Descriptor> file = open_file(path, O_RDONLY);
     if (!file) {
-        return io_error(path.string() + ": cannot open: " + std::generic_category().message(errno));
+        return file.error();
     }
     Sha256 hash;
     std::vector<std::byte> buffer(std::size_t{1} << 20);
     for (;;) {
-        const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get());
-        hash.add(std::span<const std::byte>(buffer.data(), count));
-        if (count < buffer.size()) {
+        const ssize_t count = ::read(file->get(), buffer.data(), buffer.size());
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            return io_error(path.string() + ": cannot read: " + std::generic_category().message(errno));
+        }
+        if (count == 0) {
             break;
         }
-    }
-    if (std::ferror(file.get()) != 0) {
-        return io_error(path.string() + ": cannot read: " + std::generic_category().message(errno));
+        hash.add(std::span<const std::byte>(buffer.data(), static_cast<std::size_t>(count)));
     }
     return hash.hex();
 }

@@ -1,7 +1,5 @@
 #include "models/checkpoint/store.hpp"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "models/checkpoint/manifest.hpp"
 
 namespace distilld::models {
@@ -82,21 +81,16 @@ struct Content {
 /// What the folder holds. A folder that does not exist is empty.
 Result<Content> scan(const fs::path& folder) {
     Content content;
-    std::error_code code;
-    fs::directory_iterator entries(folder, code);
-    if (code == std::errc::no_such_file_or_directory) {
-        return content;
+    const Result<std::vector<std::string>> names = names_in(folder);
+    if (!names) {
+        return names.error();
     }
-    for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
-        const std::string name = entries->path().filename().string();
+    for (const std::string& name : *names) {
         if (const auto step = step_of(name)) {
-            content.checkpoints.push_back({*step, entries->path()});
+            content.checkpoints.push_back({*step, folder / name});
         } else if (is_leftover(name)) {
-            content.leftovers.push_back(entries->path());
+            content.leftovers.push_back(folder / name);
         }
-    }
-    if (code) {
-        return failure("read folder", folder, code);
     }
     std::sort(content.checkpoints.begin(), content.checkpoints.end(),
               [](const Found& a, const Found& b) { return a.step > b.step; });
@@ -104,82 +98,56 @@ Result<Content> scan(const fs::path& folder) {
 }
 
 Result<void> sync_file(const fs::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return failure("open", path, last_error());
+    const Result<Descriptor> file = open_file(path, O_RDONLY);
+    if (!file) {
+        return file.error();
     }
-    const bool ok = ::fsync(descriptor) == 0;
-    const std::error_code code = last_error();
-    ::close(descriptor);
-    if (!ok) {
-        return failure("sync", path, code);
-    }
-    return {};
+    return ::fsync(file->get()) == 0 ? Result<void>() : failure("sync", path, last_error());
 }
 
 /// Every file of a flat folder, then the folder.
 Result<void> sync_content(const fs::path& folder) {
-    std::error_code code;
-    fs::directory_iterator entries(folder, code);
-    for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
-        if (const Result<void> synced = sync_file(entries->path()); !synced) {
+    const Result<std::vector<std::string>> names = names_in(folder);
+    if (!names) {
+        return names.error();
+    }
+    for (const std::string& name : *names) {
+        if (const Result<void> synced = sync_file(folder / name); !synced) {
             return synced.error();
         }
     }
-    if (code) {
-        return failure("read folder", folder, code);
-    }
     return sync_folder(folder);
-}
-
-Result<void> remove_tree(const fs::path& path) {
-    std::error_code code;
-    fs::remove_all(path, code);
-    if (code) {
-        return failure("remove", path, code);
-    }
-    return {};
 }
 
 /// Puts `from` under the name `to`. One that is there changes places with it, so that at no instant there is none.
 Result<void> put_in_place(const fs::path& from, const fs::path& to) {
     std::error_code code;
     if (!fs::exists(fs::symlink_status(to, code))) {
-        fs::rename(from, to, code);
-        if (code) {
-            return failure("rename " + from.string() + " to", to, code);
-        }
-        return {};
+        return rename_entry(from, to);
     }
-    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    const Result<bool> exchanged = exchange_entries(from, to);
+    if (!exchanged) {
+        return exchanged.error();
+    }
+    if (*exchanged) {
         return remove_tree(from);
-    }
-    if (errno != EINVAL && errno != ENOSYS) {
-        return failure("exchange " + from.string() + " with", to, last_error());
     }
     // A file system that cannot exchange (some network ones): the old one steps aside first.
     const fs::path aside =
         to.parent_path() / (std::string(kTemporaryPrefix) + std::string(kOldPrefix) + to.filename().string());
-    fs::rename(to, aside, code);
-    if (!code) {
-        fs::rename(from, to, code);
+    Result<void> done = rename_entry(to, aside);
+    if (done) {
+        done = rename_entry(from, to);
     }
-    if (code) {
-        return failure("rename " + from.string() + " to", to, code);
-    }
-    return remove_tree(aside);
+    return done ? remove_tree(aside) : done;
 }
 
 /// Under a temporary name first: a removal cut short must not leave half a checkpoint.
 Result<void> remove_checkpoint(const fs::path& folder) {
     const std::string gone = std::string(kTemporaryPrefix) + std::string(kGonePrefix) + folder.filename().string();
     const fs::path doomed = folder.parent_path() / gone;
-    std::error_code code;
-    fs::rename(folder, doomed, code);
-    if (code) {
-        return failure("rename", folder, code);
-    }
-    return remove_tree(doomed);
+    const Result<void> renamed = rename_entry(folder, doomed);
+    return renamed ? remove_tree(doomed) : renamed;
 }
 
 }  // namespace
@@ -196,10 +164,8 @@ CheckpointStore::CheckpointStore(fs::path folder, std::uint32_t keep)
     : folder_(std::move(folder)), keep_(std::max<std::uint32_t>(keep, 1)) {}
 
 Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapshot& snapshot) {
-    std::error_code code;
-    fs::create_directories(folder_, code);
-    if (code) {
-        return failure("create folder", folder_, code);
+    if (const Result<void> made = make_folders(folder_); !made) {
+        return made.error();
     }
     if (const Result<void> removed = remove_leftovers(); !removed) {
         return removed.error();
@@ -207,6 +173,7 @@ Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapsh
     const std::string name = checkpoint_name(step);
     const fs::path temporary = folder_ / (std::string(kTemporaryPrefix) + name);
     const fs::path final_folder = folder_ / name;
+    std::error_code code;
     if (fs::exists(fs::symlink_status(final_folder, code)) && !is_ours(final_folder)) {
         return invalid_input(final_folder.string() +
                              " is in the way of a checkpoint and has no manifest of one: move it elsewhere, or name "
@@ -224,7 +191,7 @@ Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapsh
         done = sync_folder(folder_);
     }
     if (!done) {
-        fs::remove_all(temporary, code);  // the disk may be full; the error to report is the first one
+        static_cast<void>(remove_tree(temporary));  // the disk may be full; the error to report is the first one
         return done.error();
     }
     if (const Result<void> pruned = prune(step); !pruned) {
@@ -250,6 +217,9 @@ Result<NewestCheckpoint> CheckpointStore::newest() const {
         if (whole) {
             found.folder = candidate.folder;
             return found;
+        }
+        if (whole.error().kind == ErrorKind::path_not_allowed) {
+            return whole.error();
         }
         found.warning += found.warning.empty() ? "" : "; ";
         found.warning += "checkpoint " + candidate.folder.string() + " cannot be used: " + whole.error().message;

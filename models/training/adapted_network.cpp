@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/open_file.hpp"
 #include "models/families/adapter_config.hpp"
 #include "models/network/decoder.hpp"
 #include "models/network/lora.hpp"
@@ -74,7 +75,7 @@ Result<std::unique_ptr<CausalLm>> make_adapted_network(const StudentSpec& spec, 
         const Result<AdapterConfig> config = read_adapter_config(folder);
         const Result<fs::path> named = config ? base_of_adapter(folder, *config) : config.error();
         if (!named) {
-            return invalid_input("/student/model: " + named.error().message);
+            return invalid_at("/student/model", named.error());
         }
         Result<LoraSpec> agreed = agreed_spec(lora, *config, folder);
         if (!agreed) {
@@ -86,7 +87,7 @@ Result<std::unique_ptr<CausalLm>> make_adapted_network(const StudentSpec& spec, 
     const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
     Result<ModelConfig> config = read_model_config(base, families);
     if (!config) {
-        return invalid_input("/student/model: " + config.error().message);
+        return invalid_at("/student/model", config.error());
     }
     const std::unique_ptr<CausalLm> declared = make_decoder(*config, dtype, {torch::kCPU});
     Result<void> fits = declare_adapters(*declared, lora, training.seed);

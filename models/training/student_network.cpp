@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "models/families/adapter_config.hpp"
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
@@ -26,7 +27,7 @@ Result<ModelConfig> merged_config(const StudentSpec& spec, std::span<const Model
         const fs::path path = fs::path(spec.model) / "config.json";
         Result<std::string> text = read_text_file(path, kMaxConfigBytes);
         if (!text) {
-            return invalid_input("/student/model: " + text.error().message);
+            return invalid_at("/student/model", text.error());
         }
         base = std::move(*text);
         in_folder.source = path.string();

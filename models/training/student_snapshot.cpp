@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/json_text.hpp"
+#include "base/open_file.hpp"
 #include "base/sha256.hpp"
 
 namespace distilld::models {
@@ -14,10 +15,6 @@ namespace json = boost::json;
 
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
-
-Error folder_error(const fs::path& folder, const std::error_code& code) {
-    return write_error("cannot create folder " + folder.string() + ": " + code.message(), code.value());
-}
 
 NamedTensors masters(const std::vector<Parameter>& parameters) {
     NamedTensors tensors;
@@ -35,9 +32,8 @@ class HostSnapshot final : public StudentSnapshot {
     explicit HostSnapshot(SnapshotContent content) : content_(std::move(content)) {}
 
     Result<void> write_checkpoint(const fs::path& folder) const override {
-        std::error_code code;
-        if (!fs::create_directory(folder, code)) {
-            return folder_error(folder, code ? code : std::make_error_code(std::errc::file_exists));
+        if (Result<void> made = make_new_folder(folder); !made) {
+            return made;
         }
         CheckpointManifest manifest{content_.run, content_.adam_steps, content_.canonical_config, {}};
         const NamedTensors weights = masters(content_.model.parameters);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "models/weights/export.hpp"
 
 namespace distilld::models {
@@ -63,10 +64,8 @@ Result<void> write_merged(const fs::path& folder, const ModelExport& model) {
 /// The file that makes it a model first.
 Result<void> remove_model_files(const fs::path& folder) {
     for (const char* name : {"config.json", "model.safetensors", "generation_config.json"}) {
-        std::error_code code;
-        fs::remove(folder / name, code);
-        if (code) {
-            return write_error("cannot remove " + (folder / name).string() + ": " + code.message(), code.value());
+        if (Result<void> removed = remove_entry(folder / name); !removed) {
+            return removed;
         }
     }
     return {};
@@ -79,12 +78,10 @@ Result<void> write_adapter_folder(const fs::path& folder, const ModelExport& mod
     if (!tensors) {
         return tensors.error();
     }
-    std::error_code code;
-    fs::create_directories(folder, code);
-    if (code) {
-        return write_error("cannot create folder " + folder.string() + ": " + code.message(), code.value());
+    Result<void> done = make_folders(folder);
+    if (done) {
+        done = remove_model_files(folder);
     }
-    Result<void> done = remove_model_files(folder);
     if (done && model.adapter->merge) {
         done = write_merged(folder / kMergedFolder, model);
     }

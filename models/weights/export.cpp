@@ -1,30 +1,18 @@
 #include "models/weights/export.hpp"
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "models/weights/finite.hpp"
 
 namespace distilld::models {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-Result<void> make_folder(const fs::path& folder) {
-    std::error_code code;
-    fs::create_directories(folder, code);
-    if (code) {
-        return write_error("cannot create folder " + folder.string() + ": " + code.message(), code.value());
-    }
-    return {};
-}
-
-}  // namespace
-
 Result<void> write_model_folder(const fs::path& folder, const ModelExport& model) {
     if (model.adapter) {
         return write_adapter_folder(folder, model);
     }
-    if (Result<void> made = make_folder(folder); !made) {
+    if (Result<void> made = make_folders(folder); !made) {
         return made;
     }
     const Result<NamedTensors> tensors = exported_tensors(folder, model);
@@ -49,7 +37,7 @@ Result<NamedTensors> exported_tensors(const fs::path& folder, const ModelExport&
 }
 
 Result<void> write_model_files(const fs::path& folder, const NamedTensors& tensors, const ModelExport& model) {
-    if (Result<void> made = make_folder(folder); !made) {
+    if (Result<void> made = make_folders(folder); !made) {
         return made;
     }
     Result<void> done = write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});

@@ -1,7 +1,5 @@
 #include "models/weights/safetensors.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <system_error>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "base/safetensors_header.hpp"
 
 namespace distilld::models {
@@ -68,39 +67,12 @@ bool read_exactly(int descriptor, void* target, std::uint64_t size, std::uint64_
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(std::filesystem::path path, int descriptor)
-    : path_(std::move(path)), descriptor_(descriptor) {}
-
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      names_(std::move(other.names_)),
-      entries_(std::move(other.entries_)),
-      metadata_(std::move(other.metadata_)),
-      mapped_(std::move(other.mapped_)) {}
-
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(descriptor_, other.descriptor_);
-    std::swap(names_, other.names_);
-    std::swap(entries_, other.entries_);
-    std::swap(metadata_, other.metadata_);
-    std::swap(mapped_, other.mapped_);
-    return *this;
-}
-
-SafetensorsFile::~SafetensorsFile() {
-    if (descriptor_ >= 0) {
-        ::close(descriptor_);
-    }
-}
-
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-        return io_error(path.string() + ": cannot open: " + system_reason());
+    Result<Descriptor> opened = open_file(path, O_RDONLY);
+    if (!opened) {
+        return opened.error();
     }
-    SafetensorsFile file(path, descriptor);
+    SafetensorsFile file(path, std::move(*opened));
     if (auto read = file.read_header(); !read) {
         return read.error();
     }
@@ -108,7 +80,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
 }
 
 Result<void> SafetensorsFile::read_header() {
-    auto header = read_safetensors_header(descriptor_, path_);
+    auto header = read_safetensors_header(file_.get(), path_);
     if (!header) {
         return header.error();
     }
@@ -140,7 +112,7 @@ Result<torch::Tensor> SafetensorsFile::tensor(const std::string& name) const {
         return invalid_input(path_.string() + ": has no tensor " + name);
     }
     auto result = torch::empty(entry->shape, torch::TensorOptions().dtype(entry->dtype));
-    if (!read_exactly(descriptor_, result.data_ptr(), entry->bytes, entry->begin)) {
+    if (!read_exactly(file_.get(), result.data_ptr(), entry->bytes, entry->begin)) {
         return io_error(path_.string() + ": cannot read tensor " + name + ": " +
                         (errno == 0 ? std::string("the file has become shorter") : system_reason()));
     }

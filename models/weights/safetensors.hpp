@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
 
@@ -25,12 +27,6 @@ using NamedTensors = std::vector<NamedTensor>;
 class SafetensorsFile {
   public:
     static Result<SafetensorsFile> open(const std::filesystem::path& path);
-
-    SafetensorsFile(SafetensorsFile&& other) noexcept;
-    SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
-    SafetensorsFile(const SafetensorsFile&) = delete;
-    SafetensorsFile& operator=(const SafetensorsFile&) = delete;
-    ~SafetensorsFile();
 
     /// In the order of the data.
     [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
@@ -58,11 +54,11 @@ class SafetensorsFile {
     [[nodiscard]] Result<torch::Tensor> mapped_tensor(const std::string& name) const;
 
   private:
-    SafetensorsFile(std::filesystem::path path, int descriptor);
+    SafetensorsFile(std::filesystem::path path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
     Result<void> read_header();
 
     std::filesystem::path path_;
-    int descriptor_ = -1;
+    Descriptor file_;
     std::vector<std::string> names_;
     std::map<std::string, Entry> entries_;
     std::map<std::string, std::string> metadata_;

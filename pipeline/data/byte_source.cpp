@@ -1,7 +1,5 @@
 #include "pipeline/data/byte_source.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/open_file.hpp"
 #include "pipeline/data/unpacked_source.hpp"
 
 namespace distilld {
@@ -25,14 +24,11 @@ Error system_error(const fs::path& file, const char* what) {
 
 class FileSource final : public ByteSource {
   public:
-    FileSource(fs::path file, int descriptor) : file_(std::move(file)), descriptor_(descriptor) {}
-    ~FileSource() override { ::close(descriptor_); }
-    FileSource(const FileSource&) = delete;
-    FileSource& operator=(const FileSource&) = delete;
+    FileSource(fs::path file, Descriptor descriptor) : file_(std::move(file)), descriptor_(std::move(descriptor)) {}
 
     Result<std::size_t> read(std::span<char> out) override {
         for (;;) {
-            const ssize_t count = ::read(descriptor_, out.data(), out.size());
+            const ssize_t count = ::read(descriptor_.get(), out.data(), out.size());
             if (count < 0 && errno == EINTR) {
                 continue;
             }
@@ -46,24 +42,10 @@ class FileSource final : public ByteSource {
 
     std::uint64_t file_bytes_read() const override { return read_; }
 
-    Result<void> check_kind() const {
-        struct stat info{};
-        if (::fstat(descriptor_, &info) != 0) {
-            return system_error(file_, "cannot be examined");
-        }
-        if (S_ISDIR(info.st_mode)) {
-            return io_error(file_.string() + ": is a folder, a file was expected");
-        }
-        if (!S_ISREG(info.st_mode)) {
-            return invalid_input(file_.string() + ": is not a regular file (a pipe, a socket or a device)");
-        }
-        return {};
-    }
-
     /// Without moving the place of read().
     Result<std::string> first_bytes() const {
         std::array<char, 8> bytes{};
-        const ssize_t count = ::pread(descriptor_, bytes.data(), bytes.size(), 0);
+        const ssize_t count = ::pread(descriptor_.get(), bytes.data(), bytes.size(), 0);
         if (count < 0) {
             return system_error(file_, "cannot be read");
         }
@@ -72,7 +54,7 @@ class FileSource final : public ByteSource {
 
   private:
     fs::path file_;
-    int descriptor_;
+    Descriptor descriptor_;
     std::uint64_t read_ = 0;
 };
 
@@ -104,15 +86,11 @@ bool is_zstd(std::string_view first) {
 }  // namespace
 
 Result<std::unique_ptr<ByteSource>> open_bytes(const fs::path& file) {
-    // Without O_NONBLOCK, a pipe that nobody writes to would hold us here for ever.
-    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) {
-        return system_error(file, "cannot be opened");
+    Result<Descriptor> opened = open_file(file, O_RDONLY);
+    if (!opened) {
+        return opened.error();
     }
-    auto source = std::make_unique<FileSource>(file, descriptor);
-    if (Result<void> regular = source->check_kind(); !regular) {
-        return regular.error();
-    }
+    auto source = std::make_unique<FileSource>(file, std::move(*opened));
     const Result<std::string> first = source->first_bytes();
     if (!first) {
         return first.error();

@@ -1,6 +1,5 @@
 #include "pipeline/data/growing_bytes.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/open_file.hpp"
 
 namespace distilld {
 
@@ -24,21 +24,6 @@ std::string reason() {
 }  // namespace
 
 GrowingBytes::GrowingBytes(TokenDraft* draft, std::string name) : draft_(draft), name_(std::move(name)) {}
-
-GrowingBytes::~GrowingBytes() {
-    if (file_ >= 0) {
-        ::close(file_);
-    }
-}
-
-GrowingBytes::GrowingBytes(GrowingBytes&& other) noexcept
-    : draft_(other.draft_),
-      name_(std::move(other.name_)),
-      file_(std::exchange(other.file_, -1)),
-      size_(other.size_),
-      flushed_(other.flushed_),
-      memory_(std::move(other.memory_)),
-      sums_(std::move(other.sums_)) {}
 
 Result<void> GrowingBytes::append(std::span<const std::byte> bytes) {
     memory_.insert(memory_.end(), bytes.begin(), bytes.end());
@@ -64,7 +49,7 @@ Result<GrownBytes> GrowingBytes::finish() {
     if (Result<void> settled = settle(); !settled) {
         return settled.error();
     }
-    if (file_ >= 0) {
+    if (file_) {
         if (Result<GrownBytes> grown = finish_file(); grown) {
             return grown;
         } else {
@@ -82,17 +67,18 @@ Result<void> GrowingBytes::settle() {
     if (draft_ == nullptr) {
         return {};
     }
-    const bool in_file = draft_->takes_files() && (file_ >= 0 || open_file()) && flush(false);
+    const bool in_file = draft_->takes_files() && (file_ || make_file()) && flush(false);
     return in_file ? Result<void>() : take_back();
 }
 
-bool GrowingBytes::open_file() {
-    const std::string path = (draft_->folder() / name_).string();
-    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file_ < 0) {
-        draft_->give_up(path + ": cannot create: " + reason());
+bool GrowingBytes::make_file() {
+    Result<Descriptor> opened = open_file(draft_->folder() / name_, O_RDWR | O_CREAT | O_EXCL);
+    if (!opened) {
+        draft_->give_up(opened.error().message);
+        return false;
     }
-    return file_ >= 0;
+    file_ = std::move(*opened);
+    return true;
 }
 
 /// Writes what makes up whole buffers, or all. False: the draft is given up.
@@ -118,7 +104,7 @@ bool GrowingBytes::flush(bool whole) {
 
 bool GrowingBytes::write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-        const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+        const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
         if (written < 0 && errno == EINTR) {
             continue;
         }
@@ -133,7 +119,7 @@ bool GrowingBytes::write(std::span<const std::byte> bytes) {
 
 /// From the file, which may be gone from its folder, into memory.
 Result<void> GrowingBytes::take_back() {
-    if (file_ < 0) {
+    if (!file_) {
         return {};
     }
     std::vector<std::byte> all;
@@ -146,13 +132,13 @@ Result<void> GrowingBytes::take_back() {
     memory_ = std::move(all);
     flushed_ = 0;
     sums_.clear();
-    ::close(std::exchange(file_, -1));
+    file_ = Descriptor();
     return {};
 }
 
 Result<void> GrowingBytes::read_at(std::uint64_t offset, std::span<std::byte> into) const {
     while (!into.empty()) {
-        const ssize_t count = ::pread(file_, into.data(), into.size(), static_cast<off_t>(offset));
+        const ssize_t count = ::pread(file_.get(), into.data(), into.size(), static_cast<off_t>(offset));
         if (count < 0 && errno == EINTR) {
             continue;
         }
@@ -176,7 +162,7 @@ Result<GrownBytes> GrowingBytes::finish_file() {
     if (!draft_->takes(sums.size()) || !write(sums)) {
         return io_error(path + ": was given up");
     }
-    if (::fsync(file_) != 0) {
+    if (::fsync(file_.get()) != 0) {
         return write_error(path + ": cannot make durable: " + reason(), errno);
     }
     GrownBytes grown;
@@ -186,7 +172,7 @@ Result<GrownBytes> GrowingBytes::finish_file() {
         return map.error();
     }
     grown.bytes = std::move(*map);
-    ::close(std::exchange(file_, -1));
+    file_ = Descriptor();
     return grown;
 }
 

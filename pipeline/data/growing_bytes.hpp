@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "pipeline/data/kept_bytes.hpp"
 #include "pipeline/data/token_draft.hpp"
@@ -25,14 +26,13 @@ class GrowingBytes {
   public:
     /// `draft`, which must outlive this, may be null; `name` is the file's.
     GrowingBytes(TokenDraft* draft, std::string name);
-    ~GrowingBytes();
-    GrowingBytes(GrowingBytes&& other) noexcept;
+    GrowingBytes(GrowingBytes&& other) noexcept = default;
     GrowingBytes& operator=(GrowingBytes&&) = delete;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
     /// What memory has room for.
     [[nodiscard]] std::uint64_t capacity() const noexcept { return memory_.capacity(); }
-    [[nodiscard]] bool is_in_memory() const noexcept { return file_ < 0; }
+    [[nodiscard]] bool is_in_memory() const noexcept { return !file_; }
     void reserve(std::uint64_t bytes) { memory_.reserve(bytes); }
 
     [[nodiscard]] Result<void> append(std::span<const std::byte> bytes);
@@ -45,7 +45,7 @@ class GrowingBytes {
 
   private:
     [[nodiscard]] Result<void> settle();
-    [[nodiscard]] bool open_file();
+    [[nodiscard]] bool make_file();
     [[nodiscard]] bool flush(bool whole);
     [[nodiscard]] bool write(std::span<const std::byte> bytes);
     [[nodiscard]] Result<void> take_back();
@@ -54,7 +54,7 @@ class GrowingBytes {
 
     TokenDraft* draft_;
     std::string name_;
-    int file_ = -1;
+    Descriptor file_;
     std::uint64_t size_ = 0;
     std::uint64_t flushed_ = 0;      ///< bytes that are in the file
     std::vector<std::byte> memory_;  ///< all of them, or those that are not in the file yet

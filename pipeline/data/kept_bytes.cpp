@@ -4,10 +4,10 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/open_file.hpp"
 
 namespace distilld {
 
@@ -69,8 +69,7 @@ bool KeptBytes::is_good(std::uint64_t block) const {
 }
 
 void KeptBytes::refuse(std::uint64_t block) const {
-    std::error_code ignored;
-    std::filesystem::remove(file_.parent_path() / kTokenIndex, ignored);
+    static_cast<void>(remove_entry(file_.parent_path() / kTokenIndex));
     throw ErrorException(
         io_error(file_.string() + ": is damaged from byte " + std::to_string(block * kBlockBytes) +
                  " on: the disk gave back what was not written; resumed, the job reads its data anew"));

@@ -32,12 +32,16 @@ void parse(DocumentParser& parser, Files files, DocumentBlock& block) {
     const std::size_t count = block.lines.lines.size();
     block.documents.resize(std::max(block.documents.size(), count));
     block.bad_line.reset();
-    for (block.good = 0; block.good < count; ++block.good) {
-        const std::string_view line = block.lines.text(block.lines.lines[block.good]);
-        if (auto parsed = parser.parse(line, files[block.lines.file], block.documents[block.good]); !parsed) {
-            block.bad_line = parsed.error();
-            return;
+    try {
+        for (block.good = 0; block.good < count; ++block.good) {
+            const std::string_view line = block.lines.text(block.lines.lines[block.good]);
+            if (auto parsed = parser.parse(line, files[block.lines.file], block.documents[block.good]); !parsed) {
+                block.bad_line = parsed.error();
+                return;
+            }
         }
+    } catch (const ErrorException& of_tokenizer) {
+        block.bad_line = of_tokenizer.error();
     }
 }
 

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/open_file.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/data/growing_bytes.hpp"
 #include "pipeline/data/token_index.hpp"
@@ -235,19 +236,18 @@ void TokenCache::warn_of_change(const std::string& what) const {
 }
 
 void TokenCache::sweep() const {
-    std::error_code failed;
-    std::vector<fs::path> old;
-    for (fs::directory_iterator entry(folder_, failed), end; !failed && entry != end; entry.increment(failed)) {
-        const bool used = std::ranges::find(used_, entry->path()) != used_.end();
-        if (!used && is_ours(entry->path().filename().string())) {
-            old.push_back(entry->path());
+    const Result<std::vector<std::string>> names = names_in(folder_);
+    if (!names) {
+        return;
+    }
+    bool removed = false;
+    for (const std::string& name : *names) {
+        if (is_ours(name) && std::ranges::find(used_, folder_ / name) == used_.end()) {
+            removed = remove_tree(folder_ / name).has_value() || removed;
         }
     }
-    for (const fs::path& entry : old) {
-        fs::remove_all(entry, failed);
-    }
-    if (!old.empty()) {
-        fs::remove(folder_, failed);  // where nothing is left in it
+    if (removed) {
+        static_cast<void>(remove_entry(folder_));  // where nothing is left in it
     }
 }
 

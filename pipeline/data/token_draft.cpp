@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "pipeline/data/kept_bytes.hpp"
 
 namespace distilld {
@@ -73,9 +74,8 @@ Result<void> TokenDraft::make_folder() {
         first_made_ = above;
     }
     failed.clear();
-    fs::create_directories(folder_, failed);
-    if (failed) {
-        return write_error(folder_.string() + ": cannot create: " + failed.message(), failed.value());
+    if (Result<void> made = make_folders(folder_); !made) {
+        return made;
     }
     const fs::space_info space = fs::space(folder_, failed);
     const bool unknown = failed || space.available == static_cast<std::uintmax_t>(-1);
@@ -87,21 +87,16 @@ Result<void> TokenDraft::rename(const std::string& index) {
     if (Result<void> written = write_file_atomically(folder_ / kTokenIndex, index); !written) {
         return written;
     }
-    std::error_code failed;
-    fs::remove_all(target_, failed);
-    fs::rename(folder_, target_, failed);
-    if (failed) {
-        return write_error(target_.string() + ": cannot rename into place: " + failed.message(), failed.value());
-    }
-    return sync_folder(target_.parent_path());
+    static_cast<void>(remove_tree(target_));
+    const Result<void> renamed = rename_entry(folder_, target_);
+    return renamed ? sync_folder(target_.parent_path()) : renamed;
 }
 
 void TokenDraft::remove() noexcept {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
+    static_cast<void>(remove_tree(folder_));
     // Folders that were made for it, as far as nothing else came to lie in them.
     for (fs::path above = target_.parent_path(); !first_made_.empty(); above = above.parent_path()) {
-        if (!fs::remove(above, ignored) || above == first_made_) {
+        if (!remove_entry(above) || above == first_made_) {
             return;
         }
     }

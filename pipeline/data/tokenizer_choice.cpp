@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/open_file.hpp"
 #include "pipeline/data/tokenizer/byte_tokenizer.hpp"
 #include "pipeline/data/tokenizer/special_token_files.hpp"
 
@@ -13,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPointer = "/student/tokenizer: ";
+constexpr const char* kPointer = "/student/tokenizer";
 
 /// Files by which a folder shows that it has a tokenizer.
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json",
@@ -39,10 +40,13 @@ Result<void> take_folder(const fs::path& folder, bool own, TokenizerChoice& choi
     choice.folder = folder;
     choice.of_the_model = own;
     Result<std::unique_ptr<Tokenizer>> loaded = load_tokenizer(folder);
+    if (!loaded && loaded.error().kind == ErrorKind::path_not_allowed) {
+        return invalid_at(kPointer, loaded.error());
+    }
     if (!loaded) {
-        choice.refusal = std::string(kPointer) + loaded.error().message + "; " + advice();
+        choice.refusal = std::string(kPointer) + ": " + loaded.error().message + "; " + advice();
     } else if (*loaded == nullptr) {
-        choice.refusal = std::string(kPointer) + folder.string() + " has a " + tokenizer_file_in(folder) +
+        choice.refusal = std::string(kPointer) + ": " + folder.string() + " has a " + tokenizer_file_in(folder) +
                          " and no tokenizer.json; " + advice();
     } else {
         choice.tokenizer = std::move(*loaded);
@@ -52,7 +56,7 @@ Result<void> take_folder(const fs::path& folder, bool own, TokenizerChoice& choi
     }
     Result<std::optional<SpecialTokens>> special = read_special_tokens(folder);
     if (!special) {
-        return invalid_input(std::string(kPointer) + special.error().message);
+        return invalid_at(kPointer, special.error());
     }
     choice.special = std::move(*special);
     if (!choice.special && choice.tokenizer != nullptr && choice.tokenizer->end_of_text()) {
@@ -80,7 +84,7 @@ Result<TokenizerChoice> choose_tokenizer(const TokenizerWish& wish) {
     Result<void> taken;
     if (!wish.named.empty()) {
         if (tokenizer_file_in(wish.named).empty()) {
-            return invalid_input(std::string(kPointer) + wish.named.string() +
+            return invalid_input(std::string(kPointer) + ": " + wish.named.string() +
                                  " is not a folder with a tokenizer.json");
         }
         taken = take_folder(wish.named, false, choice);
@@ -90,7 +94,7 @@ Result<TokenizerChoice> choose_tokenizer(const TokenizerWish& wish) {
         choice.tokenizer = make_byte_tokenizer();
         choice.special = SpecialTokens{std::nullopt, {kByteEndOfText}, std::nullopt};
     } else {
-        choice.refusal = std::string(kPointer) + "there is none, and the student's vocabulary of " +
+        choice.refusal = std::string(kPointer) + ": " + "there is none, and the student's vocabulary of " +
                          std::to_string(wish.vocabulary_size) + " is not that of the byte tokenizer, " +
                          std::to_string(kByteVocabularySize) + "; " + advice();
     }

@@ -1,16 +1,15 @@
 #include "pipeline/store/sealed_shards.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <string>
 #include <system_error>
 
 #include "base/files.hpp"
 #include "base/json_fields.hpp"
+#include "base/open_file.hpp"
 
 namespace distilld {
 namespace {
@@ -84,23 +83,25 @@ Result<std::vector<StoreShard>> read_shard_list(const std::filesystem::path& fol
 Result<void> cut_torn_line(const std::filesystem::path& folder) {
     const auto path = shard_list_file(folder);
     std::error_code error;
-    const std::uintmax_t size = std::filesystem::file_size(path, error);
-    if (error || size == 0) {
+    if (!std::filesystem::exists(path, error)) {
         return {};
     }
+    const Result<Descriptor> file = open_file(path, O_RDWR);
+    if (!file) {
+        return file.error();
+    }
+    const off_t size = ::lseek(file->get(), 0, SEEK_END);
     // Nearly always the last byte alone is looked at.
-    std::ifstream file(path, std::ios::binary);
-    std::uintmax_t end = size;
+    off_t end = size;
     for (char last = 0; end > 0; --end) {
-        file.seekg(static_cast<std::streamoff>(end - 1));
-        if (!file.get(last)) {
+        if (::pread(file->get(), &last, 1, end - 1) != 1) {
             return io_error(path.string() + ": cannot read");
         }
         if (last == '\n') {
             break;
         }
     }
-    if (end < size && ::truncate(path.c_str(), static_cast<off_t>(end)) != 0) {
+    if (end < size && ::ftruncate(file->get(), end) != 0) {
         return io_error(path.string() + ": cannot cut off a torn line: " + reason(errno));
     }
     return {};
@@ -109,10 +110,11 @@ Result<void> cut_torn_line(const std::filesystem::path& folder) {
 Result<void> append_to_shard_list(const std::filesystem::path& folder, const StoreShard& shard) {
     const auto path = shard_list_file(folder);
     const std::string line = to_text(write_fields(shard)) + "\n";
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0) {
-        return write_error(path.string() + ": cannot open: " + reason(errno), errno);
+    const Result<Descriptor> opened = open_file(path, O_WRONLY | O_CREAT);
+    if (!opened) {
+        return opened.error();
     }
+    const int file = opened->get();
     // One write: a reader sees the line whole or, while it has no end, not at all.
     const off_t end = ::lseek(file, 0, SEEK_END);
     const auto written = end < 0 ? -1 : ::write(file, line.data(), line.size());
@@ -127,7 +129,6 @@ Result<void> append_to_shard_list(const std::filesystem::path& folder, const Sto
     if (number != 0 && end >= 0 && ::ftruncate(file, end) != 0) {
         number = errno;
     }
-    ::close(file);
     if (number != 0) {
         return write_error(path.string() + ": cannot write: " + reason(number), number);
     }

@@ -14,6 +14,7 @@
 #include "base/files.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
+#include "base/open_file.hpp"
 
 namespace distilld {
 namespace {
@@ -113,8 +114,7 @@ ShardLeases::~ShardLeases() {
         // Where it cannot be written the others will see that we are gone.
         static_cast<void>(write_file_atomically(folder_ / kTable, to_text(write_fields(table)) + "\n"));
     }
-    std::error_code ignored;
-    fs::remove(file_of(mine_.id), ignored);
+    static_cast<void>(remove_entry(file_of(mine_.id)));
 }
 
 Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Table&)>& use) {
@@ -131,8 +131,7 @@ Result<void> ShardLeases::change(bool beats, const std::function<Result<void>(Ta
             table.mine = one;
             known = true;
         } else if (is_dead(one)) {
-            std::error_code ignored;
-            fs::remove(file_of(one.id), ignored);
+            static_cast<void>(remove_entry(file_of(one.id)));
             seen_.erase(one.id);
         } else {
             table.others.push_back(one);
@@ -164,15 +163,11 @@ bool ShardLeases::is_file(const std::string& name) {
 }
 
 void ShardLeases::clear(const fs::path& folder) {
-    std::vector<fs::path> left;
-    std::error_code error;
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-        if (is_file(entry->path().filename().string())) {
-            left.push_back(entry->path());
+    const auto names = names_in(folder);
+    for (const std::string& name : names ? *names : std::vector<std::string>()) {
+        if (is_file(name)) {
+            static_cast<void>(remove_entry(folder / name));
         }
-    }
-    for (const fs::path& path : left) {
-        fs::remove(path, error);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/open_file.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/store/row_codec.hpp"
 #include "pipeline/store/sealed_shards.hpp"
@@ -53,9 +54,8 @@ void verify_shard(const fs::path& folder, const StoreShard& entry, const RowCode
 
 void sort_files(const fs::path& folder, const StoreManifest& manifest, const std::set<std::string>& shards,
                 StoreVerification& result) {
-    std::error_code error;
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-        const std::string name = entry->path().filename().string();
+    const auto names = names_in(folder);
+    for (const std::string& name : names ? *names : std::vector<std::string>()) {
         if (name == "manifest.json" || name == "shards.jsonl" || name == "lock" || ShardLeases::is_file(name) ||
             shards.contains(name)) {
             continue;

@@ -13,6 +13,7 @@
 
 #include "base/files.hpp"
 #include "base/folder_lock.hpp"
+#include "base/open_file.hpp"
 #include "pipeline/store/held_rows.hpp"
 #include "pipeline/store/sealed_shards.hpp"
 #include "pipeline/store/store_agreement.hpp"
@@ -405,10 +406,8 @@ Result<void> StoreWriter::add(const TokenBatch& batch, const TeacherTargets& tar
 
 Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, const StoreManifest& wanted,
                                                        StoreWriterOptions options) {
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) {
-        return io_error(folder.string() + ": cannot be made: " + error.message());
+    if (const Result<void> made = make_folders(folder); !made) {
+        return made.error();
     }
     auto lock = FolderLock::try_lock_file(folder, options.shared ? LockShare::shared : LockShare::exclusive);
     if (!lock) {

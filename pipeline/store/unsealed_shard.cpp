@@ -1,6 +1,5 @@
 #include "pipeline/store/unsealed_shard.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/mapped_file.hpp"
+#include "base/open_file.hpp"
 #include "pipeline/store/position_format.hpp"
 #include "pipeline/store/shard_file.hpp"
 
@@ -117,22 +117,6 @@ StoredRow copy_of(const Record& record) {
     return copy;
 }
 
-class Descriptor {
-  public:
-    explicit Descriptor(int number) : number_(number) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-        if (number_ >= 0) {
-            ::close(number_);
-        }
-    }
-    [[nodiscard]] int get() const noexcept { return number_; }
-
-  private:
-    int number_;
-};
-
 std::string reason(int number) {
     return std::generic_category().message(number);
 }
@@ -202,10 +186,16 @@ Result<void> UnsealedShard::find_rows() {
         place = {end_, record->bytes};
         end_ += record->bytes;
     }
-    if (end_ < bytes.size() && ::truncate(path_.c_str(), static_cast<off_t>(end_)) != 0) {
-        return io_error(path_.string() + ": cannot cut off a torn row: " + reason(errno));
+    return end_ < bytes.size() ? cut_off(end_) : Result<void>();
+}
+
+Result<void> UnsealedShard::cut_off(std::uint64_t end) const {
+    const Result<Descriptor> file = open_file(path_, O_WRONLY);
+    if (!file) {
+        return file.error();
     }
-    return {};
+    const bool cut = ::ftruncate(file->get(), static_cast<off_t>(end)) == 0;
+    return cut ? Result<void>() : io_error(path_.string() + ": cannot cut off a torn row: " + reason(errno));
 }
 
 Result<void> UnsealedShard::adopt(const std::filesystem::path& path) {
@@ -237,14 +227,14 @@ bool UnsealedShard::has(std::uint64_t row) const {
 
 Result<void> UnsealedShard::append(const StoredRow& row) {
     const std::vector<std::byte> record = record_of(row);
-    const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-    if (file.get() < 0) {
-        return write_error(path_.string() + ": cannot open: " + reason(errno), errno);
+    const Result<Descriptor> file = open_file(path_, O_WRONLY | O_CREAT);
+    if (!file) {
+        return file.error();
     }
     std::size_t written = 0;
     while (written < record.size()) {
         constexpr std::size_t kMaxWrite = std::size_t{1} << 30U;  // Linux transfers less than 2 GiB a call
-        const auto count = ::pwrite(file.get(), record.data() + written, std::min(record.size() - written, kMaxWrite),
+        const auto count = ::pwrite(file->get(), record.data() + written, std::min(record.size() - written, kMaxWrite),
                                     static_cast<off_t>(end_ + written));
         if (count < 0 && errno == EINTR) {
             continue;
@@ -252,7 +242,7 @@ Result<void> UnsealedShard::append(const StoredRow& row) {
         if (count < 0) {
             const int number = errno;
             // What is left behind is written over by the next, or cut off when the file is opened again.
-            if (::ftruncate(file.get(), static_cast<off_t>(end_)) != 0) {
+            if (::ftruncate(file->get(), static_cast<off_t>(end_)) != 0) {
                 return io_error(path_.string() + ": cannot cut off a torn row: " + reason(errno));
             }
             return write_error(path_.string() + ": cannot write: " + reason(number), number);
@@ -268,14 +258,14 @@ Result<void> UnsealedShard::append(const StoredRow& row) {
 
 Result<StoredRow> UnsealedShard::read(std::uint64_t row) const {
     const Place& place = places_[row - first_row_];
-    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0) {
-        return io_error(path_.string() + ": cannot open: " + reason(errno));
+    const Result<Descriptor> file = open_file(path_, O_RDONLY);
+    if (!file) {
+        return file.error();
     }
     std::vector<std::byte> bytes(place.bytes);
     std::size_t filled = 0;
     while (filled < bytes.size()) {
-        const auto count = ::pread(file.get(), bytes.data() + filled, bytes.size() - filled,
+        const auto count = ::pread(file->get(), bytes.data() + filled, bytes.size() - filled,
                                    static_cast<off_t>(place.offset + filled));
         if (count < 0 && errno == EINTR) {
             continue;
@@ -319,16 +309,18 @@ Result<void> UnsealedShard::sync() const {
     if (held_ == 0) {
         return {};
     }
-    const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0 || ::fsync(file.get()) != 0) {
+    const Result<Descriptor> file = open_file(path_, O_RDONLY);
+    if (!file) {
+        return file.error();
+    }
+    if (::fsync(file->get()) != 0) {
         return write_error(path_.string() + ": cannot make durable: " + reason(errno), errno);
     }
     return {};
 }
 
 void UnsealedShard::remove() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
+    static_cast<void>(remove_entry(path_));
     std::ranges::fill(places_, Place{});
     held_ = 0;
     end_ = 0;
@@ -336,15 +328,13 @@ void UnsealedShard::remove() {
 
 UnsealedFiles find_unsealed_files(const std::filesystem::path& folder, const StoreManifest& manifest) {
     UnsealedFiles files;
-    std::error_code error;
-    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-         entry.increment(error)) {
-        const std::string name = entry->path().filename().string();
+    const auto names = names_in(folder);
+    for (const std::string& name : names ? *names : std::vector<std::string>()) {
         // Whoever was writing the shard itself when the end came has left that.
         const bool temporary = name.starts_with('.') && name.ends_with(".tmp");
         const auto shard = temporary ? shard_in(std::string_view(name).substr(1)) : UnsealedShard::shard_of_file(name);
         if (shard && *shard < manifest.shard_count()) {
-            files[*shard].push_back(entry->path());
+            files[*shard].push_back(folder / name);
         }
     }
     return files;
@@ -352,8 +342,7 @@ UnsealedFiles find_unsealed_files(const std::filesystem::path& folder, const Sto
 
 void remove_files(const std::vector<std::filesystem::path>& files) noexcept {
     for (const std::filesystem::path& file : files) {
-        std::error_code ignored;
-        std::filesystem::remove(file, ignored);
+        static_cast<void>(remove_entry(file));
     }
 }
 

@@ -63,6 +63,7 @@ class UnsealedShard {
 
     UnsealedShard(std::filesystem::path path, const RowCodec& codec, std::uint64_t shard);
     Result<void> find_rows();
+    [[nodiscard]] Result<void> cut_off(std::uint64_t end) const;
 
     std::filesystem::path path_;
     const RowCodec* codec_;

@@ -1,13 +1,14 @@
 #include "pipeline/teacher/teacher_key.hpp"
 
-#include <algorithm>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/open_file.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 
 namespace distilld {
@@ -48,17 +49,17 @@ Result<std::string> read_file(const std::string& name) {
     if (failed) {
         return invalid_input(what + " is not in the folder of keys: " + failed.message());
     }
-    const auto ends = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
-    if (ends.first != folder.end() || !fs::is_regular_file(file, failed)) {
+    const FileRule below_it{.roots = {folder.string()}};
+    const Result<Descriptor> opened = open_file(file, O_RDONLY, 0, &below_it);
+    if (!opened && (opened.error().kind == ErrorKind::path_not_allowed || !fs::is_regular_file(file, failed))) {
         return invalid_input(what + " is no file below the folder of keys");
     }
-    std::ifstream in(file, std::ios::binary);
     std::string key(kMaxKeyBytes + 1, '\0');
-    in.read(key.data(), static_cast<std::streamsize>(key.size()));
-    if (in.bad() || (!in && in.gcount() == 0 && !in.eof())) {
+    const ssize_t count = opened ? ::read(opened->get(), key.data(), key.size()) : -1;
+    if (count < 0) {
         return invalid_input(what + " cannot be read");
     }
-    key.resize(static_cast<std::size_t>(in.gcount()));
+    key.resize(static_cast<std::size_t>(count));
     if (key.size() > kMaxKeyBytes) {
         return invalid_input(what + " is too large for a key");
     }

@@ -19,6 +19,9 @@ int spec(const SpecCommand& command);
 int tokenize(const TokenizeCommand& command);
 int healthcheck(const HealthcheckCommand& command);
 
+/// How the service calls itself for an estimate (server/jobs/estimate_process.hpp). No command for people.
+inline constexpr const char* kEstimateArgument = "answer-estimate";
+
 /// The text of a spec file ("-": stdin), refused above api::kSpecSizeLimit, with blanks in place of its comments.
 Result<std::string> read_spec_text(const std::string& file);
 

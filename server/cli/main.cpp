@@ -2,9 +2,12 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/cli/commands.hpp"
+#include "server/jobs/estimate_process.hpp"
+#include "server/protocol/worker_protocol.hpp"
 
 namespace {
 
@@ -42,6 +45,9 @@ int dispatch(const HealthcheckCommand& command) {
 
 int main(int argc, char** argv) {
     try {
+        if (argc == 2 && std::string_view(argv[1]) == kEstimateArgument) {
+            return distilld::answer_estimate(distilld::kWorkerProtocolFd);
+        }
         const auto line = parse_command_line(std::vector<std::string>(argv + 1, argv + argc));
         std::fputs(line.out.c_str(), stdout);
         std::fputs(line.err.c_str(), stderr);

@@ -24,6 +24,7 @@
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
 #include "server/jobs/checked_worker.hpp"
+#include "server/jobs/estimate_process.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -245,9 +246,10 @@ int serve(const ServeCommand& command) {
     auto options = manager_options(settings, *std::move(slots));
     options.admit = security->admit;
     options.admit_again = security->admit_again;
+    options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    auto workers =
-        make_checked_workers(make_logged_workers(job_worker_options(settings.jobs), logs), security->admit_again);
+    auto workers = make_checked_workers(make_logged_workers(job_worker_options(settings.jobs), logs),
+                                        {.admit = security->admit_again, .files = security->files});
     const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
 
     auto files = openai::FileStore::open(store_file, data_dir / kFilesFolder, settings.server.upload_space);
@@ -255,7 +257,11 @@ int serve(const ServeCommand& command) {
         print_error(settings, files.error().message);
         return kFailed;
     }
-    auto routes = make_job_routes(*manager, metrics, logs);
+    EstimateProcessOptions estimates;
+    estimates.program = "/proc/self/exe";
+    estimates.arguments = {kEstimateArgument};
+    auto routes = make_job_routes(*manager, metrics, logs,
+                                  {.run = make_estimate_processes(std::move(estimates)), .files = security->files});
     for (auto& route :
          openai::make_openai_routes({*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size})) {
         routes.push_back(std::move(route));

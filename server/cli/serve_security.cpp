@@ -118,6 +118,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     security.audit = std::move(*audit);
     security.admit = make_admission(paths, *hosts);
     paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder};
+    security.files = [rule = PathRule(paths)](const JobSpec& spec) { return rule.rule_of(spec); };
     security.admit_again = make_admission(std::move(paths), *std::move(hosts));
     return security;
 }

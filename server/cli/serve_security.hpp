@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "api/job_spec_json.hpp"
 #include "base/error.hpp"
+#include "base/file_rule.hpp"
 #include "server/http/http_server.hpp"
 #include "server/security/audit_log.hpp"
 #include "server/security/key_ring.hpp"
@@ -28,6 +30,8 @@ struct ServeSecurity {
     std::function<api::SpecViolations(const JobSpec&)> admit;
     /// The same once the job was taken: by then the spec may name what the service has put into it.
     std::function<api::SpecViolations(const JobSpec&)> admit_again;
+    /// Which files whoever works on such a spec may open; nothing: any.
+    std::function<std::optional<FileRule>(const JobSpec&)> files;
 };
 
 /// Opens keys and audit log of the data folder. invalid_input: options that cannot be meant so, an address that others

@@ -7,19 +7,21 @@ namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
-using Admit = std::function<api::SpecViolations(const JobSpec&)>;
 
 class CheckedWorker final : public WorkerProcess {
   public:
-    CheckedWorker(std::unique_ptr<WorkerProcess> worker, Admit admit)
-        : worker_(std::move(worker)), admit_(std::move(admit)) {}
+    CheckedWorker(std::unique_ptr<WorkerProcess> worker, WorkerChecks checks)
+        : worker_(std::move(worker)), checks_(std::move(checks)) {}
 
     asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
         if (const auto spec = api::parse_job_spec(start.spec_json)) {  // else the worker says what is wrong
-            const auto violations = admit_(*spec);
+            const auto violations = checks_.admit(*spec);
             if (!violations.violations.empty()) {
                 on_event(FailedEvent{"invalid_input", api::describe(violations)});
                 co_return WorkerExit{};
+            }
+            if (checks_.files) {
+                start.files = checks_.files(*spec);
             }
         }
         auto running = worker_->run(std::move(start), std::move(on_event));
@@ -31,15 +33,16 @@ class CheckedWorker final : public WorkerProcess {
 
   private:
     std::unique_ptr<WorkerProcess> worker_;
-    Admit admit_;
+    WorkerChecks checks_;
 };
 
 }  // namespace
 
-WorkerFactory make_checked_workers(WorkerFactory workers, Admit admit) {
-    return [workers = std::move(workers), admit = std::move(admit)](asio::any_io_executor executor, const Slot& slot) {
-        return std::make_unique<CheckedWorker>(workers(std::move(executor), slot), admit);
-    };
+WorkerFactory make_checked_workers(WorkerFactory workers, WorkerChecks checks) {
+    return
+        [workers = std::move(workers), checks = std::move(checks)](asio::any_io_executor executor, const Slot& slot) {
+            return std::make_unique<CheckedWorker>(workers(std::move(executor), slot), checks);
+        };
 }
 
 }  // namespace distilld

@@ -2,15 +2,26 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/json/object.hpp>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "api/job_types.hpp"
+#include "base/file_rule.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "server/jobs/estimate_process.hpp"
 #include "server/jobs/job_manager.hpp"
 
 namespace distilld {
 
-/// Says what a job would come to. Reads files on a thread of its own, and asks the manager how fast jobs like it were;
-/// the coroutine stays on the caller's executor.
+/// How estimates are made, and which files may be opened for a spec (none: any).
+struct Estimates {
+    EstimateRunner run;
+    std::function<std::optional<FileRule>(const JobSpec&)> files{};
+};
+
+/// Says what a job would come to. Asks the manager how fast jobs were that may be like it, and lets the files be read
+/// elsewhere; the coroutine stays on the caller's executor.
 class JobEstimator {
   public:
     virtual ~JobEstimator() = default;
@@ -19,6 +30,6 @@ class JobEstimator {
 };
 
 /// `manager` must outlive it.
-[[nodiscard]] std::unique_ptr<JobEstimator> make_job_estimator(JobManager& manager);
+[[nodiscard]] std::unique_ptr<JobEstimator> make_job_estimator(JobManager& manager, Estimates estimates);
 
 }  // namespace distilld

@@ -1,16 +1,15 @@
 #include "server/jobs/job_logs.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/job_journal.hpp"
 
@@ -21,23 +20,6 @@ namespace asio = boost::asio;
 
 /// A line may go beyond the bound.
 constexpr std::uint64_t kMaxRead = 2 * JobLogs::kMaxFileBytes;
-
-class Descriptor {
-  public:
-    explicit Descriptor(const std::filesystem::path& file)
-        : number_(::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {}
-    ~Descriptor() {
-        if (number_ >= 0) {
-            ::close(number_);
-        }
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    [[nodiscard]] int number() const { return number_; }
-
-  private:
-    int number_;
-};
 
 /// Where the last `lines` lines begin.
 std::size_t begin_of_tail(const std::string& text, std::uint32_t lines) {
@@ -73,13 +55,13 @@ void JobLogs::append(const std::string& job_id, std::string_view level, std::str
     std::filesystem::create_directories(folder_, ignored);
     bool full = false;
     {
-        const Descriptor log(file(job_id));
+        const auto log = open_file(file(job_id), O_WRONLY | O_APPEND | O_CREAT, 0644);
         // One write: a line is there whole, or not. A disk that is full may take a part of it.
-        if (log.number() < 0 || ::write(log.number(), line.data(), line.size()) < 0) {
+        if (!log || ::write(log->get(), line.data(), line.size()) < 0) {
             return;
         }
         struct stat status{};
-        full = ::fstat(log.number(), &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= kMaxFileBytes;
+        full = ::fstat(log->get(), &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= kMaxFileBytes;
     }
     if (full) {
         std::filesystem::rename(file(job_id), older(job_id), ignored);

@@ -14,6 +14,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "api/job_types.hpp"
+#include "base/file_rule.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "server/jobs/job_board.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -46,6 +47,8 @@ struct JobManagerOptions {
     Admission admit{};
     /// The same of a job that was taken before, whose spec may name what the service has put into it.
     Admission admit_again{};
+    /// Which files may be opened for a spec that is admitted; none: any.
+    std::function<std::optional<FileRule>(const JobSpec&)> files{};
 };
 
 /// Makes a worker process on the executor given (the manager's), for the slot that its job has.

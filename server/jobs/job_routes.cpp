@@ -33,7 +33,8 @@ constexpr std::uint32_t kListMax = 100;
 
 class JobApi {
   public:
-    JobApi(JobManager& manager, std::shared_ptr<JobLogs> logs) : manager_(manager), logs_(std::move(logs)) {}
+    JobApi(JobManager& manager, std::shared_ptr<JobLogs> logs, Estimates estimates)
+        : manager_(manager), logs_(std::move(logs)), estimator_(make_job_estimator(manager_, std::move(estimates))) {}
 
     asio::awaitable<Response> submit(Request request) {
         SubmitRequest order;
@@ -171,14 +172,14 @@ class JobApi {
     JobManager& manager_;
     std::shared_ptr<JobLogs> logs_;
     RenderedJobs rendered_{manager_};
-    std::unique_ptr<JobEstimator> estimator_ = make_job_estimator(manager_);
+    std::unique_ptr<JobEstimator> estimator_;
 };
 
 }  // namespace
 
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
-                                         std::shared_ptr<JobLogs> logs) {
-    const auto api = std::make_shared<JobApi>(manager, logs);
+                                         std::shared_ptr<JobLogs> logs, Estimates estimates) {
+    const auto api = std::make_shared<JobApi>(manager, logs, std::move(estimates));
     std::vector<http::Route> routes{
         api_route(api, "POST", "/v1/jobs", &JobApi::submit),
         api_route(api, "GET", "/v1/jobs", &JobApi::list, Access::vital),

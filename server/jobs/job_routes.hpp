@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "server/http/http_server.hpp"
+#include "server/jobs/job_estimator.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -11,8 +12,8 @@
 namespace distilld {
 
 /// The REST API: /v1/jobs and below, /healthz, /readyz, /version, /metrics, /openapi.yaml, and the page at /. The
-/// manager must outlive the server that the routes are given to.
+/// manager must outlive the server that the routes are given to; `estimates` are what dry runs say.
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
-                                         std::shared_ptr<JobLogs> logs);
+                                         std::shared_ptr<JobLogs> logs, Estimates estimates);
 
 }  // namespace distilld

@@ -5,13 +5,13 @@
 #include <boost/system/error_code.hpp>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 
 namespace distilld {
 namespace {
@@ -23,18 +23,18 @@ bool is_file(const std::filesystem::path& path) {
     return std::filesystem::is_regular_file(path, ignored);
 }
 
-std::optional<std::string> config_defect(const std::filesystem::path& file) {
+std::optional<Error> config_defect(const std::filesystem::path& file, const FileRule* rule) {
     if (!is_file(file)) {
-        return file.string() + " is no file";
+        return invalid_input(file.string() + " is no file");
     }
-    const Result<std::string> text = read_text_file(file, kConfigLimit);
+    const Result<std::string> text = read_text_file(file, kConfigLimit, rule);
     if (!text) {
-        return text.error().message;
+        return text.error();
     }
     boost::system::error_code failed;
     const auto value = boost::json::parse(*text, failed);
     if (failed || !value.is_object()) {
-        return file.string() + " is not a JSON object";
+        return invalid_input(file.string() + " is not a JSON object");
     }
     return std::nullopt;
 }
@@ -45,11 +45,13 @@ bool has_weights(const std::filesystem::path& folder) {
 
 }  // namespace
 
-api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind) {
+api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind, const FileRule* rule) {
     api::SpecViolations found;
     const std::filesystem::path folder = student.model;
-    const auto violate = [&found](std::string detail) {
-        found.violations.push_back({"/student/model", "invalid_value", std::move(detail)});
+    const auto violate = [&found](Error error) {
+        const bool refused = error.kind == ErrorKind::path_not_allowed;
+        found.violations.push_back(
+            {"/student/model", refused ? to_string(error.kind) : "invalid_value", std::move(error.message)});
     };
     if (student.model.empty()) {
         return found;
@@ -58,14 +60,14 @@ api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind)
     const bool trains = kind == JobKind::train;
     std::error_code failed;
     if (!std::filesystem::is_directory(folder, failed)) {
-        violate(folder.string() + " is no folder" + (failed ? ": " + failed.message() : ""));
+        violate(invalid_input(folder.string() + " is no folder" + (failed ? ": " + failed.message() : "")));
         return found;
     }
     if (is_file(folder / "adapter_config.json")) {
         // Of a PEFT folder, whose base the worker looks for.
-        auto defect = config_defect(folder / "adapter_config.json");
+        auto defect = config_defect(folder / "adapter_config.json", rule);
         if (!defect && trains && !is_file(folder / "adapter_model.safetensors")) {
-            defect = folder.string() + " has an adapter_config.json and no adapter_model.safetensors";
+            defect = invalid_input(folder.string() + " has an adapter_config.json and no adapter_model.safetensors");
         }
         if (defect) {
             violate(std::move(*defect));
@@ -73,16 +75,18 @@ api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind)
         return found;
     }
     if (!student.config_json) {
-        if (auto defect = config_defect(folder / "config.json")) {
+        if (auto defect = config_defect(folder / "config.json", rule)) {
             violate(std::move(*defect));
         }
     }
     if (trains && student.init == StudentInit::pretrained && !has_weights(folder)) {
-        violate(folder.string() + " has neither model.safetensors nor model.safetensors.index.json");
+        violate(invalid_input(folder.string() + " has neither model.safetensors nor model.safetensors.index.json"));
     }
     const auto tokenizer = folder / "tokenizer.json";
-    if (is_file(tokenizer) && !std::ifstream(tokenizer)) {
-        violate(tokenizer.string() + " cannot be read");
+    if (is_file(tokenizer)) {
+        if (auto opened = open_file(tokenizer, O_RDONLY, 0, rule); !opened) {
+            violate(opened.error());
+        }
     }
     return found;
 }

@@ -8,10 +8,10 @@
 
 namespace distilld {
 
-api::SpecViolations check_named_files(const JobSpec& spec, LookInside look_inside) {
+api::SpecViolations check_named_files(const JobSpec& spec, LookInside look_inside, const FileRule* rule) {
     api::SpecViolations found;
     if (look_inside == LookInside::yes) {
-        found = check_model_folder(spec.student, spec.kind);
+        found = check_model_folder(spec.student, spec.kind, rule);
     }
     const bool knows_model = !found.violations.empty();
     for (api::Violation& missing : api::missing_paths(spec, api::spec_table())) {

@@ -1,6 +1,7 @@
 #include "server/jobs/submission.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,7 @@
 namespace distilld {
 
 api::SpecViolations objections(const JobSpec& spec, const Admission& admit, LookInside look_inside,
-                               const std::vector<std::string>& own_paths) {
+                               const std::vector<std::string>& own_paths, const FileRule* rule) {
     if (admit) {
         auto refused = admit(spec);
         std::erase_if(refused.violations, [&](const api::Violation& one) {
@@ -20,7 +21,7 @@ api::SpecViolations objections(const JobSpec& spec, const Admission& admit, Look
             return refused;
         }
     }
-    return check_named_files(spec, look_inside);
+    return check_named_files(spec, look_inside, rule);
 }
 
 JudgedSubmission judge_submission(const SubmitRequest& request, const JobManagerOptions& options, const JobTable& table,
@@ -59,8 +60,9 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
         case SubmitVerdict::created:
             break;
     }
-    outcome.violations =
-        objections(*spec, options.admit, submission.dry_run ? LookInside::yes : LookInside::no, request.own_paths);
+    const std::optional<FileRule> rule = options.files ? options.files(*spec) : std::nullopt;
+    outcome.violations = objections(*spec, options.admit, submission.dry_run ? LookInside::yes : LookInside::no,
+                                    request.own_paths, rule ? &*rule : nullptr);
     if (!outcome.violations.violations.empty()) {
         outcome.kind = SubmitVerdict::invalid;
         return judged;

@@ -16,9 +16,11 @@ struct JudgedSubmission {
 };
 
 /// What stands against running a spec: what the operator does not allow, asked first (of `own_paths`, pointers of what
-/// the service has put into it, nothing is), or files that it names and that are not there. Blocks.
+/// the service has put into it, nothing is), or files that it names and that are not there, or that `rule` does not let
+/// be opened. Blocks.
 [[nodiscard]] api::SpecViolations objections(const JobSpec& spec, const Admission& admit, LookInside look_inside,
-                                             const std::vector<std::string>& own_paths = {});
+                                             const std::vector<std::string>& own_paths = {},
+                                             const FileRule* rule = nullptr);
 
 /// Judges a request by its spec, by the files that this names and by the jobs that there are. Reads the disk.
 [[nodiscard]] JudgedSubmission judge_submission(const SubmitRequest& request, const JobManagerOptions& options,

@@ -1,6 +1,5 @@
 #include "server/openai/file_store.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/open_file.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/support/log.hpp"
@@ -19,46 +19,33 @@ namespace asio = boost::asio;
 
 constexpr std::size_t kPieceBytes = 256U << 10;
 
-class OpenFile {
+class SentFile {
   public:
-    explicit OpenFile(const std::filesystem::path& file)
-        : name_(file.string()), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
-        if (descriptor_ < 0) {
-            fail();
-        }
-    }
-    ~OpenFile() {
-        if (descriptor_ >= 0) {
-            ::close(descriptor_);
-        }
-    }
-    OpenFile(const OpenFile&) = delete;
-    OpenFile& operator=(const OpenFile&) = delete;
+    explicit SentFile(const std::filesystem::path& file)
+        : name_(file.string()), file_(open_file(file, O_RDONLY | O_NOFOLLOW).value()) {}
 
     /// Empty at the end.
     std::string piece() {
         std::string bytes(kPieceBytes, '\0');
         ssize_t count = 0;
         do {
-            count = ::read(descriptor_, bytes.data(), bytes.size());
+            count = ::read(file_.get(), bytes.data(), bytes.size());
         } while (count < 0 && errno == EINTR);
         if (count < 0) {
-            fail();
+            throw ErrorException(io_error(name_ + ": " + std::strerror(errno)));
         }
         bytes.resize(static_cast<std::size_t>(count));
         return bytes;
     }
 
   private:
-    [[noreturn]] void fail() const { throw ErrorException(io_error(name_ + ": " + std::strerror(errno))); }
-
-    const std::string name_;
-    const int descriptor_;
+    std::string name_;
+    Descriptor file_;
 };
 
 class FileContent final : public api::BodyStream {
   public:
-    FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<OpenFile> file)
+    FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<SentFile> file)
         : disk_(std::move(disk)), file_(std::move(file)) {}
 
     asio::awaitable<std::optional<std::string>> next() override {
@@ -72,7 +59,7 @@ class FileContent final : public api::BodyStream {
 
   private:
     std::shared_ptr<asio::thread_pool> disk_;
-    std::shared_ptr<OpenFile> file_;
+    std::shared_ptr<SentFile> file_;
 };
 
 }  // namespace
@@ -167,7 +154,7 @@ asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::str
 }
 
 asio::awaitable<std::unique_ptr<api::BodyStream>> FileStore::content(std::filesystem::path file) {
-    auto opening = run_on(disk_->get_executor(), [file = std::move(file)] { return std::make_shared<OpenFile>(file); });
+    auto opening = run_on(disk_->get_executor(), [file = std::move(file)] { return std::make_shared<SentFile>(file); });
     auto opened = co_await std::move(opening);
     co_return std::make_unique<FileContent>(disk_, std::move(opened));
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "base/file_rule.hpp"
 #include "base/type_table.hpp"
 #include "pipeline/core/event_fields.hpp"
 #include "pipeline/core/worker_events.hpp"
@@ -17,7 +18,7 @@ namespace distilld {
 
 /// Raised when the meaning of a message changes: both programs must be of one version. A new event or field needs no
 /// new version, for what is not known is passed over.
-inline constexpr std::uint32_t kWorkerProtocolVersion = 1;
+inline constexpr std::uint32_t kWorkerProtocolVersion = 2;
 
 /// The worker's first words.
 struct HelloMessage {
@@ -31,6 +32,8 @@ struct WorkerStart {
     bool resume = false;     ///< go on from the newest whole checkpoint, whatever the spec's `resume` says
     std::string trace_file;  ///< Chrome trace to write; empty = none
     std::string job_id{};    ///< the service's name of the job; empty: `distilld run`
+    /// Which files the worker may open, from here on; nothing: any.
+    std::optional<FileRule> files{};
     std::uint32_t version = kWorkerProtocolVersion;
 };
 
@@ -72,6 +75,7 @@ void describe(Visitor& v, T& start) {
     v("resume", start.resume);
     v("trace_file", start.trace_file);
     v("job_id", start.job_id);
+    v("files", start.files);
 }
 
 /// A row of the tables of messages beside those of the events and orders.

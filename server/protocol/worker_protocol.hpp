@@ -8,9 +8,9 @@
 #include "server/protocol/worker_messages.hpp"
 
 /// Newline-delimited JSON between distilld and distilld-worker; one object a line, `type` names it.
-/// Down: {"type":"start","version":1,"spec":{…},"resume":false,"trace_file":"","job_id":""}, {"type":"cancel"},
-/// {"type":"checkpoint"}, {"type":"set_limit","max_concurrent":8}.
-/// Up: {"type":"hello","version":1,"pid":…}, then the events of pipeline/core/worker_events.hpp with the fields of
+/// Down: {"type":"start","version":2,"spec":{…},"resume":false,"trace_file":"","job_id":"","files":null},
+/// {"type":"cancel"}, {"type":"checkpoint"}, {"type":"set_limit","max_concurrent":8}.
+/// Up: {"type":"hello","version":2,"pid":…}, then the events of pipeline/core/worker_events.hpp with the fields of
 /// pipeline/core/event_fields.hpp. Numbers that are not finite travel as null.
 namespace distilld {
 

@@ -1,8 +1,7 @@
 #include "server/security/path_rule.hpp"
 
 #include <algorithm>
-#include <deque>
-#include <system_error>
+#include <iterator>
 #include <utility>
 
 #include "api/spec_fields.hpp"
@@ -13,46 +12,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMaxLinks = 40;  // as the kernel has it
 constexpr std::string_view kOwnFiles[] = {"keys.", "jobs.sqlite", "audit.jsonl", "lock", "logs", "files"};
 
-bool is_below(const fs::path& path, const fs::path& root) {
-    return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
-}
-
-/// The data folder itself, or one of the files that the service keeps in it.
-bool is_own(const fs::path& path, const fs::path& data_dir) {
-    if (!is_below(path, data_dir)) {
-        return false;
-    }
-    auto rest = path.begin();
-    std::advance(rest, std::distance(data_dir.begin(), data_dir.end()));
-    if (rest == path.end()) {
-        return true;
-    }
-    const std::string name = rest->string();
-    return std::ranges::any_of(kOwnFiles, [&name](std::string_view own) {
-        return name == own ||
-               (name.starts_with(own) && (own.ends_with('.') || own.find('.') != std::string_view::npos));
-    });
-}
-
-std::vector<fs::path> resolved(const std::vector<fs::path>& roots) {
-    std::vector<fs::path> found;
+std::vector<std::string> resolved(const std::vector<fs::path>& roots) {
+    std::vector<std::string> found;
     for (const fs::path& root : roots) {
-        if (auto there = resolved_path(fs::absolute(root))) {
-            found.push_back(*std::move(there));
+        if (const auto there = resolved_path(fs::absolute(root))) {
+            found.push_back(there->string());
         }
     }
     return found;
-}
-
-std::string listed(const std::vector<fs::path>& roots) {
-    std::string text;
-    for (const fs::path& root : roots) {
-        text += (text.empty() ? "" : ", ") + root.string();
-    }
-    return text.empty() ? "none" : text;
 }
 
 /// What a path stands for: itself, and of a pattern the folder that it searches and what it matches.
@@ -91,43 +60,18 @@ void check_fields(JobSpec& spec, const std::string& section, const std::string& 
     }
 }
 
-}  // namespace
-
-std::optional<fs::path> resolved_path(const fs::path& path) {
-    std::deque<fs::path> left(path.begin(), path.end());
-    fs::path at = "/";
-    int links = 0;
-    while (!left.empty()) {
-        const fs::path part = std::move(left.front());
-        left.pop_front();
-        if (part.empty() || part == "." || part == "/") {
-            continue;
-        }
-        if (part == "..") {
-            at = at.parent_path();
-            continue;
-        }
-        const fs::path next = at / part;
-        std::error_code failed;
-        const auto type = fs::symlink_status(next, failed).type();
-        if (type == fs::file_type::none) {
-            return std::nullopt;
-        }
-        if (type != fs::file_type::symlink) {
-            at = next;
-            continue;
-        }
-        const fs::path target = fs::read_symlink(next, failed);
-        if (failed || ++links > kMaxLinks) {
-            return std::nullopt;
-        }
-        if (target.is_absolute()) {
-            at = "/";
-        }
-        left.insert(left.begin(), target.begin(), target.end());
+template <class Judge>
+void for_each_path(const JobSpec& spec, const Judge& judge) {
+    JobSpec copy = spec;  // kinds give paths that can be changed
+    check_fields(copy, "", "", judge);
+    for (const auto& [name, teacher] : spec.teachers) {
+        JobSpec alone;
+        alone.teacher = teacher;
+        check_fields(alone, "/teacher", "/teachers/" + name, judge);
     }
-    return at;
 }
+
+}  // namespace
 
 bool PathRule::is_given(const fs::path& path) const {
     const auto place = resolved_path(path);
@@ -138,43 +82,56 @@ bool PathRule::is_given(const fs::path& path) const {
            });
 }
 
-std::string PathRule::complaint(const std::string& path, const std::vector<fs::path>& roots) const {
-    const auto home = options_.data_dir.empty() ? std::nullopt : resolved_path(fs::absolute(options_.data_dir));
+std::string PathRule::complaint(const std::string& path, const FileRule& rule) const {
     if (is_given(path)) {
         return {};
     }
     for (const std::string& one : meant_by(path)) {
-        const auto place = resolved_path(one);
-        if (!place || std::ranges::none_of(roots, [&place](const fs::path& root) { return is_below(*place, root); })) {
-            // Where a link leads is not told: whoever may not go there need not know what is there.
-            return "'" + path + "' is not below a folder that specs may name (distilld serve --root): " + listed(roots);
-        }
-        if (home && is_own(*place, *home)) {
-            return "'" + path + "' is a file of the service itself";
+        if (std::string why = complaint_about(path, resolved_path(one), rule); !why.empty()) {
+            return why;
         }
     }
     return {};
 }
 
+std::optional<FileRule> PathRule::rule() const {
+    if (options_.roots.empty() && (!options_.needed || !options_.needed())) {
+        return std::nullopt;
+    }
+    FileRule rule;
+    rule.roots = resolved(options_.roots.empty() ? options_.otherwise : options_.roots);
+    if (const auto home = resolved_path(fs::absolute(options_.data_dir)); home && !options_.data_dir.empty()) {
+        rule.own_folder = home->string();
+    }
+    rule.own_names.assign(std::begin(kOwnFiles), std::end(kOwnFiles));
+    return rule;
+}
+
+std::optional<FileRule> PathRule::rule_of(const JobSpec& spec) const {
+    std::optional<FileRule> rule = this->rule();
+    if (rule) {
+        for_each_path(spec, [&](const std::string&, const std::string& path) {
+            const auto place = path.empty() ? std::nullopt : resolved_path(path);
+            if (place && is_given(path)) {
+                rule->given.push_back(place->string());
+            }
+        });
+    }
+    return rule;
+}
+
 api::SpecViolations PathRule::check(const JobSpec& spec) const {
     api::SpecViolations found;
-    if (options_.roots.empty() && (!options_.needed || !options_.needed())) {
+    const std::optional<FileRule> rule = this->rule();
+    if (!rule) {
         return found;
     }
-    const auto roots = resolved(options_.roots.empty() ? options_.otherwise : options_.roots);
-    const auto judge = [&](const std::string& pointer, const std::string& path) {
-        auto why = path.empty() ? std::string() : complaint(path, roots);
+    for_each_path(spec, [&](const std::string& pointer, const std::string& path) {
+        auto why = path.empty() ? std::string() : complaint(path, *rule);
         if (!why.empty()) {
             found.violations.push_back({pointer, "path_not_allowed", std::move(why)});
         }
-    };
-    JobSpec copy = spec;  // kinds give paths that can be changed
-    check_fields(copy, "", "", judge);
-    for (const auto& [name, teacher] : spec.teachers) {
-        JobSpec alone;
-        alone.teacher = teacher;
-        check_fields(alone, "/teacher", "/teachers/" + name, judge);
-    }
+    });
     return found;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
+#include "base/file_rule.hpp"
 #include "pipeline/core/job_spec.hpp"
 
 namespace distilld {
@@ -32,16 +33,16 @@ class PathRule {
     /// Each path that is not allowed, with its pointer and the code path_not_allowed. The spec's paths are absolute.
     [[nodiscard]] api::SpecViolations check(const JobSpec& spec) const;
 
+    /// The same for whoever opens files for this spec. Nothing: any file may be opened.
+    [[nodiscard]] std::optional<FileRule> rule_of(const JobSpec& spec) const;
+
   private:
     [[nodiscard]] bool is_given(const std::filesystem::path& path) const;
-    [[nodiscard]] std::string complaint(const std::string& path, const std::vector<std::filesystem::path>& roots) const;
+    [[nodiscard]] std::string complaint(const std::string& path, const FileRule& rule) const;
+    /// Without `given`. Nothing: the rule is not in force.
+    [[nodiscard]] std::optional<FileRule> rule() const;
 
     PathRuleOptions options_;
 };
-
-/// Where a path leads, whether it is there or not: every link of it is followed, also one whose target is missing, for
-/// what is written to such a link is made where it points. Nothing: links in a circle, or a folder that cannot be
-/// looked into.
-[[nodiscard]] std::optional<std::filesystem::path> resolved_path(const std::filesystem::path& path);
 
 }  // namespace distilld

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 
 namespace distilld::sinks {
@@ -15,12 +16,6 @@ class AppendFile {
     /// refused.
     static Result<AppendFile> open(const std::filesystem::path& path);
 
-    AppendFile(AppendFile&& other) noexcept;
-    AppendFile& operator=(AppendFile&& other) noexcept;
-    AppendFile(const AppendFile&) = delete;
-    AppendFile& operator=(const AppendFile&) = delete;
-    ~AppendFile();
-
     /// All of `bytes`, or nothing: of a piece that did not fit, the beginning is taken away again.
     Result<void> append(std::string_view bytes);
     /// Cuts what lies behind the first `size` bytes.
@@ -30,10 +25,10 @@ class AppendFile {
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
   private:
-    AppendFile(std::filesystem::path path, int descriptor, std::uint64_t size);
+    AppendFile(std::filesystem::path path, Descriptor file, std::uint64_t size);
 
     std::filesystem::path path_;
-    int descriptor_ = -1;
+    Descriptor file_;
     std::uint64_t size_ = 0;
     bool torn_ = false;  ///< behind size_ may lie what could not be taken away
 };

@@ -1,11 +1,14 @@
 #include "server/sinks/jsonl_history.hpp"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
-#include <fstream>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 #include "base/json_members.hpp"
+#include "base/open_file.hpp"
 
 namespace distilld::sinks {
 
@@ -35,6 +38,33 @@ std::optional<Line> read_line(const std::string& text) {
     return members.failed() ? std::nullopt : std::optional(std::move(line));
 }
 
+class LineSource {
+  public:
+    explicit LineSource(Descriptor file) : stream_(::fdopen(file.get(), "rb")) {
+        static_cast<void>(stream_ != nullptr ? file.release() : -1);
+    }
+    LineSource(const LineSource&) = delete;
+    LineSource& operator=(const LineSource&) = delete;
+    ~LineSource() {
+        std::free(line_);
+        if (stream_ != nullptr) {
+            std::fclose(stream_);
+        }
+    }
+
+    /// With its line feed, which the last one may lack. False: there is none.
+    bool next(std::string& text) {
+        const ssize_t size = stream_ != nullptr ? ::getline(&line_, &capacity_, stream_) : -1;
+        text.assign(line_, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+        return size > 0;
+    }
+
+  private:
+    std::FILE* stream_;
+    char* line_ = nullptr;
+    std::size_t capacity_ = 0;
+};
+
 Error not_ours(const std::filesystem::path& file, const std::string& why) {
     return invalid_input(file.string() + " " + why +
                          ". Nothing was changed: name another file, or say \"overwrite\": true to replace it");
@@ -44,15 +74,17 @@ Error not_ours(const std::filesystem::path& file, const std::string& why) {
 
 Result<JsonlHistory> read_jsonl_history(const std::filesystem::path& file, const std::string& output,
                                         std::uint64_t first_step, bool overwrite) {
-    std::ifstream in(file, std::ios::binary);
-    if (!in) {
-        return io_error("cannot read " + file.string());
+    Result<Descriptor> opened = open_file(file, O_RDONLY);
+    if (!opened) {
+        return opened.error();
     }
+    LineSource lines(std::move(*opened));
     JsonlHistory history;
     bool whole = true;  // nothing was cut so far
     bool first = true;
-    for (std::string text; std::getline(in, text);) {
-        const bool ended = !in.eof();
+    for (std::string text; lines.next(text);) {
+        const bool ended = text.ends_with('\n');
+        text.resize(text.size() - (ended ? 1 : 0));
         const std::optional<Line> line = ended ? read_line(text) : std::nullopt;
         if (first && (!line || line->kind != "started" || line->output != output)) {
             if (overwrite) {

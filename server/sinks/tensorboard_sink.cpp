@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "server/sinks/append_file.hpp"
 #include "server/sinks/file_sink.hpp"
 #include "server/sinks/tensorboard_records.hpp"
@@ -34,9 +35,9 @@ std::int64_t seconds_in(const std::string& name) {
 /// TensorBoard reads files in the order of their names, and this one takes back what is in those before it: so its time
 /// is later than theirs, whatever the clock says.
 fs::path new_event_file(const fs::path& folder, std::int64_t now) {
-    std::error_code failed;
-    for (fs::directory_iterator entries(folder, failed), end; !failed && entries != end; entries.increment(failed)) {
-        now = std::max(now, seconds_in(entries->path().filename().string()) + 1);
+    const auto names = names_in(folder);
+    for (const std::string& name : names ? *names : std::vector<std::string>()) {
+        now = std::max(now, seconds_in(name) + 1);
     }
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
@@ -136,12 +137,8 @@ Result<std::unique_ptr<Sink>> make_tensorboard_sink(const SinkContext& context,
     if (folder.empty()) {
         return std::unique_ptr<Sink>();
     }
-    std::error_code failed;
-    fs::create_directories(folder, failed);
-    if (failed) {
-        const Error error =
-            write_error("cannot create folder " + folder.string() + ": " + failed.message(), failed.value());
-        return Error{error.kind, kField + error.message};
+    if (const Result<void> made = make_folders(folder); !made) {
+        return Error{made.error().kind, kField + made.error().message};
     }
     if (const Result<AtomicFile> probe = AtomicFile::create(folder / "probe"); !probe) {
         return Error{probe.error().kind, kField + probe.error().message};

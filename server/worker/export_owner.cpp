@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "base/json_text.hpp"
+#include "base/open_file.hpp"
 #include "server/worker/resume_identity.hpp"
 
 namespace distilld {
@@ -21,21 +22,17 @@ constexpr std::int64_t kFormatVersion = 1;
 /// The first file of a model, in the order of names; absent: there is none.
 Result<std::optional<fs::path>> model_file(const fs::path& output) {
     std::optional<fs::path> found;
-    std::error_code code;
-    fs::directory_iterator entries(output, code);
-    if (code == std::errc::no_such_file_or_directory) {
-        return found;
+    const Result<std::vector<std::string>> names = names_in(output);
+    if (!names) {
+        return names.error();
     }
-    for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
-        const fs::path& path = entries->path();
+    for (const std::string& name : *names) {
+        const fs::path path = output / name;
         const bool of_a_model = path.filename() == "config.json" || path.extension() == ".safetensors";
         // What begins with a dot is a file that was never completed.
-        if (of_a_model && path.filename().native().front() != '.' && (!found || path < *found)) {
+        if (of_a_model && !name.starts_with('.') && (!found || path < *found)) {
             found = path;
         }
-    }
-    if (code) {
-        return io_error("cannot read folder " + output.string() + ": " + code.message());
     }
     return found;
 }
@@ -81,10 +78,8 @@ Result<void> check_output(const fs::path& output, const JobSpec& spec, const std
 
 Result<void> write_export_owner(const fs::path& output, const std::string& identity, std::uint64_t step,
                                 const std::string& weights_sha256) {
-    std::error_code code;
-    fs::create_directories(output, code);
-    if (code) {
-        return write_error("cannot create folder " + output.string() + ": " + code.message(), code.value());
+    if (Result<void> made = make_folders(output); !made) {
+        return made;
     }
     const json::object document{
         {"format_version", kFormatVersion}, {"step", step}, {"weights_sha256", weights_sha256}, {"run", identity}};

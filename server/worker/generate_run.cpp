@@ -10,6 +10,7 @@
 #include "base/files.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
+#include "base/open_file.hpp"
 #include "models/families/adapter_config.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/generate_graph.hpp"
@@ -70,6 +71,9 @@ Result<std::uint32_t> student_vocabulary(const StudentSpec& student) {
         return make_byte_tokenizer()->vocabulary_size();
     }
     const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(student.tokenizer);
+    if (!tokenizer && tokenizer.error().kind == ErrorKind::path_not_allowed) {
+        return invalid_at("/student/tokenizer", tokenizer.error());
+    }
     if (!tokenizer || !*tokenizer) {
         const std::string why = tokenizer ? student.tokenizer + " has no tokenizer.json" : tokenizer.error().message;
         return invalid_input("/student/tokenizer: " + why + "; or say /student/config/vocab_size");

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 
+#include "base/open_file.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/store/manifest.hpp"
 #include "pipeline/store/store_writer.hpp"
@@ -94,10 +94,8 @@ Kept open_kept(const HeldOutWish& wish) {
         kept.said.push_back(
             LogEvent{"info", "answers about held-out rows are asked for anew, for what was kept is of others: " +
                                  opened.error().message});
-        std::error_code error;
-        fs::remove_all(wish.folder, error);
-        if (error) {
-            return keep_none(wish.folder.string() + ": " + error.message());
+        if (const Result<void> removed = remove_tree(wish.folder); !removed) {
+            return keep_none(removed.error().message);
         }
         opened = open_store_writer(wish.folder, *wanted, options);
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "server/worker/gives_up.hpp"
 
@@ -23,10 +24,8 @@ constexpr std::chrono::milliseconds kLockPoll{100};
 /// Makes the folder, and makes and removes a file in it: what cannot be written to is found before the training, not
 /// after it.
 Result<void> require_writable(const std::filesystem::path& folder) {
-    std::error_code failed;
-    std::filesystem::create_directories(folder, failed);
-    if (failed) {
-        return write_error("cannot create folder " + folder.string() + ": " + failed.message(), failed.value());
+    if (Result<void> made = make_folders(folder); !made) {
+        return made;
     }
     const Result<AtomicFile> probe = AtomicFile::create(folder / "probe");
     return probe ? Result<void>() : Result<void>(probe.error());

@@ -14,6 +14,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "base/cores.hpp"
+#include "base/open_file.hpp"
 #include "models/serving/local_engine.hpp"
 #include "models/training/out_of_memory.hpp"
 #include "pipeline/async/run_on.hpp"
@@ -115,6 +116,9 @@ class TrainWorker {
             const auto* start = std::get_if<WorkerStart>(&**first);
             if (start == nullptr) {
                 co_return failed(Error{ErrorKind::internal, "the first message was not a start"});
+            }
+            if (start->files) {
+                confine_files(*start->files);  // before the job opens anything
             }
             const api::ParsedSpec spec = api::parse_job_spec(start->spec_json);
             if (!spec) {

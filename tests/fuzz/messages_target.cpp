@@ -53,7 +53,8 @@ std::vector<std::string> message_seeds() {
     seeds.push_back(encode(DownMessage(CheckpointCommand{})));
     seeds.push_back(encode(DownMessage(SetLimitCommand{8})));
     seeds.emplace_back(
-        R"({"type":"start","version":1,"spec":{"output":"o"},"resume":true,"trace_file":"","job_id":"j"})");
+        R"({"type":"start","version":2,"spec":{"output":"o"},"resume":true,"trace_file":"","job_id":"j",)"
+        R"("files":{"roots":["/r"]}})");
     seeds.emplace_back(R"({"type":"progress","loss":null,"step":18446744073709551615,"tokens":-1})");
     seeds.emplace_back("{\"type\":\"log\",\"message\":\"\xE9\\ud800\"}");
     return seeds;

@@ -8,6 +8,7 @@
 
 #include "base/utf8.hpp"
 #include "pipeline/data/tokenizer/component.hpp"
+#include "pipeline/data/tokenizer/text_growth.hpp"
 
 namespace distilld {
 
@@ -38,7 +39,8 @@ class TrieFinder final : public AddedTokenFinder {
         for (std::size_t number = 0; number < tokens_.size(); ++number) {
             std::string content = tokens_[number].content;
             if (tokens_[number].normalized && normalizer != nullptr) {
-                content = normalizer->apply(std::move(content));
+                const std::size_t max_bytes = max_grown_bytes(content.size());
+                content = normalizer->apply(std::move(content), max_bytes);
             }
             insert(content, static_cast<std::int32_t>(number));
         }

@@ -1,5 +1,4 @@
 #include <boost/json/value.hpp>
-#include <system_error>
 #include <utility>
 
 #include "base/files.hpp"
@@ -69,10 +68,8 @@ json::object tokenizer_config_json() {
 }  // namespace
 
 Result<void> write_byte_tokenizer(const fs::path& folder) {
-    std::error_code code;
-    fs::create_directories(folder, code);
-    if (code) {
-        return io_error(folder.string() + ": cannot be created: " + code.message());
+    if (auto made = make_folders(folder); !made) {
+        return made;
     }
     if (auto written = write_json(folder / "tokenizer.json", tokenizer_json()); !written) {
         return written;

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "pipeline/data/tokenizer/component.hpp"
+#include "pipeline/data/tokenizer/text_growth.hpp"
 
 namespace distilld {
 
@@ -20,18 +22,28 @@ namespace {
 /// One step; those of a Sequence stand side by side.
 class Step final : public Normalizer {
   public:
-    explicit Step(std::function<std::string(std::string)> step) : step_(std::move(step)) {}
-    std::string apply(std::string text) const override { return step_(std::move(text)); }
+    using Change = std::function<std::string(std::string, std::size_t max_bytes)>;
+
+    explicit Step(Change change) : change_(std::move(change)) {}
+    std::string apply(std::string text, std::size_t max_bytes) const override {
+        std::string made = change_(std::move(text), max_bytes);
+        check_grown_bytes(made.size(), max_bytes);
+        return made;
+    }
 
   private:
-    std::function<std::string(std::string)> step_;
+    Change change_;
 };
 
 using Made = Result<std::unique_ptr<Normalizer>>;
 
 template <class Callable>
 Made step(Callable callable) {
-    return std::unique_ptr<Normalizer>(std::make_unique<Step>(std::move(callable)));
+    if constexpr (std::is_invocable_v<Callable, std::string>) {
+        return step([callable](std::string text, std::size_t) { return callable(std::move(text)); });
+    } else {
+        return std::unique_ptr<Normalizer>(std::make_unique<Step>(std::move(callable)));
+    }
 }
 
 bool is_ascii(std::string_view text) {
@@ -94,9 +106,9 @@ Made make_sequence(const json::value& component) {
         return steps.error();
     }
     const auto shared = std::make_shared<const std::vector<std::unique_ptr<Normalizer>>>(std::move(*steps));
-    return step([shared](std::string text) {
+    return step([shared](std::string text, std::size_t max_bytes) {
         for (const auto& one : *shared) {
-            text = one->apply(std::move(text));
+            text = one->apply(std::move(text), max_bytes);
         }
         return text;
     });
@@ -115,8 +127,8 @@ Made make_replace(const json::value& component) {
     if (!read) {
         return read.error();
     }
-    return step([replacement = std::move(*read)](const std::string& text) {
-        return replace_all(text, *replacement.pattern, replacement.content);
+    return step([replacement = std::move(*read)](const std::string& text, std::size_t max_bytes) {
+        return replace_all(text, *replacement.pattern, replacement.content, max_bytes);
     });
 }
 
@@ -132,7 +144,7 @@ Made make_removal(const std::vector<std::string>& expressions) {
     }
     return step([patterns = std::move(patterns)](std::string text) {
         for (const auto& pattern : patterns) {
-            text = replace_all(text, *pattern, "");
+            text = replace_all(text, *pattern, "", text.size());
         }
         return text;
     });

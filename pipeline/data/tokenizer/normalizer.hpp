@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -12,8 +13,8 @@ namespace distilld {
 class Normalizer {
   public:
     virtual ~Normalizer() = default;
-    /// `text` is UTF-8, and stays it.
-    [[nodiscard]] virtual std::string apply(std::string text) const = 0;
+    /// `text` is UTF-8, and stays it; it becomes no longer than `max_bytes`, see check_grown_bytes().
+    [[nodiscard]] virtual std::string apply(std::string text, std::size_t max_bytes) const = 0;
 };
 
 /// "normalizer" of a tokenizer.json: Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, StripAccents.

@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "base/utf8.hpp"
 #include "pipeline/data/tokenizer/regex_dialect.hpp"
+#include "pipeline/data/tokenizer/text_growth.hpp"
 
 // \p{White_Space} came with it.
 static_assert(PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40, "PCRE2 10.40 or newer is needed");
@@ -27,6 +29,16 @@ struct Free {
     void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
 };
 
+/// From one place of a text. A document may be one long run of spaces: that takes many steps, and is no mistake; the
+/// expressions in use take some for each byte. What takes more tries the same again and again.
+std::uint32_t max_steps(std::size_t text_bytes) {
+    constexpr std::uint64_t kAlways = 10'000'000;
+    constexpr std::uint64_t kForEachByte = 64;
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(kAlways + kForEachByte * text_bytes, std::numeric_limits<std::uint32_t>::max()));
+}
+constexpr std::uint32_t kMaxHeapKib = 512U << 10U;
+
 std::string message_of(int code) {
     std::array<PCRE2_UCHAR, 256> text{};
     pcre2_get_error_message(code, text.data(), text.size());
@@ -35,17 +47,20 @@ std::string message_of(int code) {
 
 class Regex final : public Pattern {
   public:
-    explicit Regex(std::unique_ptr<pcre2_code, Free> code) : code_(std::move(code)), limits_(make_limits()) {}
+    explicit Regex(std::unique_ptr<pcre2_code, Free> code) : code_(std::move(code)) {}
 
     void find_all(std::string_view text, std::vector<TextSpan>& matches) const override {
         matches.clear();
         const std::unique_ptr<pcre2_match_data, Free> data(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
-        if (data == nullptr) {
+        const std::unique_ptr<pcre2_match_context, Free> limits(pcre2_match_context_create(nullptr));
+        if (data == nullptr || limits == nullptr) {
             throw std::bad_alloc();
         }
+        pcre2_set_match_limit(limits.get(), max_steps(text.size()));
+        pcre2_set_heap_limit(limits.get(), kMaxHeapKib);
         std::size_t last_end = std::string_view::npos;
         for (std::size_t at = 0; at <= text.size();) {
-            if (!next(text, at, *data)) {
+            if (!next(text, at, *data, limits.get())) {
                 return;
             }
             const PCRE2_SIZE* found = pcre2_get_ovector_pointer(data.get());
@@ -65,26 +80,19 @@ class Regex final : public Pattern {
     }
 
   private:
-    static std::unique_ptr<pcre2_match_context, Free> make_limits() {
-        std::unique_ptr<pcre2_match_context, Free> limits(pcre2_match_context_create(nullptr));
-        if (limits == nullptr) {
-            throw std::bad_alloc();
-        }
-        // A document may be one long run of spaces: that takes many steps, and is no mistake.
-        pcre2_set_match_limit(limits.get(), std::numeric_limits<std::uint32_t>::max());
-        pcre2_set_heap_limit(limits.get(), std::numeric_limits<std::uint32_t>::max());
-        return limits;
-    }
-
-    bool next(std::string_view text, std::size_t at, pcre2_match_data& data) const {
+    bool next(std::string_view text, std::size_t at, pcre2_match_data& data, pcre2_match_context* limits) const {
         const auto* bytes = reinterpret_cast<PCRE2_SPTR>(text.data());
-        int found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK, &data, limits_.get());
+        int found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK, &data, limits);
         if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // the interpreter has the heap
-            found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, &data,
-                                limits_.get());
+            found = pcre2_match(code_.get(), bytes, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, &data, limits);
         }
         if (found == PCRE2_ERROR_NOMATCH) {
             return false;
+        }
+        if (found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_HEAPLIMIT) {
+            throw ErrorException(invalid_input(
+                "a regular expression of the tokenizer's tokenizer.json takes too many steps on a text of " +
+                std::to_string(text.size()) + " bytes (" + message_of(found) + "): simplify it"));
         }
         if (found < 0) {
             throw std::runtime_error("a tokenizer's regular expression: " + message_of(found));
@@ -93,7 +101,6 @@ class Regex final : public Pattern {
     }
 
     std::unique_ptr<pcre2_code, Free> code_;
-    std::unique_ptr<pcre2_match_context, Free> limits_;
 };
 
 class Literal final : public Pattern {
@@ -142,11 +149,17 @@ std::shared_ptr<const Pattern> make_literal(std::string literal) {
     return std::make_shared<Literal>(std::move(literal));
 }
 
-std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content) {
+std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content,
+                        std::size_t max_bytes) {
     std::vector<TextSpan> matches;
     pattern.find_all(text, matches);
+    std::uint64_t size = text.size() + std::uint64_t{matches.size()} * content.size();
+    for (const TextSpan& match : matches) {
+        size -= match.end - match.begin;
+    }
+    check_grown_bytes(size, max_bytes);
     std::string made;
-    made.reserve(text.size());
+    made.reserve(size);
     std::size_t done = 0;
     for (const TextSpan& match : matches) {
         made += text.substr(done, match.begin - done);

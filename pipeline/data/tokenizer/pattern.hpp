@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@ class Pattern {
   public:
     virtual ~Pattern() = default;
     /// The matches in `text` (UTF-8), from left to right, none overlapping another; one may be empty. `matches` is
-    /// emptied first.
+    /// emptied first. Throws ErrorException (invalid_input) where a regular expression takes too many steps.
     virtual void find_all(std::string_view text, std::vector<TextSpan>& matches) const = 0;
 };
 
@@ -26,7 +27,8 @@ Result<std::shared_ptr<const Pattern>> make_regex(std::string_view expression);
 /// These very bytes. `literal` is not empty.
 std::shared_ptr<const Pattern> make_literal(std::string literal);
 
-/// The text with `content` in place of each match.
-[[nodiscard]] std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content);
+/// The text with `content` in place of each match; see check_grown_bytes().
+[[nodiscard]] std::string replace_all(std::string_view text, const Pattern& pattern, std::string_view content,
+                                      std::size_t max_bytes);
 
 }  // namespace distilld

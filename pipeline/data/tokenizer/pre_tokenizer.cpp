@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pipeline/data/tokenizer/component.hpp"
+#include "pipeline/data/tokenizer/text_growth.hpp"
 
 namespace distilld {
 
@@ -143,7 +144,10 @@ template <class Wants>
 void prefix_words(Words& words, std::string_view prefix, Wants wants) {
     Words made;
     made.at_start = words.at_start;
-    made.text.reserve(words.text.size() + words.spans.size() * prefix.size());
+    made.max_bytes = words.max_bytes;
+    const std::uint64_t size = words.text.size() + std::uint64_t{words.spans.size()} * prefix.size();
+    check_grown_bytes(size, words.max_bytes);
+    made.text.reserve(size);
     made.spans.reserve(words.spans.size());
     for (std::size_t number = 0; number < words.spans.size(); ++number) {
         const std::string_view word = words.spans[number].of(words.text);
@@ -206,6 +210,9 @@ class Metaspace final : public PreTokenizer {
     void replace_spaces(Words& words) const {
         Words made;
         made.at_start = words.at_start;
+        made.max_bytes = words.max_bytes;
+        const auto spaces = static_cast<std::uint64_t>(std::ranges::count(words.text, ' '));
+        check_grown_bytes(words.text.size() + spaces * replacement_.size(), words.max_bytes);
         made.text.reserve(words.text.size() * 2);
         made.spans.reserve(words.spans.size());
         for (const TextSpan& word : words.spans) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <cstddef>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,9 +14,10 @@ namespace distilld {
 
 /// A text on its way to its words: a step may change it, or cut it further.
 struct Words {
-    std::string text;             ///< UTF-8
-    std::vector<TextSpan> spans;  ///< of the words, in order, none empty
-    bool at_start = false;        ///< the first word begins where the document does
+    std::string text;                                                 ///< UTF-8
+    std::vector<TextSpan> spans;                                      ///< of the words, in order, none empty
+    bool at_start = false;                                            ///< the first word begins where the document does
+    std::size_t max_bytes = std::numeric_limits<std::size_t>::max();  ///< of `text`, see check_grown_bytes()
 };
 
 /// What cuts a text into the words that the model sees one by one. Immutable, any thread.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/utf8.hpp"
@@ -21,18 +22,24 @@ using Tokens = std::vector<std::string>;
 
 class Step final : public TokenDecoder {
   public:
-    explicit Step(std::function<void(Tokens&)> step) : step_(std::move(step)) {}
-    void apply(Tokens& tokens) const override { step_(tokens); }
+    using Change = std::function<void(Tokens&, std::size_t max_bytes)>;
+
+    explicit Step(Change change) : change_(std::move(change)) {}
+    void apply(Tokens& tokens, std::size_t max_bytes) const override { change_(tokens, max_bytes); }
 
   private:
-    std::function<void(Tokens&)> step_;
+    Change change_;
 };
 
 using Made = Result<std::unique_ptr<TokenDecoder>>;
 
 template <class Callable>
 Made step(Callable callable) {
-    return std::unique_ptr<TokenDecoder>(std::make_unique<Step>(std::move(callable)));
+    if constexpr (std::is_invocable_v<Callable, Tokens&>) {
+        return step([callable](Tokens& tokens, std::size_t) { callable(tokens); });
+    } else {
+        return std::unique_ptr<TokenDecoder>(std::make_unique<Step>(std::move(callable)));
+    }
 }
 
 void byte_level(Tokens& tokens) {
@@ -94,9 +101,10 @@ Made make_replace(const json::value& component) {
     if (!read) {
         return read.error();
     }
-    return step([replacement = std::move(*read)](Tokens& tokens) {
+    return step([replacement = std::move(*read)](Tokens& tokens, std::size_t max_bytes) {
         for (std::string& token : tokens) {
-            token = replace_all(token, *replacement.pattern, replacement.content);
+            token = replace_all(token, *replacement.pattern, replacement.content, max_bytes);
+            max_bytes -= token.size();
         }
     });
 }
@@ -136,7 +144,8 @@ Made make_metaspace(const json::value& component) {
     const bool prepended = scheme != nullptr ? *scheme != "never" : *add_prefix;
     return step([space = make_literal(*replacement), prepended](Tokens& tokens) {
         for (std::size_t number = 0; number < tokens.size(); ++number) {
-            tokens[number] = replace_all(tokens[number], *space, number == 0 && prepended ? "" : " ");
+            const std::string_view content = number == 0 && prepended ? "" : " ";
+            tokens[number] = replace_all(tokens[number], *space, content, tokens[number].size());
         }
     });
 }
@@ -147,9 +156,9 @@ Made make_sequence(const json::value& component) {
         return read.error();
     }
     const auto steps = std::make_shared<const std::vector<std::unique_ptr<TokenDecoder>>>(std::move(*read));
-    return step([steps](Tokens& tokens) {
+    return step([steps](Tokens& tokens, std::size_t max_bytes) {
         for (const auto& one : *steps) {
-            one->apply(tokens);
+            one->apply(tokens, max_bytes);
         }
     });
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +14,8 @@ namespace distilld {
 class TokenDecoder {
   public:
     virtual ~TokenDecoder() = default;
-    /// The text is what the tokens are joined to.
-    virtual void apply(std::vector<std::string>& tokens) const = 0;
+    /// The text is what the tokens are joined to; it becomes no longer than `max_bytes`, see check_grown_bytes().
+    virtual void apply(std::vector<std::string>& tokens, std::size_t max_bytes) const = 0;
 };
 
 /// "decoder" of a tokenizer.json: Sequence, ByteLevel, ByteFallback, Fuse, Replace, Strip, Metaspace. Another one is

@@ -16,6 +16,8 @@ namespace distilld {
 class Tokenizer {
   public:
     virtual ~Tokenizer() = default;
+    /// Both throw ErrorException (invalid_input) where the tokenizer's own rules take too many steps on a text or make
+    /// too much of it.
     /// With what the tokenizer puts around a text (a beginning-of-text token, say). A byte that is no UTF-8 is read as
     /// U+FFFD, by the byte tokenizer as itself.
     [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;

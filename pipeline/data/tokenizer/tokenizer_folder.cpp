@@ -11,6 +11,19 @@ namespace distilld {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+Result<std::unique_ptr<Tokenizer>> make_tokenizer(const boost::json::value& content,
+                                                  const std::optional<std::int32_t>& end_of_text) {
+    try {
+        return make_json_tokenizer(content, end_of_text);
+    } catch (const ErrorException& of_added_token) {  // its own normalizer makes too much of one
+        return of_added_token.error();
+    }
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {
     const fs::path file = folder / "tokenizer.json";
     std::error_code code;
@@ -33,7 +46,7 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const fs::path& folder) {
     if (*special && !(*special)->eos.empty()) {
         end_of_text = static_cast<std::int32_t>((*special)->eos.front());
     }
-    Result<std::unique_ptr<Tokenizer>> made = make_json_tokenizer(*content, end_of_text);
+    Result<std::unique_ptr<Tokenizer>> made = make_tokenizer(*content, end_of_text);
     if (!made) {
         return Error{made.error().kind, file.string() + ": " + made.error().message};
     }

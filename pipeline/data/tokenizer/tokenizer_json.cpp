@@ -13,6 +13,7 @@
 #include "pipeline/data/tokenizer/normalizer.hpp"
 #include "pipeline/data/tokenizer/post_processor.hpp"
 #include "pipeline/data/tokenizer/pre_tokenizer.hpp"
+#include "pipeline/data/tokenizer/text_growth.hpp"
 #include "pipeline/data/tokenizer/token_decoder.hpp"
 
 namespace distilld {
@@ -67,11 +68,12 @@ class JsonTokenizer final : public Tokenizer {
     std::string decode(const std::vector<std::int32_t>& ids) const override {
         std::vector<std::string> tokens;
         tokens.reserve(ids.size());
+        std::size_t bytes = 0;
         for (const std::int32_t id : ids) {
-            tokens.emplace_back(token_of(id));
+            bytes += tokens.emplace_back(token_of(id)).size();
         }
         if (parts_.decoder != nullptr) {
-            parts_.decoder->apply(tokens);
+            parts_.decoder->apply(tokens, max_grown_bytes(bytes));
         }
         std::string text;
         for (const std::string& token : tokens) {
@@ -93,8 +95,9 @@ class JsonTokenizer final : public Tokenizer {
   private:
     /// Of text in which no token stands as it is written.
     void encode_between(std::string text, bool at_start, std::vector<std::int32_t>& ids) const {
+        const std::size_t max_bytes = max_grown_bytes(text.size());
         if (parts_.normalizer != nullptr) {
-            text = parts_.normalizer->apply(std::move(text));
+            text = parts_.normalizer->apply(std::move(text), max_bytes);
         }
         std::vector<AddedTokenPiece> pieces;
         normalized_->split(text, pieces);
@@ -107,6 +110,7 @@ class JsonTokenizer final : public Tokenizer {
             words.text = piece.span.of(text);
             words.spans = {{0, words.text.size()}};
             words.at_start = at_start && piece.span.begin == 0;
+            words.max_bytes = max_bytes;
             if (parts_.pre_tokenizer != nullptr) {
                 parts_.pre_tokenizer->apply(words);
             }

@@ -6,6 +6,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
+#include "base/files.hpp"
+#include "base/open_file.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/tuple.hpp"
 
@@ -147,10 +149,15 @@ Result<std::shared_ptr<asio::ssl::context>> make_tls_client_context(const std::s
     error_code failed;
     context->set_default_verify_paths(failed);
     if (!ca_file.empty()) {
-        context->load_verify_file(ca_file, failed);
+        constexpr std::uint64_t kMaxBytes = std::uint64_t{16} << 20U;
+        const std::string unreadable = "/teacher/ca_file: '" + ca_file + "' cannot be read as PEM certificates";
+        const Result<std::string> certificates = read_text_file(ca_file, kMaxBytes);
+        if (!certificates) {
+            return invalid_at(unreadable, certificates.error());
+        }
+        context->add_certificate_authority(asio::buffer(*certificates), failed);
         if (failed) {
-            return invalid_input("/teacher/ca_file: '" + ca_file +
-                                 "' cannot be read as PEM certificates: " + failed.message());
+            return invalid_input(unreadable + ": " + failed.message());
         }
     }
     context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |

@@ -59,7 +59,7 @@ TEST(AtomicFile, NamesTheFileThatCannotBeMade) {
     const auto result = write_file_atomically(folder / "absent/file.json", "x");
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, ErrorKind::io);
-    EXPECT_THAT(result.error().message, HasSubstr("absent/file.json: cannot create"));
+    EXPECT_THAT(result.error().message, HasSubstr("absent/file.json: cannot open its folder"));
 }
 
 TEST(AtomicFile, AFullDiskIsAKindOfItsOwn) {
@@ -97,7 +97,7 @@ TEST(ReadTextFile, RefusesLargeFilesAndFolders) {
     write_bytes(folder / "a", "12345");
     EXPECT_EQ(read_text_file(folder / "a", 5).value(), "12345");
     EXPECT_THAT(read_text_file(folder / "a", 4).error().message, HasSubstr("more than the 4 allowed"));
-    EXPECT_THAT(read_text_file(folder.path(), 100).error().message, HasSubstr("not a regular file"));
+    EXPECT_THAT(read_text_file(folder.path(), 100).error().message, HasSubstr("is a folder, a file was expected"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "base/files.hpp"
 #include "base/sha256.hpp"
 #include "models/checkpoint/manifest.hpp"
+#include "tests/support/confined_child.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::models {
@@ -35,8 +36,8 @@ class TextSnapshot final : public StudentSnapshot {
     explicit TextSnapshot(std::string text, bool fails = false) : text_(std::move(text)), fails_(fails) {}
 
     Result<void> write_checkpoint(const fs::path& folder) const override {
-        if (!fs::create_directory(folder)) {
-            return io_error(folder.string() + " exists");
+        if (const auto made = make_new_folder(folder); !made) {
+            return made.error();
         }
         if (const auto written = write_file_atomically(folder / "data", text_); !written) {
             return written.error();
@@ -77,6 +78,39 @@ class CheckpointStoreTest : public testing::Test {
     fs::path folder_ = temporary_ / "out" / "checkpoints";
     CheckpointStore store_{folder_, 2};
 };
+
+TEST_F(CheckpointStoreTest, F3CheckpointsLieWhereTheyMayAndNowhereElse) {
+    const fs::path base = fs::canonical(temporary_.path());
+    const fs::path checkpoints = base / "root/checkpoints";
+    fs::create_directories(base / "root");
+    fs::create_directories(base / "outside");
+    const FileRule rule{.roots = {base / "root"}};
+    const auto all = [&]() -> std::string {
+        CheckpointStore store(checkpoints, 2);
+        const auto committed = store.commit(7, TextSnapshot("seven"));
+        const auto newest = store.newest();
+        return test::outcome_of(committed) + "; " + test::outcome_of(newest) + "; " + test::outcome_of(store.clear());
+    };
+    EXPECT_EQ(test::in_confined_child(rule, all), "done; done; done");
+
+    // The folder itself leads elsewhere.
+    fs::remove_all(checkpoints);
+    ASSERT_TRUE(CheckpointStore(base / "outside", 2).commit(6, TextSnapshot("six")));
+    const auto before = names(base / "outside");
+    fs::create_directory_symlink("../outside", checkpoints);
+    const std::string refused = test::in_confined_child(rule, all);
+    EXPECT_THAT(refused, testing::MatchesRegex("path_not_allowed: .*; path_not_allowed: .*; path_not_allowed: .*"));
+    EXPECT_EQ(names(base / "outside"), before);
+
+    // A file of a checkpoint does: it is not taken for a damaged one.
+    fs::remove(checkpoints);
+    ASSERT_TRUE(CheckpointStore(checkpoints, 2).commit(7, TextSnapshot("seven")));
+    fs::rename(checkpoints / "step-00000007/data", base / "outside/data");
+    fs::create_symlink(base / "outside/data", checkpoints / "step-00000007/data");
+    EXPECT_THAT(
+        test::in_confined_child(rule, [&] { return test::outcome_of(CheckpointStore(checkpoints, 2).newest()); }),
+        testing::StartsWith("path_not_allowed: "));
+}
 
 TEST_F(CheckpointStoreTest, AnEmptyOrAbsentFolderHasNone) {
     EXPECT_FALSE(store_.newest().value().folder);

@@ -99,7 +99,7 @@ TEST(LineReader, NamesTheFileThatCannotBeRead) {
     const auto opened = absent.open();
     ASSERT_FALSE(opened.has_value());
     EXPECT_EQ(opened.error().kind, ErrorKind::io);
-    EXPECT_THAT(opened.error().message, HasSubstr("absent.jsonl: cannot be opened"));
+    EXPECT_THAT(opened.error().message, HasSubstr("absent.jsonl: cannot open"));
     LineReader unreadable(folder.path(), 10, 64);
     const auto folder_opened = unreadable.open();
     ASSERT_FALSE(folder_opened.has_value());

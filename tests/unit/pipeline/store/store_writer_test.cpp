@@ -9,6 +9,7 @@
 #include <csignal>
 
 #include "pipeline/store/store_reader.hpp"
+#include "tests/support/confined_child.hpp"
 #include "tests/unit/pipeline/store/store_fixture.hpp"
 
 namespace distilld {
@@ -52,6 +53,37 @@ TEST(StoreWriter, ShardsDoNotDependOnOrderOrBatchSizeOrRestarts) {
         }
         EXPECT_EQ(test::shard_bytes(folder.path()), expected) << to_string(format);
     }
+}
+
+/// Whatever of a store leads elsewhere: nothing is read or written there.
+TEST(StoreWriter, F3AStoreLiesWhereItMayAndNowhereElse) {
+    const TemporaryFolder folder;
+    const fs::path base = fs::canonical(folder.path());
+    const FileRule rule{.roots = {base / "root"}};
+    const auto write = [&]() -> std::string {
+        auto opened = open_store_writer(base / "root/store", StoreData::manifest(StoreFormat::packed));
+        if (!opened) {
+            return test::outcome_of(opened);
+        }
+        return test::outcome_of(StoreData::write(**opened, StoreData::all_rows(), 2));
+    };
+    fs::create_directories(base / "root");
+    EXPECT_EQ(test::in_confined_child(rule, write), "done");
+    EXPECT_EQ(test::in_confined_child(rule, [&] { return test::outcome_of(open_store_reader(base / "root/store")); }),
+              "done");
+    for (const char* name : {"manifest.json", "shards.jsonl", "lock"}) {
+        const fs::path file = base / "root/store" / name;
+        fs::rename(file, base / name);
+        const std::string content = read_bytes(base / name);
+        fs::create_symlink(base / name, file);
+        EXPECT_THAT(test::in_confined_child(rule, write), testing::StartsWith("path_not_allowed: ")) << name;
+        EXPECT_EQ(read_bytes(base / name), content);
+        fs::remove(file);
+        fs::rename(base / name, file);
+    }
+    fs::rename(base / "root/store", base / "store");
+    fs::create_directory_symlink("../store", base / "root/store");
+    EXPECT_THAT(test::in_confined_child(rule, write), testing::StartsWith("path_not_allowed: "));
 }
 
 TEST(StoreWriter, SealsAShardWhenItsRowsAreThere) {

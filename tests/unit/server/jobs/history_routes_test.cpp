@@ -120,8 +120,8 @@ TEST(HistoryRoutesHeartbeat, QuietStreamsSayThatTheyLive) {
     JobManagerOptions options;
     options.heartbeat = std::chrono::milliseconds(1);
     World world(options);
-    const auto routes =
-        make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"));
+    const auto routes = make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"),
+                                        test::estimates_here());
     const auto id = world.submit("a");
     world.fleet.next();
     api::Request request;

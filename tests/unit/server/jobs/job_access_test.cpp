@@ -118,14 +118,16 @@ TEST(CheckedWorker, AsksOnceMoreWhenTheJobBegins) {
         }
         return found;
     };
+    const auto files = [](const JobSpec& spec) { return std::optional(FileRule{.roots = {spec.output}}); };
     JobManagerOptions options = test::brisk();
     options.admit = admit;
     options.admit_again = admit;
     test::World world(options);
     world.manager.reset();
-    world.open(world.open_store(), make_checked_workers(world.fleet.factory(), admit));
+    world.open(world.open_store(), make_checked_workers(world.fleet.factory(), {.admit = admit, .files = files}));
     static_cast<void>(world.submit("/out/a"));
     const auto worker = world.fleet.next();
+    EXPECT_EQ(worker->start.files.value().roots, std::vector<std::string>{"/out/a"});
     const auto second = world.submit("/out/b");  // waits for the slot
     *led_astray = true;
     worker->emit(FinishedEvent{}, worker);

@@ -183,7 +183,7 @@ TEST_F(JobRoutesTest, DeletedJobsStayAwayAfterARestart) {
     await(world_.manager->stop());
     world_.manager.reset();
     world_.open();
-    routes_ = make_job_routes(*world_.manager, world_.metrics, logs_);
+    routes_ = make_job_routes(*world_.manager, world_.metrics, logs_, test::estimates_here());
     EXPECT_EQ(get("/v1/jobs/{id}", id).status, 404U);
 }
 
@@ -213,7 +213,8 @@ TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
     world.manager.reset();
     const auto full = std::make_shared<std::atomic<bool>>(true);
     world.open(std::make_unique<test::FullDisk>(world.open_store(), full), world.fleet.factory());
-    routes_ = make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"));
+    routes_ = make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"),
+                              test::estimates_here());
     // It is what a submission would be told, before there was one.
     const auto unready = get("/readyz");
     EXPECT_EQ(unready.status, 503U);
@@ -289,7 +290,7 @@ class FullQueue : public test::RoutesTest {
         world_.options_.max_queued = 1;
         await(world_.manager->stop());
         world_.open();
-        routes_ = make_job_routes(*world_.manager, world_.metrics, logs_);
+        routes_ = make_job_routes(*world_.manager, world_.metrics, logs_, test::estimates_here());
     }
 };
 

@@ -25,6 +25,13 @@ inline JobManagerOptions brisk() {
     return options;
 }
 
+/// Made where they are asked for.
+inline Estimates estimates_here() {
+    return {[](EstimateRequest request) -> boost::asio::awaitable<Result<boost::json::object>> {
+        co_return estimate_job(request);
+    }};
+}
+
 /// A service with fake workers, whose routes are called without a server.
 class RoutesTest : public ::testing::Test {
   protected:
@@ -92,7 +99,7 @@ class RoutesTest : public ::testing::Test {
 
     World world_{brisk()};
     std::shared_ptr<JobLogs> logs_ = std::make_shared<JobLogs>(world_.folder / "logs");
-    std::vector<http::Route> routes_ = make_job_routes(*world_.manager, world_.metrics, logs_);
+    std::vector<http::Route> routes_ = make_job_routes(*world_.manager, world_.metrics, logs_, estimates_here());
 };
 
 }  // namespace distilld::test

@@ -73,6 +73,18 @@ TEST(WorkerProtocol, CarriesTheSpecWithItsDigits) {
     EXPECT_THROW(static_cast<void>(encode(DownMessage(start))), std::invalid_argument);
 }
 
+TEST(WorkerProtocol, F3CarriesWhichFilesMayBeOpened) {
+    WorkerStart start;
+    start.spec_json = "{}";
+    EXPECT_FALSE(down(start).files);
+    start.files = FileRule{{"/roots/a", "/roots/b"}, "/service", {"keys."}, {"/service/outputs/job-1"}};
+    const FileRule got = down(start).files.value();
+    EXPECT_EQ(got.roots, start.files->roots);
+    EXPECT_EQ(got.own_folder, "/service");
+    EXPECT_EQ(got.own_names, start.files->own_names);
+    EXPECT_EQ(got.given, start.files->given);
+}
+
 TEST(WorkerProtocol, CarriesCommands) {
     EXPECT_TRUE(down(CancelCommand{}).checkpoint);
     EXPECT_FALSE(down(CancelCommand{false}).checkpoint);
@@ -83,7 +95,7 @@ TEST(WorkerProtocol, CarriesCommands) {
 
 TEST(WorkerProtocol, RefusesWhatIsNoMessage) {
     for (const char* line : {"", "x", "[]", "{}", "{\"type\":7}", "{\"type\":\"dance\"}", "{\"type\":\"hello\"}",
-                             "{\"type\":\"hello\",\"version\":2,\"pid\":1}", "{\"type\":\"hello\",\"version\":1}",
+                             "{\"type\":\"hello\",\"version\":99,\"pid\":1}", "{\"type\":\"hello\",\"version\":2}",
                              "{\"type\":\"hello\",\"pid\":1}", "{\"type\":\"progress\",\"step\":-1}",
                              "{\"type\":\"progress\",\"loss\":\"much\"}", "{\"type\":\"progress\",\"stages\":[7]}",
                              "{\"type\":\"progress\",\"fetch\":{\"failures\":{\"timeout\":\"x\"}}}"}) {

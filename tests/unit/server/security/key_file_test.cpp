@@ -25,6 +25,17 @@ std::string content(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
+TEST(KeyFile, F11APipeInPlaceOfTheKeysIsRefusedAndNotWaitedFor) {
+    const test::TemporaryFolder folder;
+    const KeyFile file(folder.path());
+    ASSERT_EQ(::mkfifo((folder.path() / "keys.json").c_str(), 0600), 0);
+    EXPECT_THAT(file.read().error().message, HasSubstr("keys.json: is not a regular file"));
+    EXPECT_THAT(file.add("alice", Role::submit).error().message, HasSubstr("keys.json: is not a regular file"));
+    std::filesystem::remove(folder.path() / "keys.lock");
+    ASSERT_EQ(::mkfifo((folder.path() / "keys.lock").c_str(), 0600), 0);
+    EXPECT_THAT(file.add("alice", Role::submit).error().message, HasSubstr("keys.lock: is not a regular file"));
+}
+
 TEST(ApiKey, IsRandomAndKnownByItsHash) {
     std::set<std::string> secrets;
     std::set<std::string> ids;

@@ -140,6 +140,30 @@ TEST_F(Paths, WhatTheServiceHasPutInItselfIsAllowedUnderItsOwnName) {
     }
 }
 
+TEST_F(Paths, F3AWorkerMayOpenWhatItsSpecMayNameAndOfTheServiceOnlyWhatItWasGiven) {
+    PathRuleOptions options{.roots = {base_ / "root"}, .data_dir = base_ / "service"};
+    options.given = {base_ / "service/files", base_ / "service/outputs"};
+    JobSpec job = spec();
+    job.output = base_ / "service/outputs/job-1";
+    job.dataset.train = {base_ / "service/files/file-1/data"};
+    const FileRule rule = PathRule(options).rule_of(job).value();
+    const auto why = [&rule](const fs::path& path) { return complaint_about(path, resolved_path(path), rule); };
+    for (const char* path : {"root/models/student/config.json", "service/files/file-1/data", "service/outputs/job-1",
+                             "service/outputs/job-1/checkpoints"}) {
+        EXPECT_EQ(why(base_ / path), "") << path;
+    }
+    for (const char* path : {"outside/secrets/key.jsonl", "service/files/file-2/data", "service/outputs/job-2",
+                             "service/outputs/job-10", "service/keys.json"}) {
+        EXPECT_THAT(why(base_ / path), HasSubstr("is not below a folder that specs may name")) << path;
+    }
+    options.roots.push_back(base_);
+    const FileRule wide = PathRule(options).rule_of(job).value();
+    const fs::path keys = base_ / "service/keys.json";
+    EXPECT_THAT(complaint_about(keys, resolved_path(keys), wide), HasSubstr("is a file of the service itself"));
+    options.roots.clear();
+    EXPECT_FALSE(PathRule(options).rule_of(job)) << "the rule is not in force";
+}
+
 TEST_F(Paths, WithoutRootsTheRuleHoldsWhereItIsNeeded) {
     bool needed = false;
     PathRuleOptions options;

@@ -68,8 +68,8 @@ TEST(AppendFile, WhatIsNoFileOfOursIsRefused) {
     const auto taken = AppendFile::open(folder.path() / "taken").value();
     EXPECT_THAT(AppendFile::open(folder.path() / "taken").error().message, HasSubstr("another run writes to"));
     ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
-    EXPECT_THAT(AppendFile::open(folder.path() / "pipe").error().message, HasSubstr("is no regular file"));
-    EXPECT_THAT(AppendFile::open(folder.path()).error().message, HasSubstr("cannot write"));
+    EXPECT_THAT(AppendFile::open(folder.path() / "pipe").error().message, HasSubstr("is not a regular file"));
+    EXPECT_THAT(AppendFile::open(folder.path()).error().message, HasSubstr("cannot open"));
     EXPECT_THAT(AppendFile::open(folder.path() / "taken" / "below").error().message, HasSubstr("cannot create folder"));
 }
 

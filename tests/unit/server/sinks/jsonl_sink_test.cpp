@@ -117,7 +117,7 @@ TEST_F(JsonlSink, NoFileIsNoSinkAndAnUnwritableOneIsAnError) {
     none.spec.metrics.jsonl_file = "";
     EXPECT_FALSE(test::SinkProbe(make_jsonl_sink, none).asked_for());
     none.spec.metrics.jsonl_file = "/proc/nowhere/metrics.jsonl";
-    EXPECT_THAT(refusal(none), StartsWith("/metrics/jsonl_file: cannot create folder /proc/nowhere"));
+    EXPECT_THAT(refusal(none), StartsWith("/metrics/jsonl_file: /proc/nowhere: cannot create folder"));
 }
 
 }  // namespace
