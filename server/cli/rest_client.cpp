@@ -5,7 +5,6 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
@@ -19,8 +18,8 @@
 #include <optional>
 
 #include "distilld_version.hpp"
+#include "net/http_reader.hpp"
 #include "pipeline/async/tuple.hpp"
-#include "server/http/byte_stream.hpp"
 #include "server/http/tls_context.hpp"
 
 namespace distilld::cli {
@@ -36,12 +35,7 @@ constexpr std::chrono::seconds kConnectDeadline{10};
 constexpr std::chrono::seconds kAnswerDeadline{120};
 constexpr std::uint64_t kBodyLimit = 64U << 20;
 constexpr std::size_t kPiece = 16U << 10;
-
-bool is_address(const std::string& host) {
-    error_code no_address;
-    asio::ip::make_address(host, no_address);
-    return !no_address;
-}
+constexpr std::size_t kMaxHeaderBytes = 64U << 10;
 
 struct Order {
     bhttp::request<bhttp::string_body> message;
@@ -133,19 +127,13 @@ class BeastClient final : public RestClient {
         if (std::get<0>(connected)) {
             co_return failed(std::get<0>(connected));
         }
-        http::ByteStream stream(tcp.release_socket(), tls_.get());
+        net::ByteStream stream(tcp.release_socket(), tls_.get());
         if (stream.is_secure()) {
-            stream.set_verify_callback(asio::ssl::host_name_verification(host_));
-            if (!is_address(host_)) {
-                ::SSL_set_tlsext_host_name(stream.native_tls(), host_.c_str());
-            }
             stream.expires_after(kConnectDeadline);
-            const error_code refused = co_await stream.handshake(asio::ssl::stream_base::client);
-            if (refused) {
-                const long verdict = ::SSL_get_verify_result(stream.native_tls());
-                const std::string why =
-                    verdict == X509_V_OK ? refused.message() : ::X509_verify_cert_error_string(verdict);
-                co_return io_error(url_ + ": TLS handshake failed: " + why);
+            auto shaking = stream.handshake_with(host_);
+            const auto shaken = co_await std::move(shaking);
+            if (shaken.failure) {
+                co_return io_error(url_ + ": TLS handshake failed: " + shaken.why);
             }
         }
 
@@ -155,31 +143,28 @@ class BeastClient final : public RestClient {
             co_return failed(std::get<0>(written));
         }
         beast::flat_buffer buffer;
-        bhttp::response_parser<bhttp::buffer_body> parser;
-        parser.body_limit(boost::none);
-        const auto head = co_await bhttp::async_read_header(stream, buffer, parser, kTuple);
-        if (std::get<0>(head)) {
-            co_return failed(std::get<0>(head));
+        const auto reader = net::make_answer_reader(kMaxHeaderBytes);
+        auto reading_head = reader->read_head(stream, buffer);
+        const error_code no_head = co_await std::move(reading_head);
+        if (no_head) {
+            co_return failed(no_head);
         }
 
         RestResponse response;
-        response.status = parser.get().result_int();
-        response.content_type = std::string(parser.get()[bhttp::field::content_type]);
+        response.status = reader->head().status;
+        response.content_type = std::string(reader->head().value("Content-Type"));
         const bool streamed = order.on_piece != nullptr && response.status == 200;
         std::array<char, kPiece> piece{};
-        while (!parser.is_done()) {
-            parser.get().body().data = piece.data();
-            parser.get().body().size = piece.size();
+        while (!reader->done()) {
             if (streamed) {
                 stream.expires_after(order.silence);
             }
-            // A piece as it comes, not a buffer full of them.
-            const auto read = co_await bhttp::async_read_some(stream, buffer, parser, kTuple);
-            const error_code ec = std::get<0>(read);
-            if (ec && ec != bhttp::error::need_buffer) {
-                co_return failed(ec);
+            auto reading = reader->read_body(stream, buffer, piece);
+            const auto read = co_await std::move(reading);
+            if (read.failure) {
+                co_return failed(read.failure);
             }
-            const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
+            const std::string_view bytes(piece.data(), read.bytes);
             if (bytes.empty()) {
                 continue;
             }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "server/http/byte_stream.hpp"
+#include "net/byte_stream.hpp"
 
 namespace distilld::http {
 
@@ -20,7 +20,7 @@ struct Connection {
     /// For what follows: as long as `bytes` may take. A slow peer is fine, a stuck one is not.
     void allow_transfer(std::uint64_t bytes);
 
-    ByteStream stream;
+    net::ByteStream stream;
     boost::beast::flat_buffer buffer;  ///< received and not used yet
     std::string remote;                ///< address of the peer
     bool idle = true;                  ///< no request has been read that waits for its answer

@@ -12,6 +12,7 @@
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/async/tuple.hpp"
+#include "server/http/accept_trouble.hpp"
 #include "server/http/listen_address.hpp"
 #include "server/http/session.hpp"
 #include "server/http/session_context.hpp"
@@ -27,7 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 /// Connections beyond the limit at once, which get one short answer each; beyond them one is closed without a word.
 constexpr std::size_t kMaxRefusals = 64;
-constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kCancelGrace{5};
 /// What streams get to say that the service stops and to end by themselves.
 constexpr std::chrono::milliseconds kStreamGrace{250};
@@ -89,9 +89,12 @@ asio::awaitable<void> serve_when_full(std::shared_ptr<State> state, tcp::socket 
 }
 
 /// Out of descriptors, or the peer has gone already: neither may end the server. False when it is to end.
-asio::awaitable<bool> pause_after(error_code failure, SessionContext& context) {
-    log::warn("http", "accept: " + failure.message());
-    const auto until = Clock::now() + kAcceptPause;
+asio::awaitable<bool> pause_after(error_code failure, AcceptTrouble& trouble, SessionContext& context) {
+    const auto verdict = trouble.failed(failure.message(), Clock::now());
+    if (!verdict.line.empty()) {
+        log::warn("http", verdict.line);
+    }
+    const auto until = Clock::now() + verdict.pause;
     try {
         co_await context.stop_changed.wait(until);
     } catch (const boost::system::system_error& error) {
@@ -104,6 +107,7 @@ asio::awaitable<bool> pause_after(error_code failure, SessionContext& context) {
 }
 
 asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
+    AcceptTrouble trouble;
     while (!state->context->stopping) {
         auto accepted = co_await state->acceptor.async_accept(kTuple);
         const error_code ec = std::get<0>(accepted);
@@ -111,12 +115,13 @@ asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessi
             break;
         }
         if (ec) {
-            const bool go_on = co_await pause_after(ec, *state->context);
+            const bool go_on = co_await pause_after(ec, trouble, *state->context);
             if (!go_on) {
                 break;
             }
             continue;
         }
+        trouble.accepted();
         tcp::socket& socket = std::get<1>(accepted);
         if (sessions.size() < state->context->options.max_connections) {
             static_cast<void>(sessions.spawn(serve(state, std::move(socket))));

@@ -4,18 +4,17 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/string.hpp>
-#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/error.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/verb.hpp>
 #include <cctype>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "api/problem.hpp"
+#include "net/http_error.hpp"
+#include "net/http_reader.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "server/http/doorkeeper.hpp"
 
@@ -26,16 +25,12 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace bhttp = boost::beast::http;
 using boost::system::error_code;
-using HeadParser = bhttp::request_parser<bhttp::empty_body>;
-using Head = bhttp::request<bhttp::empty_body>;
+using net::HttpHead;
 
-constexpr std::uint32_t kMaxHeaderBytes = 32U << 10;
+constexpr std::size_t kMaxHeaderBytes = 32U << 10;
+constexpr std::size_t kBodyPiece = 16U << 10;
 constexpr std::size_t kMaxRequestIdLength = 128;
 constexpr std::chrono::seconds kRefusalDeadline{2};
-
-std::string_view as_view(beast::string_view text) {
-    return {text.data(), text.size()};
-}
 
 bool valid_request_id(std::string_view text) {
     const auto allowed = [](char c) {
@@ -49,46 +44,35 @@ void set_header(api::Headers& headers, std::string_view name, const std::string&
     headers.emplace_back(name, value);
 }
 
-/// Nothing: closed, reset or too slow (a timeout closes the socket).
-std::optional<api::Response> refusal_of_header(const error_code& ec) {
-    if (ec == bhttp::error::header_limit || ec == bhttp::error::buffer_overflow) {
-        return make_problem(431, "the request header is larger than " + std::to_string(kMaxHeaderBytes) + " bytes");
+/// Of a header, or of what stands around a body. Nothing: closed, reset or too slow (a timeout closes the socket).
+std::optional<api::Response> refusal_of(const error_code& ec, std::uint64_t body_limit) {
+    if (ec == bhttp::error::body_limit) {
+        return make_problem(413, "the request body is larger than " + std::to_string(body_limit) + " bytes");
     }
-    const bool malformed = ec.category() == bhttp::make_error_code(bhttp::error::end_of_stream).category() &&
-                           ec != bhttp::error::end_of_stream && ec != bhttp::error::partial_message;
-    if (malformed) {
+    if (net::is_header_limit(ec)) {
+        return make_problem(431, "the request header, or what goes with the chunks of the body, is larger than " +
+                                     std::to_string(kMaxHeaderBytes) + " bytes");
+    }
+    if (net::is_malformed(ec)) {
         return make_problem(400, "the request is not HTTP/1.1: " + ec.message());
     }
     return std::nullopt;
 }
 
-/// Nothing: the peer has left meanwhile.
-std::optional<api::Response> refusal_of_body(const error_code& ec, std::uint64_t limit) {
-    if (ec == bhttp::error::body_limit) {
-        return make_problem(413, "the request body is larger than " + std::to_string(limit) + " bytes");
-    }
-    if (ec == bhttp::error::bad_chunk || ec == bhttp::error::bad_chunk_extension) {
-        return make_problem(400, "the request body is not chunked as it says: " + ec.message());
-    }
-    return std::nullopt;
-}
-
-void take_header(const Head& message, const Connection& connection, const SessionContext& context,
+void take_header(const HttpHead& message, bool keep_alive, const Connection& connection, const SessionContext& context,
                  IncomingRequest& incoming) {
     api::Request& request = incoming.request;
     Reply& reply = incoming.reply;
-    request.method = std::string(as_view(message.method_string()));
-    for (const auto& field : message) {
-        request.headers.emplace_back(as_view(field.name_string()), as_view(field.value()));
-    }
+    request.method = message.method;
+    request.headers = message.fields;
     request.remote = connection.remote;
-    if (message.method() != bhttp::verb::unknown) {
+    if (bhttp::string_to_verb(message.method) != bhttp::verb::unknown) {
         reply.method = request.method;
     }
-    reply.version = message.version();
-    reply.keep_alive = message.keep_alive() && !context.stopping;
-    reply.head = message.method() == bhttp::verb::head;
-    if (const auto id = as_view(message["x-request-id"]); valid_request_id(id)) {
+    reply.version = message.version;
+    reply.keep_alive = keep_alive && !context.stopping;
+    reply.head = message.method == "HEAD";
+    if (const auto id = message.value("X-Request-Id"); valid_request_id(id)) {
         reply.request_id = std::string(id);
     }
     reply.remote = request.remote;
@@ -96,10 +80,10 @@ void take_header(const Head& message, const Connection& connection, const Sessio
 }
 
 /// Finds the route, or says why there is none. The result is what the target has of the absolute form: "host:port".
-std::string take_target(const Head& message, const SessionContext& context, IncomingRequest& incoming) {
+std::string take_target(const HttpHead& message, const SessionContext& context, IncomingRequest& incoming) {
     api::Request& request = incoming.request;
-    auto target = parse_target(as_view(message.target()));
-    if (message.version() == 11 && message.count(bhttp::field::host) != 1) {
+    auto target = parse_target(message.target);
+    if (message.version == 11 && message.count("Host") != 1) {
         incoming.refusal = make_problem(400, "exactly one Host header is needed");
         return {};
     }
@@ -152,12 +136,12 @@ bool refused_at_the_door(const RequestHead& head, const SessionContext& context,
 }
 
 /// Reads a header into `incoming`. True: the request is to be refused at once, its body unread.
-bool take_head(const HeadParser& head, const Connection& connection, const SessionContext& context,
+bool take_head(const net::HttpReader& reader, const Connection& connection, const SessionContext& context,
                IncomingRequest& incoming) {
-    const Head& message = head.get();
-    take_header(message, connection, context, incoming);
+    const HttpHead& message = reader.head();
+    take_header(message, reader.keep_alive(), connection, context, incoming);
     const std::string authority = take_target(message, context, incoming);
-    const bool has_body = head.chunked() || head.content_length().value_or(0) > 0;
+    const bool has_body = reader.chunked() || reader.content_length().value_or(0) > 0;
     const RequestHead known{incoming.request, authority, incoming.route, has_body, incoming.open};
     if (const auto problem = context.gate.refusal(known)) {
         incoming.refusal = api::to_response(*problem);
@@ -175,20 +159,27 @@ asio::awaitable<error_code> ask_for_body(Connection& connection) {
     co_return std::get<0>(written);
 }
 
-/// False: there is nobody to tell.
-asio::awaitable<bool> read_body(Connection& connection, HeadParser& head, std::uint64_t limit,
+/// False: there is nobody to tell. Room is made for what comes, not for what is said to come.
+asio::awaitable<bool> read_body(Connection& connection, net::HttpReader& reader, std::uint64_t limit,
                                 IncomingRequest& incoming) {
-    const auto length = head.content_length();
-    bhttp::request_parser<bhttp::string_body> parser(std::move(head));
-    parser.body_limit(limit);
+    reader.limit_body(limit);
+    const auto length = reader.content_length();
     connection.allow_transfer(length.value_or(limit));
-    const auto read = co_await bhttp::async_read(connection.stream, connection.buffer, parser, kTuple);
-    if (const error_code ec = std::get<0>(read)) {
-        incoming.reply.keep_alive = false;
-        incoming.refusal = refusal_of_body(ec, limit);
-        co_return incoming.refusal.has_value();
+    std::string& body = incoming.request.body;
+    while (!reader.done()) {
+        const std::size_t filled = body.size();
+        const std::size_t room = std::min<std::uint64_t>(kBodyPiece, length.value_or(filled + kBodyPiece) - filled);
+        body.resize(filled + room);
+        const std::span<char> space(body.data() + filled, room);
+        auto reading = reader.read_body(connection.stream, connection.buffer, space);
+        const auto read = co_await std::move(reading);
+        body.resize(filled + read.bytes);
+        if (read.failure) {
+            incoming.reply.keep_alive = false;
+            incoming.refusal = refusal_of(read.failure, limit);
+            co_return incoming.refusal.has_value();
+        }
     }
-    incoming.request.body = std::move(parser.get().body());
     co_return true;
 }
 
@@ -203,36 +194,35 @@ IncomingRequest new_request(SessionContext& context) {
 
 asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connection, SessionContext& context) {
     IncomingRequest incoming = new_request(context);
-    HeadParser head;
-    head.header_limit(kMaxHeaderBytes);
-    head.body_limit(boost::none);
+    auto reader = net::make_request_reader(kMaxHeaderBytes);
     connection.stream.expires_after(context.options.header_timeout);
-    const auto head_read = co_await bhttp::async_read_header(connection.stream, connection.buffer, head, kTuple);
-    if (const error_code ec = std::get<0>(head_read)) {
-        incoming.refusal = refusal_of_header(ec);
+    auto reading_head = reader->read_head(connection.stream, connection.buffer);
+    const error_code no_head = co_await std::move(reading_head);
+    if (no_head) {
+        incoming.refusal = refusal_of(no_head, 0);
         if (!incoming.refusal) {
             co_return std::nullopt;
         }
         co_return incoming;
     }
     connection.idle = false;
-    if (take_head(head, connection, context, incoming)) {
+    if (take_head(*reader, connection, context, incoming)) {
         co_return incoming;
     }
 
     // What can be said before the body is read.
     const bool has_own_limit = incoming.route != nullptr && incoming.route->body_limit != 0;
     const std::uint64_t limit = has_own_limit ? incoming.route->body_limit : context.options.body_limit;
-    const auto length = head.content_length();
+    const auto length = reader->content_length();
     if (length && *length > limit) {
         incoming.reply.keep_alive = false;
         if (!incoming.refusal) {
-            incoming.refusal = refusal_of_body(bhttp::error::body_limit, limit);
+            incoming.refusal = refusal_of(bhttp::error::body_limit, limit);
         }
         co_return incoming;
     }
-    const Head& message = head.get();
-    if (const auto expect = as_view(message[bhttp::field::expect]); !expect.empty() && message.version() == 11) {
+    const HttpHead& message = reader->head();
+    if (const auto expect = message.value("Expect"); !expect.empty() && message.version == 11) {
         if (!beast::iequals(expect, "100-continue")) {
             incoming.refusal = make_problem(417, "the only expectation known is 100-continue");
         }
@@ -246,11 +236,11 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
         }
     }
     if (!incoming.refusal && incoming.route->streamed_body) {
-        incoming.body = std::make_shared<StreamedBody>(connection, std::move(head), limit);
+        incoming.body = std::make_shared<StreamedBody>(connection, std::move(reader), limit);
         incoming.request.body_source = incoming.body;
         co_return incoming;
     }
-    auto reading = read_body(connection, head, limit, incoming);
+    auto reading = read_body(connection, *reader, limit, incoming);
     const bool read = co_await std::move(reading);
     if (!read) {
         co_return std::nullopt;
@@ -260,16 +250,15 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
 
 asio::awaitable<std::optional<IncomingRequest>> read_request_when_full(Connection& connection,
                                                                        SessionContext& context) {
-    HeadParser head;
-    head.header_limit(kMaxHeaderBytes);
-    head.body_limit(boost::none);
+    const auto reader = net::make_request_reader(kMaxHeaderBytes);
     connection.stream.expires_after(kRefusalDeadline);
-    const auto head_read = co_await bhttp::async_read_header(connection.stream, connection.buffer, head, kTuple);
-    if (std::get<0>(head_read)) {
+    auto reading_head = reader->read_head(connection.stream, connection.buffer);
+    const error_code no_head = co_await std::move(reading_head);
+    if (no_head) {
         co_return std::nullopt;
     }
     IncomingRequest incoming = new_request(context);
-    const bool refused = take_head(head, connection, context, incoming);
+    const bool refused = take_head(*reader, connection, context, incoming);
     incoming.reply.keep_alive = false;
     if (!refused && (incoming.route == nullptr || !incoming.route->vital)) {
         incoming.refusal = make_problem(503, "the server has as many connections as it takes");

@@ -2,12 +2,12 @@
 
 #include <boost/asio/error.hpp>
 #include <boost/beast/http/error.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/system/system_error.hpp>
+#include <span>
 #include <utility>
 
+#include "net/http_error.hpp"
 #include "pipeline/async/abort.hpp"
-#include "pipeline/async/tuple.hpp"
 
 namespace distilld::http {
 namespace {
@@ -23,20 +23,17 @@ BodyEnd end_of(const error_code& failed) {
     if (failed == bhttp::error::body_limit) {
         return BodyEnd::too_large;
     }
-    if (failed == bhttp::error::bad_chunk || failed == bhttp::error::bad_chunk_extension) {
-        return BodyEnd::malformed;
-    }
-    return BodyEnd::lost;
+    return net::is_malformed(failed) ? BodyEnd::malformed : BodyEnd::lost;
 }
 
 }  // namespace
 
-StreamedBody::StreamedBody(Connection& connection, HeadParser&& head, std::uint64_t limit)
+StreamedBody::StreamedBody(Connection& connection, std::unique_ptr<net::HttpReader> reader, std::uint64_t limit)
     : connection_(connection),
-      parser_(std::move(head)),
-      expected_bytes_(parser_.content_length().value_or(parser_.chunked() ? limit : 0)) {
-    parser_.body_limit(limit);
-    if (parser_.is_done()) {
+      reader_(std::move(reader)),
+      expected_bytes_(reader_->content_length().value_or(reader_->chunked() ? limit : 0)) {
+    reader_->limit_body(limit);
+    if (reader_->done()) {
         end_ = BodyEnd::whole;
     }
 }
@@ -48,26 +45,25 @@ asio::awaitable<api::BodyPiece> StreamedBody::next() {
         co_return piece;
     }
     piece.bytes.resize(kPieceBytes);
-    auto& body = parser_.get().body();
-    body.data = piece.bytes.data();
-    body.size = piece.bytes.size();
-    body.more = true;
+    std::size_t filled = 0;
     connection_.allow_transfer(kPieceBytes);
-    const auto read = co_await bhttp::async_read(connection_.stream, connection_.buffer, parser_, kTuple);
-    connection_.stream.expires_never();
-    const error_code failed = std::get<0>(read);
-    if (is_abort(failed)) {
-        throw boost::system::system_error(failed);
-    }
-    if (failed && failed != bhttp::error::need_buffer) {
-        end_ = end_of(failed);
-        piece.bytes.clear();
-    } else {
-        piece.bytes.resize(kPieceBytes - parser_.get().body().size);
-        if (parser_.is_done()) {
+    while (end_ == BodyEnd::not_yet && filled < kPieceBytes) {
+        const std::span<char> space(piece.bytes.data() + filled, kPieceBytes - filled);
+        auto reading = reader_->read_body(connection_.stream, connection_.buffer, space);
+        const auto read = co_await std::move(reading);
+        if (is_abort(read.failure)) {
+            throw boost::system::system_error(read.failure);
+        }
+        filled += read.bytes;
+        if (read.failure) {
+            end_ = end_of(read.failure);
+            filled = 0;
+        } else if (reader_->done()) {
             end_ = BodyEnd::whole;
         }
     }
+    connection_.stream.expires_never();
+    piece.bytes.resize(filled);
     piece.end = end_;
     co_return piece;
 }

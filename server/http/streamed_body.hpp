@@ -1,12 +1,11 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/beast/http/buffer_body.hpp>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <cstdint>
+#include <memory>
 
 #include "api/http_message.hpp"
+#include "net/http_reader.hpp"
 #include "server/http/connection.hpp"
 
 namespace distilld::http {
@@ -15,9 +14,7 @@ namespace distilld::http {
 /// outlive it.
 class StreamedBody final : public api::BodySource {
   public:
-    using HeadParser = boost::beast::http::request_parser<boost::beast::http::empty_body>;
-
-    StreamedBody(Connection& connection, HeadParser&& head, std::uint64_t limit);
+    StreamedBody(Connection& connection, std::unique_ptr<net::HttpReader> reader, std::uint64_t limit);
 
     boost::asio::awaitable<api::BodyPiece> next() override;
 
@@ -28,7 +25,7 @@ class StreamedBody final : public api::BodySource {
 
   private:
     Connection& connection_;
-    boost::beast::http::request_parser<boost::beast::http::buffer_body> parser_;
+    std::unique_ptr<net::HttpReader> reader_;
     std::uint64_t expected_bytes_;
     api::BodyEnd end_ = api::BodyEnd::not_yet;
 };

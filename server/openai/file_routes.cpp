@@ -85,7 +85,7 @@ class FileApi {
         check_query(request, {});
         const auto boundary = multipart_boundary_of(request);
         const auto uploading = parts_.files->begin_upload(boundary);
-        if (!uploading->reserve(least_file_bytes(request))) {
+        if (!uploading->has_room(least_file_bytes(request))) {
             no_room(request, *parts_.files);
         }
         auto body = request.body_source;

@@ -32,8 +32,8 @@ class FileUpload final : private http::MultipartHandler {
     FileUpload(const FileUpload&) = delete;
     FileUpload& operator=(const FileUpload&) = delete;
 
-    /// That the file will have so many bytes at least. False: there is no room for it among the others.
-    [[nodiscard]] bool reserve(std::uint64_t bytes) { return claim_.reserve(bytes); }
+    /// Whether there is room for a file of so many bytes among the others at the moment.
+    [[nodiscard]] bool has_room(std::uint64_t bytes) { return claim_.has_room(bytes); }
     /// The next bytes of the form. Errors: invalid_input (the form's, see field()), disk_full (the disk is, or there is
     /// no room for the file among the others: no_room()), io.
     Result<void> take(std::string_view bytes);

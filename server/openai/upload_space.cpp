@@ -4,6 +4,11 @@
 
 namespace distilld::openai {
 
+bool UploadSpace::has_room(std::uint64_t bytes) {
+    const std::lock_guard guard(mutex_);
+    return taken_ <= limit_ && bytes <= limit_ - taken_;
+}
+
 bool UploadSpace::take(std::uint64_t bytes) {
     const std::lock_guard guard(mutex_);
     if (taken_ > limit_ || bytes > limit_ - taken_) {
@@ -19,27 +24,11 @@ void UploadSpace::give_back(std::uint64_t bytes) {
 }
 
 bool SpaceClaim::use(std::uint64_t bytes) {
-    if (!reserve(used_ + bytes)) {
+    if (!space_->take(bytes)) {
         return false;
     }
     used_ += bytes;
     return true;
-}
-
-bool SpaceClaim::reserve(std::uint64_t bytes) {
-    if (bytes <= held_) {
-        return true;
-    }
-    if (!space_->take(bytes - held_)) {
-        return false;
-    }
-    held_ = bytes;
-    return true;
-}
-
-void SpaceClaim::keep() {
-    space_->give_back(held_ - used_);
-    held_ = 0;
 }
 
 }  // namespace distilld::openai

@@ -13,6 +13,8 @@ class UploadSpace {
     /// `taken`: by the files that are there, which may be more than the limit.
     UploadSpace(std::uint64_t limit, std::uint64_t taken) : limit_(limit), taken_(taken) {}
 
+    /// Whether so many are free at the moment. None is taken.
+    [[nodiscard]] bool has_room(std::uint64_t bytes);
     /// False: so many are not free, and none is taken.
     [[nodiscard]] bool take(std::uint64_t bytes);
     void give_back(std::uint64_t bytes);
@@ -28,21 +30,19 @@ class UploadSpace {
 class SpaceClaim {
   public:
     explicit SpaceClaim(std::shared_ptr<UploadSpace> space) : space_(std::move(space)) {}
-    ~SpaceClaim() { space_->give_back(held_); }
+    ~SpaceClaim() { space_->give_back(used_); }
     SpaceClaim(const SpaceClaim&) = delete;
     SpaceClaim& operator=(const SpaceClaim&) = delete;
 
-    /// Room for the next bytes of the file, of which some may be held by now. False: there is none.
+    /// Room for the next bytes of the file, which have come. False: there is none.
     [[nodiscard]] bool use(std::uint64_t bytes);
-    /// Room for a file of so many bytes at least, before they come, so that two uploads do not begin where one has
-    /// room.
-    [[nodiscard]] bool reserve(std::uint64_t bytes);
+    /// Whether there is room for so many more now. They are not held: what is announced need never come.
+    [[nodiscard]] bool has_room(std::uint64_t bytes) { return space_->has_room(bytes); }
     /// What was used stays taken; whoever removes the file gives it back.
-    void keep();
+    void keep() { used_ = 0; }
 
   private:
     const std::shared_ptr<UploadSpace> space_;
-    std::uint64_t held_ = 0;
     std::uint64_t used_ = 0;
 };
 

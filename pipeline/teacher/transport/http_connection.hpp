@@ -1,8 +1,6 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/stream.hpp>
 #include <boost/system/error_code.hpp>
 #include <chrono>
 #include <memory>
@@ -11,6 +9,10 @@
 #include "pipeline/teacher/transport/http_message.hpp"
 #include "pipeline/teacher/transport/traffic_counters.hpp"
 
+namespace distilld::net {
+class ByteStream;
+}  // namespace distilld::net
+
 namespace distilld {
 
 /// How one request on one connection went.
@@ -18,7 +20,8 @@ struct HttpExchange {
     boost::system::error_code failure;
     bool any_byte = false;  ///< of the response
     bool too_large = false;
-    bool malformed = false;
+    bool malformed = false;  ///< it is no HTTP, or has bytes behind it
+    bool whole = false;
     bool reusable = false;
     HttpResponse response;
 };
@@ -33,13 +36,14 @@ class HttpConnection {
     virtual boost::asio::awaitable<HttpExchange> exchange(const HttpRequest& request, const std::string& head,
                                                           BufferPool& buffers, TrafficCounters& traffic) = 0;
 
+    /// Between exchanges: whether nothing has come that nobody asked for, the peer's end among it.
+    virtual bool is_quiet() = 0;
+
     std::chrono::steady_clock::time_point idle_since;  ///< for whoever keeps the connection
 };
 
-[[nodiscard]] std::unique_ptr<HttpConnection> make_http_connection(boost::asio::ip::tcp::socket socket);
 /// The handshake is done.
-[[nodiscard]] std::unique_ptr<HttpConnection> make_http_connection(
-    boost::asio::ssl::stream<boost::asio::ip::tcp::socket> stream);
+[[nodiscard]] std::unique_ptr<HttpConnection> make_http_connection(std::unique_ptr<net::ByteStream> stream);
 
 /// Cancellation is not a failure of the connection: throws it as system_error.
 void throw_if_aborted(boost::system::error_code failure);

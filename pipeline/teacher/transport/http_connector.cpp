@@ -2,12 +2,12 @@
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ssl/error.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
 #include "base/files.hpp"
 #include "base/open_file.hpp"
+#include "net/byte_stream.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/tuple.hpp"
 
@@ -17,12 +17,6 @@ using tcp = asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
-
-bool is_address(const std::string& host) {
-    error_code failure;
-    asio::ip::make_address(host, failure);
-    return !failure;
-}
 
 asio::awaitable<error_code> connect_to(tcp::socket& socket, tcp::endpoint address) {
     error_code failed;
@@ -118,28 +112,17 @@ asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::con
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
-    if (!url_.tls) {
-        co_return make_http_connection(std::move(socket));
-    }
-    co_return co_await secure(std::move(socket));
-}
-
-asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::secure(tcp::socket socket) {
-    asio::ssl::stream<tcp::socket> stream(std::move(socket), *tls_);
-    if (!is_address(url_.host)) {
-        SSL_set_tlsext_host_name(stream.native_handle(), url_.host.c_str());
-    }
-    stream.set_verify_callback(asio::ssl::host_name_verification(url_.host));
-    const auto shaken = co_await stream.async_handshake(asio::ssl::stream_base::client, kTuple);
-    if (const error_code failed = std::get<0>(shaken)) {
-        throw_if_aborted(failed);
-        // What comes from OpenSSL is a refusal; what comes from the socket is a lost connection.
-        const bool refusal = failed.category() == asio::error::get_ssl_category();
-        std::string why = failed.message();
-        if (const long verdict = SSL_get_verify_result(stream.native_handle()); verdict != X509_V_OK) {
-            why = X509_verify_cert_error_string(verdict);
+    auto stream = std::make_unique<net::ByteStream>(std::move(socket), url_.tls ? tls_.get() : nullptr);
+    if (stream->is_secure()) {
+        auto shaking = stream->handshake_with(url_.host);
+        const auto shaken = co_await std::move(shaking);
+        if (shaken.failure) {
+            throw_if_aborted(shaken.failure);
+            // What comes from OpenSSL is a refusal; what comes from the socket is a lost connection.
+            const bool refusal = shaken.failure.category() == asio::error::get_ssl_category();
+            co_return failure(refusal ? FailureKind::rejected : FailureKind::connection,
+                              "TLS handshake failed: " + shaken.why);
         }
-        co_return failure(refusal ? FailureKind::rejected : FailureKind::connection, "TLS handshake failed: " + why);
     }
     co_return make_http_connection(std::move(stream));
 }

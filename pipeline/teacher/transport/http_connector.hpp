@@ -35,12 +35,10 @@ class HttpConnector {
     [[nodiscard]] const EndpointUrl& url() const noexcept { return url_; }
 
   private:
-    using Socket = boost::asio::ip::tcp::socket;
     using Addresses = std::vector<boost::asio::ip::tcp::endpoint>;
 
     [[nodiscard]] FetchError failure(FailureKind kind, const std::string& what) const;
     boost::asio::awaitable<FetchResult<Addresses>> resolve();
-    boost::asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> secure(Socket socket);
 
     boost::asio::any_io_executor executor_;
     HostResolver& resolver_;

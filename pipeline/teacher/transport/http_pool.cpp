@@ -1,9 +1,12 @@
 #include "pipeline/teacher/transport/http_pool.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 #include <vector>
 
+#include "pipeline/async/abort.hpp"
+#include "pipeline/async/failure_message.hpp"
 #include "pipeline/teacher/transport/http_connector.hpp"
 
 namespace distilld {
@@ -23,15 +26,19 @@ struct HttpPool::Implementation {
         return FetchError{kind, connector.url().name + ": " + what, std::nullopt};
     }
 
-    /// The most recently used connection that is not too old.
+    /// The most recently used connection that is not too old, and has been quiet: what came meanwhile would be taken
+    /// for the next answer.
     std::unique_ptr<HttpConnection> take_idle() {
         retire_old();
-        if (idle.empty()) {
-            return nullptr;
+        while (!idle.empty()) {
+            auto connection = std::move(idle.back());
+            idle.pop_back();
+            if (connection->is_quiet()) {
+                return connection;
+            }
+            ++traffic->stale_connections;
         }
-        auto connection = std::move(idle.back());
-        idle.pop_back();
-        return connection;
+        return nullptr;
     }
 
     void retire_old() {
@@ -71,7 +78,22 @@ struct HttpPool::Implementation {
         return head;
     }
 
+    /// An exception ends its connection and is a failure of this request, of nothing else.
     asio::awaitable<FetchResult<HttpResponse>> request(HttpRequest request) {
+        std::exception_ptr thrown;
+        try {
+            auto asking = ask(std::move(request));
+            co_return co_await std::move(asking);
+        } catch (...) {
+            thrown = std::current_exception();
+        }
+        if (is_abort(thrown)) {
+            std::rethrow_exception(thrown);
+        }
+        co_return failure(FailureKind::bad_response, "the answer cannot be taken: " + failure_message(thrown));
+    }
+
+    asio::awaitable<FetchResult<HttpResponse>> ask(HttpRequest request) {
         ++traffic->requests;
         const std::string head = head_of(request);
         auto connection = take_idle();

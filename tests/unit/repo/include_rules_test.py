@@ -17,7 +17,9 @@ LAYERS = {
     "base/": ["base/"],
     "pipeline/core/": ["base/", "pipeline/core/"],
     "pipeline/async/": ["base/", "pipeline/core/", "pipeline/async/"],
-    "pipeline/teacher/": ["base/", "pipeline/core/", "pipeline/async/", "pipeline/store/", "pipeline/teacher/"],
+    # Bytes and HTTP messages, for the server and for clients.
+    "net/": ["base/", "pipeline/core/", "pipeline/async/", "net/"],
+    "pipeline/teacher/": ["base/", "pipeline/core/", "pipeline/async/", "net/", "pipeline/store/", "pipeline/teacher/"],
     "pipeline/store/": ["base/", "pipeline/core/", "pipeline/async/", "pipeline/store/"],
     "pipeline/data/": ["base/", "pipeline/core/", "pipeline/async/", "pipeline/data/"],
     "pipeline/graph/": ["base/", "pipeline/"],
@@ -29,7 +31,7 @@ LAYERS = {
     "server/support/": ["base/", "server/support/"],
     # What the service can be told; whoever composes it reads them, the other rooms have options of their own.
     "server/settings/": [*BELOW_SERVER, "server/support/", "server/settings/"],
-    "server/http/": [*BELOW_SERVER, "server/support/", "server/http/"],
+    "server/http/": [*BELOW_SERVER, "net/", "server/support/", "server/http/"],
     "server/security/": [*BELOW_SERVER, "server/support/", "server/http/", "server/security/"],
     "server/protocol/": [*BELOW_SERVER, "server/support/", "server/protocol/"],
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
@@ -43,7 +45,7 @@ LAYERS = {
     # What a teacher is served with is said on the command lines of both programs.
     "server/cli/": [
         *[*BELOW_JOBS, "server/settings/", "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
-        *["pipeline/data/", "pipeline/store/", "server/openai/", "server/webhooks/"],
+        *["net/", "pipeline/data/", "pipeline/store/", "server/openai/", "server/webhooks/"],
     ],
     "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
     "server/sinks/": ["base/", "pipeline/", "api/", "server/sinks/"],
@@ -52,7 +54,7 @@ LAYERS = {
         *["server/support/", "server/protocol/", "server/teacher/", "server/sinks/", "server/worker/"],
     ],
     "bench/": ["base/", "pipeline/", "models/", "api/", "server/", "bench/"],
-    "tests/": ["base/", "pipeline/", "models/", "api/", "server/", "bench/", "tests/"],
+    "tests/": ["base/", "net/", "pipeline/", "models/", "api/", "server/", "bench/", "tests/"],
     "cmake/": [],
 }
 GENERATED = {"distilld_version.hpp"}
@@ -71,7 +73,7 @@ TORCH_ALLOWED = ("models/", "server/worker/", "server/teacher/", "tests/")
 TORCH_REFUSED = ("models/checkpoint/",)
 BEAST = re.compile(r"<boost/beast")
 BEAST_ALLOWED = (
-    *("server/http/", "server/cli/", "pipeline/teacher/transport/", "tests/", "bench/"),
+    *("net/", "server/http/", "server/cli/", "pipeline/teacher/transport/", "tests/", "bench/"),
     "cmake/boost_beast_src.cpp",
 )
 LOGGER = re.compile(r"<(spdlog|fmt)/")

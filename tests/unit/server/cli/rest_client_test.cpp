@@ -6,10 +6,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -218,6 +221,47 @@ TEST_F(RestClientTest, GivesUpOnSilence) {
     const auto response = client_->stream("/silence", {}, take, std::chrono::seconds(1));
     ASSERT_FALSE(response.has_value());
     EXPECT_THAT(response.error().message, HasSubstr("no answer in time"));
+}
+
+/// What the client makes of an answer as it stands.
+Result<RestResponse> answer_to(const std::string& answer) {
+    asio::io_context context;
+    using asio::ip::tcp;
+    tcp::acceptor acceptor(context, tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+    std::thread server([&acceptor, &answer] {
+        tcp::socket peer = acceptor.accept();
+        std::string request;
+        asio::read_until(peer, asio::dynamic_buffer(request), "\r\n\r\n");
+        boost::system::error_code ignored;
+        asio::write(peer, asio::buffer(answer), ignored);
+        while (!ignored) {  // until the client has closed
+            peer.read_some(asio::buffer(request), ignored);
+        }
+    });
+    const auto port = std::to_string(acceptor.local_endpoint().port());
+    auto response = make_rest_client("http://127.0.0.1:" + port).value()->request("GET", "/");
+    server.join();
+    return response;
+}
+
+TEST(RestClientFailure, F1AnAnswerWithALargeTrailerIsAnError) {
+    const auto response = answer_to(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + std::string(70'000, 'a') + "\r\n\r\n");
+    ASSERT_FALSE(response.has_value());
+    EXPECT_THAT(response.error().message, HasSubstr("header limit"));
+}
+
+TEST(RestClientFailure, F8AnUnknownTransferCodingIsAnError) {
+    const auto response = answer_to("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n");
+    ASSERT_FALSE(response.has_value());
+    EXPECT_THAT(response.error().message, HasSubstr("Transfer-Encoding"));
+}
+
+TEST(RestClient, F10ReadsOverInterimAnswers) {
+    const auto response = answer_to("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood");
+    ASSERT_TRUE(response.has_value()) << response.error().message;
+    EXPECT_EQ(response->status, 200U);
+    EXPECT_EQ(response->body, "good");
 }
 
 TEST(RestClientFailure, NamesAServerThatIsNotThere) {

@@ -92,9 +92,8 @@ TEST_F(FileStoreTest, AnUploadThatWasNotAddedLeavesNothing) {
     const auto store = open(100);
     {
         const auto upload = store->begin_upload("b");
-        ASSERT_TRUE(upload->reserve(70));
-        EXPECT_FALSE(store->begin_upload("b")->reserve(31)) << "the room is held before the bytes come";
         ASSERT_TRUE(upload->take(kHead + std::string(70, 'x') + kTail));
+        EXPECT_FALSE(store->begin_upload("b")->has_room(31)) << "bytes hold room as soon as they came";
         ASSERT_TRUE(upload->finish());
         EXPECT_EQ(folders(), 1U);
     }

@@ -43,19 +43,18 @@ TEST(SpaceClaim, GivesBackWhatWasNotKept) {
     EXPECT_EQ(free_of(*space), 10U);
 }
 
-TEST(SpaceClaim, HoldsWhatIsReservedAndKeepsWhatWasUsed) {
+TEST(SpaceClaim, F12HoldsWhatCameAndNotWhatIsAnnounced) {
     const auto space = std::make_shared<UploadSpace>(10, 0);
     {
         SpaceClaim claim(space);
-        EXPECT_TRUE(claim.reserve(6));
-        EXPECT_EQ(free_of(*space), 4U);
+        EXPECT_FALSE(claim.has_room(11));
+        EXPECT_TRUE(claim.has_room(10));
+        EXPECT_EQ(free_of(*space), 10U) << "an announcement holds nothing";
         SpaceClaim other(space);
-        EXPECT_FALSE(other.reserve(5)) << "two that began would both find no end";
-        EXPECT_TRUE(claim.use(5));
-        EXPECT_EQ(free_of(*space), 4U) << "used is what was reserved";
-        EXPECT_TRUE(claim.use(3));
-        EXPECT_EQ(free_of(*space), 2U);
-        EXPECT_TRUE(claim.reserve(9));
+        EXPECT_TRUE(other.use(2));
+        EXPECT_TRUE(claim.use(8));
+        EXPECT_FALSE(claim.has_room(1));
+        EXPECT_FALSE(other.use(1)) << "the bound holds for what came";
         claim.keep();
     }
     EXPECT_EQ(free_of(*space), 2U);

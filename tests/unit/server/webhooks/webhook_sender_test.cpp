@@ -4,10 +4,13 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -103,6 +106,25 @@ TEST_F(WebhookSenderTest, MoreTriesThanWaitsWaitAsTheLast) {
         EXPECT_GE(notes_->waits[i], last - 1);
         EXPECT_LE(notes_->waits[i], 1.1 * last);
     }
+}
+
+TEST_F(WebhookSenderTest, F1AnAnswerWithALargeTrailerIsATryThatFailed) {
+    const std::string answer =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + std::string(70'000, 'a') + "\r\n\r\n";
+    std::thread receiver([this, &answer] {
+        for (int i = 0; i < 3; ++i) {
+            tcp::socket peer = acceptor_.accept();
+            std::string request;
+            asio::read_until(peer, asio::dynamic_buffer(request), "\r\n\r\n{}");
+            boost::system::error_code ignored;
+            asio::write(peer, asio::buffer(answer), ignored);
+            while (!ignored) {  // until the sender has closed
+                peer.read_some(asio::buffer(request), ignored);
+            }
+        }
+    });
+    EXPECT_EQ(tries_until_given_up(port_, {.tries = 3}), 3U);
+    receiver.join();
 }
 
 TEST_F(WebhookSenderTest, ATryEndsWithTheTimeout) {

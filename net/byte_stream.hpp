@@ -10,9 +10,16 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 
-namespace distilld::http {
+namespace distilld::net {
+
+/// How the handshake of a client ended.
+struct HandshakeResult {
+    boost::system::error_code failure{};
+    std::string why{};  ///< in words; of a certificate that was refused: what is wrong with it
+};
 
 /// The bytes that go to and come from a peer, over TLS or not, with the deadline of what is under way. What reads and
 /// writes HTTP need not know which. Model of Asio's AsyncReadStream and AsyncWriteStream; one executor.
@@ -28,15 +35,17 @@ class ByteStream {
             tls_ = std::make_unique<Tls>(tcp_, *tls);
         }
     }
+    ByteStream(const ByteStream&) = delete;
+    ByteStream& operator=(const ByteStream&) = delete;
+    ~ByteStream() = default;
 
     [[nodiscard]] executor_type get_executor() noexcept { return tcp_.get_executor(); }
     [[nodiscard]] bool is_secure() const noexcept { return tls_ != nullptr; }
     [[nodiscard]] Socket& socket() noexcept { return tcp_.socket(); }
-    [[nodiscard]] SSL* native_tls() noexcept { return tls_ ? tls_->native_handle() : nullptr; }
-    template <class Verify>
-    void set_verify_callback(Verify verify) {
-        tls_->set_verify_callback(std::move(verify));
-    }
+    /// Whether bytes of the peer wait that nobody has read; its end is none. For a moment when nothing reads.
+    [[nodiscard]] bool has_unread() noexcept;
+    /// Whether the peer has neither sent more, be it TLS's own, nor left. For the same moment.
+    [[nodiscard]] bool is_quiet() noexcept;
 
     void expires_after(std::chrono::steady_clock::duration time) { tcp_.expires_after(time); }
     void expires_never() { tcp_.expires_never(); }
@@ -44,6 +53,9 @@ class ByteStream {
 
     /// Nothing to do where there is no TLS.
     boost::asio::awaitable<boost::system::error_code> handshake(Role role);
+    /// As a client: tells the peer the name of `host`, and checks that its certificate is for that host. The context
+    /// verifies peers. TLS only.
+    boost::asio::awaitable<HandshakeResult> handshake_with(std::string host);
     /// Says that no more will be sent, so that the peer can tell the end from a cut. An error: the peer has left.
     boost::asio::awaitable<boost::system::error_code> end();
 
@@ -86,4 +98,4 @@ class ByteStream {
     std::unique_ptr<Tls> tls_;
 };
 
-}  // namespace distilld::http
+}  // namespace distilld::net
