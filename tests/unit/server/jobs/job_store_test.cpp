@@ -299,6 +299,29 @@ TEST_F(JobStoreTest, DropsOldMetricsOnly) {
 
 TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {
     const auto store = open();
+TEST_F(JobStoreTest, F6OldMessagesGoAndOneSaysHowMany) {
+    const auto store = open();
+    store->create(job("a"));
+    store->append_event("a", event("state", api::EventType::state));
+    for (int i = 0; i < 5; ++i) {
+        store->append_event("a", event("said " + std::to_string(i)));
+    }
+    store->drop_messages("a", 5);
+    EXPECT_EQ(store->events("a", 0, 10).events.size(), 6U) << "there are no more than are kept";
+    store->drop_messages("a", 3);
+    store->drop_messages("a", 2);
+    const auto page = store->events("a", 0, 10);
+    ASSERT_EQ(page.events.size(), 4U);
+    EXPECT_EQ(page.events[0].message, "state");
+    EXPECT_EQ(page.events[1].sequence, 4U);
+    EXPECT_EQ(page.events[1].message, "3 older messages are no longer kept") << "two went first, then another";
+    EXPECT_EQ(page.events[1].level, "warn");
+    EXPECT_EQ(page.events[1].data.at("dropped").to_number<int>(), 3);
+    EXPECT_EQ(page.events[2].message, "said 3");
+    EXPECT_EQ(page.events[3].message, "said 4");
+    EXPECT_EQ(store->append_event("a", event("next")), 7U);
+}
+
     auto a = job("a");
     a.idempotency_key = "k";
     store->create(a);
