@@ -105,7 +105,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
         }
         security.tls = std::move(*tls);
     }
-    auto audit = open_audit_log(data_dir / "audit.jsonl", {settings.audit_file_size, settings.audit_files});
+    auto audit = open_audit_log(data_dir, {settings.audit_file_size, settings.audit_files});
     if (!audit) {
         return audit.error();
     }
