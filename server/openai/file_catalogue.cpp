@@ -28,6 +28,7 @@ class SqliteFileCatalogue final : public FileCatalogue {
     }
 
     void add(const UploadedFile& file) override {
+        sqlite::Transaction transaction(database_);
         insert_.bind(1, file.id);
         insert_.bind(2, file.filename);
         insert_.bind(3, file.purpose);
@@ -35,6 +36,7 @@ class SqliteFileCatalogue final : public FileCatalogue {
         insert_.bind(5, file.created_at);
         insert_.bind(6, file.owner);
         insert_.run();
+        transaction.commit();
     }
 
     std::optional<UploadedFile> get(const std::string& id) override {
@@ -86,9 +88,12 @@ class SqliteFileCatalogue final : public FileCatalogue {
     }
 
     bool remove(const std::string& id) override {
+        sqlite::Transaction transaction(database_);
         remove_.bind(1, id);
         remove_.run();
-        return sqlite3_changes(database_.handle()) == 1;
+        const bool removed = sqlite3_changes(database_.handle()) == 1;
+        transaction.commit();
+        return removed;
     }
 
   private:
