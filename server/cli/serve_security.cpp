@@ -90,7 +90,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     }
     KeyRingOptions ring;
     ring.admin_secret = taken_from_environment(kAdminKeyVariable);
-    auto keys = open_key_ring(KeyFile(data_dir), std::move(ring));
+    auto keys = open_key_ring(KeyFile(data_dir), ring);
     if (!keys) {
         return keys.error();
     }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "api/caller.hpp"
 #include "api/job_spec_json.hpp"
 #include "api/job_types.hpp"
 #include "pipeline/core/job_spec.hpp"
@@ -67,7 +68,7 @@ struct SubmitRequest {
     std::string spec_json;
     std::string idempotency_key;  ///< empty = none
     bool dry_run = false;
-    std::string owner{};                            ///< who submits; empty = nobody said
+    std::optional<api::Caller> owner{};             ///< who submits; nothing: nobody said
     std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
     std::int32_t priority = 0;                      ///< api::kLowestPriority to api::kHighestPriority
     std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's

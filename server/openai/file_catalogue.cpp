@@ -8,7 +8,7 @@
 namespace distilld::openai {
 namespace {
 
-constexpr const char* kColumns = "SELECT id, filename, purpose, bytes, created_at, owner, number FROM files ";
+constexpr const char* kColumns = "SELECT id, filename, purpose, bytes, created_at, owner_id, number FROM files ";
 
 UploadedFile file_of(const sqlite::Statement& row) {
     UploadedFile file;
@@ -17,7 +17,7 @@ UploadedFile file_of(const sqlite::Statement& row) {
     file.purpose = row.text(2);
     file.bytes = static_cast<std::uint64_t>(row.integer(3));
     file.created_at = row.integer(4);
-    file.owner = row.text(5);
+    file.owner_id = row.text(5);
     return file;
 }
 
@@ -34,7 +34,7 @@ class SqliteFileCatalogue final : public FileCatalogue {
         insert_.bind(3, file.purpose);
         insert_.bind(4, static_cast<std::int64_t>(file.bytes));
         insert_.bind(5, file.created_at);
-        insert_.bind(6, file.owner);
+        insert_.bind(6, file.owner_id);
         insert_.run();
         transaction.commit();
     }
@@ -101,8 +101,8 @@ class SqliteFileCatalogue final : public FileCatalogue {
 
     sqlite::Database database_;  // before the statements: they end first
     sqlite::Statement insert_{database_,
-                              "INSERT INTO files (id, filename, purpose, bytes, created_at, owner) VALUES (?1, ?2, ?3, "
-                              "?4, ?5, ?6)"};
+                              "INSERT INTO files (id, filename, purpose, bytes, created_at, owner_id) VALUES (?1, ?2, "
+                              "?3, ?4, ?5, ?6)"};
     sqlite::Statement get_{database_, select("WHERE id = ?1").c_str()};
     sqlite::Statement ascending_{
         database_, select("WHERE number > ?1 AND (?2 = '' OR purpose = ?2) ORDER BY number LIMIT ?3").c_str()};

@@ -154,7 +154,7 @@ class Porter final : public http::Doorkeeper {
     http::DoorVerdict judge(const http::RequestHead& head) override {
         http::DoorVerdict verdict;
         if (const auto key = head.request.header("authorization")) {
-            verdict.caller = api::Caller{std::string(*key), api::Role::read};
+            verdict.caller = api::Caller{std::string(*key), api::Role::read, "key-1"};
         }
         return verdict;
     }

@@ -29,8 +29,8 @@ class Porter final : public Doorkeeper {
   public:
     DoorVerdict judge(const RequestHead& head) override {
         DoorVerdict verdict;
-        if (head.request.header("authorization") == "Bearer good") {
-            verdict.caller = api::Caller{"alice", api::Role::submit};
+        if (head.request.header("authorization") == "Bearer good" && !revoked) {
+            verdict.caller = api::Caller{"alice", api::Role::submit, "key-a"};
         } else {
             api::Problem problem;
             problem.status = 401;

@@ -62,6 +62,7 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
     first.resume = true;
     first.idempotency_key = "key";
     first.job.owner = "ada";
+    first.job.owner_id = "key-a";
     first.job.metadata = {{"team", "red"}, {"\"quoted\"", "\n"}};
     first.job.status_reason = api::StatusReason{"service_stopped", "later"};
     first.job.started_at = "2026-01-01T00:00:01.000Z";
@@ -77,6 +78,7 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
               boost::json::serialize(api::to_json_object(first.job, true)));
     EXPECT_EQ(again->job.spec_json, first.job.spec_json);
     EXPECT_EQ(again->job.asked_json, first.job.asked_json);
+    EXPECT_EQ(again->job.owner_id, first.job.owner_id);
     EXPECT_TRUE(again->resume);
     EXPECT_EQ(again->idempotency_key, "key");
     EXPECT_FALSE(open()->get("b"));
@@ -297,8 +299,6 @@ TEST_F(JobStoreTest, DropsOldMetricsOnly) {
     EXPECT_EQ(store->append_event("a", event("next")), 5U);
 }
 
-TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {
-    const auto store = open();
 TEST_F(JobStoreTest, F6OldMessagesGoAndOneSaysHowMany) {
     const auto store = open();
     store->create(job("a"));
@@ -322,6 +322,8 @@ TEST_F(JobStoreTest, F6OldMessagesGoAndOneSaysHowMany) {
     EXPECT_EQ(store->append_event("a", event("next")), 7U);
 }
 
+TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {
+    const auto store = open();
     auto a = job("a");
     a.idempotency_key = "k";
     store->create(a);
