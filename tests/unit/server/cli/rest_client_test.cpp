@@ -158,6 +158,7 @@ class Porter final : public http::Doorkeeper {
         }
         return verdict;
     }
+    std::optional<api::Response> revocation(const api::Caller& /*caller*/) override { return std::nullopt; }
 };
 
 class RestClientTest : public ::testing::Test {
