@@ -24,8 +24,9 @@ constexpr const auto& enum_names(Role) {
 
 /// Whose key a request came with.
 struct Caller {
-    std::string name;
+    std::string name;  ///< what people call the key; another may be called so once this one was revoked
     Role role = Role::read;
+    std::string id;  ///< the key's own: what is done with it belongs to it. Empty: nothing does
 };
 
 }  // namespace distilld::api

@@ -25,7 +25,7 @@ struct SpecViolations {
     std::vector<Violation> violations;
 };
 
-/// One line a violation: "/training/beta: …" (no final newline).
+/// One line a violation, kMaxListed of them: "/training/beta: …" (no final newline).
 [[nodiscard]] std::string describe(const SpecViolations& violations);
 
 /// Found by boost::system::result through argument-dependent lookup: ErrorException(invalid_input).

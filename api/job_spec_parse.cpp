@@ -169,14 +169,9 @@ class SpecReader {
 }  // namespace
 
 std::string describe(const SpecViolations& violations) {
-    std::string text;
-    for (const auto& violation : violations.violations) {
-        if (!text.empty()) {
-            text += '\n';
-        }
-        text += (violation.pointer.empty() ? "(document)" : violation.pointer) + ": " + violation.detail;
-    }
-    return text;
+    return text_of_first(violations.violations, "\n", [](const Violation& violation) {
+        return (violation.pointer.empty() ? "(document)" : violation.pointer) + ": " + violation.detail;
+    });
 }
 
 void throw_exception_from_error(const SpecViolations& violations, const boost::source_location&) {

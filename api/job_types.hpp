@@ -75,7 +75,7 @@ struct Job {
     std::string id;
     JobKind kind = JobKind::train;
     std::string name;
-    std::string owner;                            ///< who submitted it; empty = nobody said
+    std::string owner;                            ///< name of the key that submitted it; empty = nobody said
     std::map<std::string, std::string> metadata;  ///< texts of the client about the job, kept as they are
     JobState state = JobState::queued;
     bool cancel_requested = false;  ///< running, asked to stop, checkpoint under way
@@ -101,6 +101,7 @@ struct Job {
     std::vector<JobCheckpoint> checkpoints;
     std::string spec_json;           ///< as submitted
     std::string resolved_spec_json;  ///< every default filled in, paths absolute
+    std::string owner_id{};  ///< of the key that submitted it; empty = administrators' alone. Not part of the JSON
     /// What the spec was made of, when it was asked for in OpenAI's terms; empty = it was not. Not part of the JSON.
     std::string asked_json;
 };

@@ -1,8 +1,11 @@
 #include "api/problem.hpp"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <span>
 
+#include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -74,7 +77,8 @@ std::string to_json(const Problem& problem) {
     }
     if (!problem.errors.empty()) {
         boost::json::array errors;
-        for (const auto& violation : problem.errors) {
+        const std::size_t listed = std::min(problem.errors.size(), kMaxListed);
+        for (const auto& violation : std::span(problem.errors).first(listed)) {
             boost::json::object error;
             if (violation.parameter.empty()) {
                 error["pointer"] = violation.pointer;
@@ -86,6 +90,9 @@ std::string to_json(const Problem& problem) {
             errors.push_back(std::move(error));
         }
         body["errors"] = std::move(errors);
+        if (problem.errors.size() > listed) {
+            body["more_errors"] = problem.errors.size() - listed;
+        }
     }
     boost::json::object error;
     error["message"] = problem.detail.empty() ? title : problem.detail;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,5 +22,21 @@ namespace distilld::api {
 
 /// `text` in quotation marks, its end left out where it is long.
 [[nodiscard]] std::string quote(std::string_view text);
+
+/// So many of the things that are wrong are listed, and the others counted.
+inline constexpr std::size_t kMaxListed = 50;
+
+/// The texts of the first ones with `separator` between them, and behind it "and N more".
+template <class Thing, class TextOf>
+[[nodiscard]] std::string text_of_first(const std::vector<Thing>& things, std::string_view separator, TextOf text_of) {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(things.size(), kMaxListed); ++i) {
+        text.append(i == 0 ? "" : separator).append(text_of(things[i]));
+    }
+    if (things.size() > kMaxListed) {
+        text.append(separator).append("and " + std::to_string(things.size() - kMaxListed) + " more");
+    }
+    return text;
+}
 
 }  // namespace distilld::api

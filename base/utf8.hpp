@@ -80,4 +80,52 @@ namespace distilld {
     return valid;
 }
 
+/// Whether a terminal is told something by the sequence rather than shown it: a control character but for line feeds
+/// and tabs (C1's among them), or one that turns the direction of the text round (Unicode 15, "bidirectional
+/// controls").
+[[nodiscard]] constexpr bool steers_a_terminal(std::string_view sequence) noexcept {
+    const auto at = [sequence](std::size_t index) { return static_cast<unsigned char>(sequence[index]); };
+    switch (sequence.size()) {
+        case 1:
+            return (at(0) < 0x20 && at(0) != '\n' && at(0) != '\t') || at(0) == 0x7F;
+        case 2:
+            return (at(0) == 0xC2 && at(1) < 0xA0) || (at(0) == 0xD8 && at(1) == 0x9C);  // U+0080–009F, U+061C
+        case 3: {
+            const unsigned last = at(2);
+            return at(0) == 0xE2 && ((at(1) == 0x80 && ((last >= 0x8E && last <= 0x8F) ||    // U+200E, U+200F
+                                                        (last >= 0xAA && last <= 0xAE))) ||  // U+202A–202E
+                                     (at(1) == 0x81 && last >= 0xA6 && last <= 0xA9));       // U+2066–2069
+        }
+        default:
+            return false;
+    }
+}
+
+/// The text as UTF-8 for a terminal or a log, with what steers a terminal as \uXXXX, which means the same in JSON.
+[[nodiscard]] inline std::string to_shown_utf8(std::string_view text) {
+    static constexpr std::string_view kDigits = "0123456789abcdef";
+    const std::string valid = to_valid_utf8(text);
+    std::string shown;
+    shown.reserve(valid.size());
+    for (std::string_view left = valid; !left.empty();) {
+        const std::string_view sequence = left.substr(0, utf8_sequence(left));
+        left.remove_prefix(sequence.size());
+        if (!steers_a_terminal(sequence)) {
+            shown += sequence;
+            continue;
+        }
+        unsigned code = sequence.size() == 3   ? sequence[0] & 0x0FU
+                        : sequence.size() == 2 ? sequence[0] & 0x1FU
+                                               : sequence[0] & 0x7FU;
+        for (const char byte : sequence.substr(1)) {
+            code = (code << 6U) | (static_cast<unsigned char>(byte) & 0x3FU);
+        }
+        shown += "\\u";
+        for (const unsigned shift : {12U, 8U, 4U, 0U}) {
+            shown += kDigits[(code >> shift) & 0x0FU];
+        }
+    }
+    return shown;
+}
+
 }  // namespace distilld

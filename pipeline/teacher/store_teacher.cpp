@@ -101,7 +101,7 @@ class StoreTeacher final : public TeacherSource {
             co_return FetchError{FailureKind::cancelled, name_ + ": cancelled", std::nullopt};
         }
         news_ = Clock::now();
-        tell("");
+        tell_over();
         co_return EncodedAnswer(std::make_unique<StoreDecoder>(reader_, std::move(tokens)), 0);
     }
 
@@ -153,7 +153,7 @@ class StoreTeacher final : public TeacherSource {
                                      std::nullopt};
             }
             if (silent >= options_.quiet) {
-                tell(text);
+                tell(text, now);
             }
             if (!looking_ && now - looked_ >= options_.poll) {
                 auto looking = look();
@@ -190,10 +190,21 @@ class StoreTeacher final : public TeacherSource {
         co_return Result<void>();
     }
 
-    void tell(const std::string& text) {
-        if (options_.on_waiting && text != told_) {
-            told_ = text;
-            options_.on_waiting(text);
+    /// Each of those that wait names another row: what was told is old when more rows are sealed, not when the text
+    /// differs.
+    void tell(const std::string& text, Clock::time_point now) {
+        const std::uint64_t sealed = reader_->sealed_rows();
+        if (!options_.on_waiting || told_sealed_ == sealed || (told_at_ && now - *told_at_ < options_.repeat)) {
+            return;
+        }
+        told_sealed_ = sealed;
+        told_at_ = now;
+        options_.on_waiting(text);
+    }
+
+    void tell_over() {
+        if (std::exchange(told_sealed_, std::nullopt)) {
+            options_.on_waiting("");
         }
     }
 
@@ -205,7 +216,8 @@ class StoreTeacher final : public TeacherSource {
     Clock::time_point news_{};    ///< when something was answered or sealed last
     Clock::time_point looked_{};  ///< when somebody looked for new shards last
     bool looking_ = false;
-    std::string told_;
+    std::optional<std::uint64_t> told_sealed_;  ///< rows that were sealed when the wait was told of; none is told of
+    std::optional<Clock::time_point> told_at_;
     mutable StoreCounters counters_;  ///< of the last look
 };
 

@@ -19,7 +19,10 @@ struct StoreTeacherOptions {
     std::chrono::nanoseconds poll = std::chrono::milliseconds(250);
     /// So long nothing could be answered before it is said that the run waits.
     std::chrono::nanoseconds quiet = std::chrono::seconds(2);
-    /// Told what is waited for, whenever that changes; an empty text says that the wait is over. On `io`. May be empty.
+    /// Between the beginnings of two waits that are told of, and between two texts of one.
+    std::chrono::nanoseconds repeat = std::chrono::seconds(10);
+    /// Told when a wait begins, and again when its writer has gone on; an empty text says that it is over. On `io`. May
+    /// be empty.
     std::function<void(const std::string&)> on_waiting;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json_text.hpp"
+#include "base/utf8.hpp"
 #include "server/cli/progress_display.hpp"
 #include "server/cli/sse_parser.hpp"
 
@@ -143,7 +144,7 @@ class Watch {
             last_id_ = event.id;
         }
         if (json_) {
-            tools_.print(to_text(data) + "\n");
+            tools_.print(to_shown_utf8(to_text(data)) + "\n");
             return;
         }
         if (event.type == "gap") {

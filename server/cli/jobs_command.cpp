@@ -4,6 +4,7 @@
 
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
+#include "base/utf8.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/connection_options.hpp"
 #include "server/cli/job_download.hpp"
@@ -16,13 +17,17 @@ namespace {
 
 namespace json = boost::json;
 
-void print(const std::string& text) {
+void write(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
 }
 
+void print(const std::string& text) {
+    write(to_shown_utf8(text));
+}
+
 void print_error(const std::string& message) {
-    std::fprintf(stderr, "distilld jobs: %s\n", message.c_str());
+    std::fprintf(stderr, "distilld jobs: %s\n", to_shown_utf8(message).c_str());
 }
 
 int exit_code_of(const Error& error) {
@@ -211,7 +216,7 @@ std::string metrics_target(const JobsCommand& command, const std::string& job) {
 
 int watch(const JobsCommand& command, RestClient& client) {
     WatchTools tools;
-    tools.print = print;
+    tools.print = write;
     tools.complain = print_error;
     if (!command.json) {
         tools.width = terminal_width();
@@ -290,7 +295,7 @@ int healthcheck(const HealthcheckCommand& command) {
         return kDone;
     }
     const std::string why = response ? describe_problem(*response) : response.error().message;
-    std::fprintf(stderr, "distilld healthcheck: %s\n", why.c_str());
+    std::fprintf(stderr, "distilld healthcheck: %s\n", to_shown_utf8(why).c_str());
     return kFailed;
 }
 

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "base/utf8.hpp"
+
 namespace distilld::cli {
 namespace {
 
@@ -207,11 +209,8 @@ ProgressDisplay::ProgressDisplay(Write write, TerminalWidth width)
     : write_(std::move(write)), width_(std::move(width)) {}
 
 void ProgressDisplay::line(const std::string& text) {
-    if (bar_.empty()) {
-        write_(text + "\n");
-        return;
-    }
-    write_("\r\x1b[K" + text + "\n" + bar_);
+    const std::string shown = to_shown_utf8(text) + "\n";
+    write_(bar_.empty() ? shown : "\r\x1b[K" + shown + bar_);
 }
 
 void ProgressDisplay::finish() {
@@ -269,7 +268,7 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         line(waiting->code.empty() ? "the wait is over" : "waiting: " + waiting->message);
     } else if (const auto* finished = std::get_if<FinishedEvent>(&event)) {
         finish();
-        write_(summary(*finished));
+        write_(to_shown_utf8(summary(*finished)));
     } else if (const auto* cancelled = std::get_if<CancelledEvent>(&event)) {
         finish();
         const bool saved = !cancelled->checkpoint.empty();

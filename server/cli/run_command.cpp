@@ -16,6 +16,7 @@
 #include "base/files.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
+#include "base/utf8.hpp"
 #include "pipeline/core/event_fields.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/metrics_server.hpp"
@@ -39,7 +40,7 @@ void print(const std::string& text) {
 }
 
 void print_error(const std::string& message) {
-    std::fprintf(stderr, "distilld: %s\n", message.c_str());
+    std::fprintf(stderr, "distilld: %s\n", to_shown_utf8(message).c_str());
 }
 
 std::string absolute_text(const std::string& file) {
@@ -68,12 +69,12 @@ std::optional<PreparedJob> prepare(const RunCommand& command) {
     auto spec = api::parse_job_spec(*text);
     if (!spec) {
         print_error(command.spec + " is not a valid job spec:");
-        std::fprintf(stderr, "%s\n", api::describe(spec.error()).c_str());
+        std::fprintf(stderr, "%s\n", to_shown_utf8(api::describe(spec.error())).c_str());
         return std::nullopt;
     }
     if (const auto missing = check_named_files(*spec, LookInside::no); !missing.violations.empty()) {
         print_error(command.spec + " names what is not there:");
-        std::fprintf(stderr, "%s\n", api::describe(missing).c_str());
+        std::fprintf(stderr, "%s\n", to_shown_utf8(api::describe(missing)).c_str());
         return std::nullopt;
     }
     api::make_paths_absolute(*spec, std::filesystem::current_path());

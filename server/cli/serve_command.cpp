@@ -28,6 +28,7 @@
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
+#include "server/jobs/job_owners.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/logged_worker.hpp"
@@ -35,6 +36,7 @@
 #include "server/jobs/slot_plan.hpp"
 #include "server/openai/file_store.hpp"
 #include "server/openai/openai_routes.hpp"
+#include "server/security/key_file.hpp"
 #include "server/supervisor/worker_environment.hpp"
 #include "server/supervisor/worker_process.hpp"
 #include "server/support/log.hpp"
@@ -240,6 +242,11 @@ int serve(const ServeCommand& command) {
     auto store = open_sqlite_job_store(store_file);
     if (!store) {
         print_error(settings, store.error().message);
+        return kFailed;
+    }
+    const auto keys = KeyFile(data_dir).read();
+    if (const auto owned = keys ? own_by_id(store_file, *keys) : Result<void>(keys.error()); !owned) {
+        print_error(settings, owned.error().message);
         return kFailed;
     }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});

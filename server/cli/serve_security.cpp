@@ -2,6 +2,7 @@
 
 #include <boost/algorithm/string/join.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -20,14 +21,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// It is in nobody's environment afterwards.
+/// It is in nobody's environment afterwards, nor where the kernel shows ours (/proc/PID/environ): its bytes are
+/// overwritten.
 std::optional<std::string> taken_from_environment(const char* name) {
-    const char* value = std::getenv(name);
+    char* value = std::getenv(name);
     if (value == nullptr || *value == '\0') {
         return std::nullopt;
     }
     std::string taken(value);
     ::unsetenv(name);
+    const std::size_t before = std::strlen(name) + 1;  // "NAME="
+    ::explicit_bzero(value - before, before + taken.size());
     return taken;
 }
 
@@ -86,7 +90,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     }
     KeyRingOptions ring;
     ring.admin_secret = taken_from_environment(kAdminKeyVariable);
-    auto keys = open_key_ring(KeyFile(data_dir), std::move(ring));
+    auto keys = open_key_ring(KeyFile(data_dir), ring);
     if (!keys) {
         return keys.error();
     }
@@ -105,7 +109,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
         }
         security.tls = std::move(*tls);
     }
-    auto audit = open_audit_log(data_dir / "audit.jsonl", {settings.audit_file_size, settings.audit_files});
+    auto audit = open_audit_log(data_dir, {settings.audit_file_size, settings.audit_files});
     if (!audit) {
         return audit.error();
     }

@@ -82,7 +82,7 @@ std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig&
         std::clamp(kLossElements / std::max<std::uint64_t>(vocabulary, 1), kFewestLossRows, kMostLossRows);
     const std::uint64_t loss = std::min(positions, most) * vocabulary * kMaster;
     // The logits, which become their gradient, and as much again for teacher's targets and blocks of both.
-    return element * positions * (kept + 3 * hidden) + 2 * loss;
+    return saturating_sum(saturating_product(element * positions, kept + 3 * hidden), 2 * loss);
 }
 
 std::uint64_t answer_bytes(const TeacherSpec& teacher, const models::DecoderConfig& student, std::uint64_t positions) {
@@ -96,22 +96,23 @@ std::uint64_t answer_bytes(const TeacherSpec& teacher, const models::DecoderConf
 std::uint64_t window_bytes(const TeacherSpec& teacher, std::uint64_t answer) {
     // Those under way, as many that wait, and the one in each stage behind.
     const std::uint64_t answers = teacher.window > 0 ? teacher.window : 2ULL * teacher.max_concurrent.limit;
-    return std::min(answers * answer, teacher.window_bytes) + 3 * answer;
+    return saturating_sum(std::min(saturating_product(answers, answer), teacher.window_bytes),
+                          saturating_product(3, answer));
 }
 
 std::uint64_t teacher_bytes(const JobSpec& spec, const EstimateInputs& inputs, std::uint64_t positions) {
     const auto& student = inputs.student->decoder;
     std::uint64_t bytes = 0;
     if (spec.teacher) {
-        bytes += window_bytes(*spec.teacher, answer_bytes(*spec.teacher, student, positions));
+        bytes = window_bytes(*spec.teacher, answer_bytes(*spec.teacher, student, positions));
     }
     for (const auto& [name, teacher] : spec.teachers) {
-        bytes += window_bytes(teacher, answer_bytes(teacher, student, positions));
+        bytes = saturating_sum(bytes, window_bytes(teacher, answer_bytes(teacher, student, positions)));
     }
     if (inputs.local_teacher) {
         const bool fp32 = spec.teacher && (spec.teacher->dtype == Dtype::fp32 ||
                                            (spec.teacher->dtype == Dtype::auto_select && !inputs.bf16));
-        bytes += models::network_shape(*inputs.local_teacher).parameters() * (fp32 ? 4 : 2);
+        bytes = saturating_sum(bytes, models::network_shape(*inputs.local_teacher).parameters() * (fp32 ? 4 : 2));
     }
     return bytes;
 }
@@ -145,7 +146,12 @@ void estimate_length(const JobSpec& spec, const EstimateInputs& inputs, RunEstim
     if (estimate.steps && training.batch_size_auto) {
         estimate.notes.emplace_back("tokens: training.batch_size is found when the job starts");
     } else if (estimate.steps) {
-        estimate.tokens = *estimate.steps * training.batch_size * training.micro_batches * spec.dataset.sequence_length;
+        const std::uint64_t step =
+            std::uint64_t{training.batch_size} * training.micro_batches * spec.dataset.sequence_length;
+        estimate.tokens = saturating_product(*estimate.steps, step);
+        if (*estimate.tokens == kSaturated) {
+            estimate.notes.emplace_back("tokens: as many or more");
+        }
     }
 }
 
@@ -171,6 +177,9 @@ RunEstimate estimate_run(const JobSpec& spec, const EstimateInputs& inputs) {
     estimate.parameters = counts.frozen + counts.trained;
     estimate.trainable_parameters = counts.trained;
     estimate.memory = memory_of(spec, inputs, counts);
+    if (estimate.memory->total() == kSaturated) {
+        estimate.notes.emplace_back("memory: as much or more");
+    }
     if (spec.training.batch_size_auto) {
         estimate.notes.emplace_back("memory: training.batch_size is found when the job starts; this is for 1");
     }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/saturating.hpp"
 #include "models/families/model_family.hpp"
 #include "pipeline/core/job_spec.hpp"
 
@@ -20,8 +21,13 @@ struct MemoryEstimate {
     std::uint64_t teacher_buffers = 0;  ///< answers that wait; the weights of a teacher in the process
     std::uint64_t runtime = 0;          ///< the program and libtorch
 
+    /// Saturates, as each of them does.
     [[nodiscard]] std::uint64_t total() const {
-        return weights + gradients + optimizer + activations + teacher_buffers + runtime;
+        std::uint64_t sum = weights;
+        for (const std::uint64_t part : {gradients, optimizer, activations, teacher_buffers, runtime}) {
+            sum = saturating_sum(sum, part);
+        }
+        return sum;
     }
 };
 

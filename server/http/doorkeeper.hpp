@@ -21,6 +21,8 @@ class Doorkeeper {
   public:
     virtual ~Doorkeeper() = default;
     [[nodiscard]] virtual DoorVerdict judge(const RequestHead& head) = 0;
+    /// The answer to a caller that was let in and would not be now: its key was revoked meanwhile. Nothing: it would.
+    [[nodiscard]] virtual std::optional<api::Response> revocation(const api::Caller& caller) = 0;
 };
 
 /// An answer that was sent, for whoever writes down what was asked.

@@ -12,11 +12,11 @@
 #include "pipeline/async/failure_message.hpp"
 #include "pipeline/async/task_group.hpp"
 #include "pipeline/async/tuple.hpp"
-#include "server/http/accept_trouble.hpp"
 #include "server/http/listen_address.hpp"
 #include "server/http/session.hpp"
 #include "server/http/session_context.hpp"
 #include "server/support/log.hpp"
+#include "server/support/rate_limit.hpp"
 
 namespace distilld::http {
 namespace {
@@ -59,6 +59,7 @@ struct State {
     std::shared_ptr<SessionContext> context;
     Clock::time_point deadline;  ///< when stopping: sessions that go on then are cancelled
     std::set<Session*> sessions;
+    RateLimit complaints{5, 0.1};  ///< of connections that could not be accepted
 };
 
 /// Makes a session known to State::stop() while it runs.
@@ -89,14 +90,15 @@ asio::awaitable<void> serve_when_full(std::shared_ptr<State> state, tcp::socket 
 }
 
 /// Out of descriptors, or the peer has gone already: neither may end the server. False when it is to end.
-asio::awaitable<bool> pause_after(error_code failure, AcceptTrouble& trouble, SessionContext& context) {
-    const auto verdict = trouble.failed(failure.message(), Clock::now());
-    if (!verdict.line.empty()) {
-        log::warn("http", verdict.line);
+asio::awaitable<bool> pause_after(error_code failure, State& state) {
+    if (state.complaints.take(1, Clock::now())) {
+        const auto more = state.complaints.take_refused();
+        log::warn("http", "accept: " + failure.message() +
+                              (more > 0 ? " (and " + std::to_string(more) + " more times before)" : std::string()));
     }
-    const auto until = Clock::now() + verdict.pause;
+    const auto until = Clock::now() + kAcceptPause;
     try {
-        co_await context.stop_changed.wait(until);
+        co_await state.context->stop_changed.wait(until);
     } catch (const boost::system::system_error& error) {
         if (!is_abort(error.code())) {
             throw;
@@ -107,7 +109,6 @@ asio::awaitable<bool> pause_after(error_code failure, AcceptTrouble& trouble, Se
 }
 
 asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessions, TaskGroup& refusals) {
-    AcceptTrouble trouble;
     while (!state->context->stopping) {
         auto accepted = co_await state->acceptor.async_accept(kTuple);
         const error_code ec = std::get<0>(accepted);
@@ -115,13 +116,12 @@ asio::awaitable<void> accept_loop(std::shared_ptr<State> state, TaskGroup& sessi
             break;
         }
         if (ec) {
-            const bool go_on = co_await pause_after(ec, trouble, *state->context);
+            const bool go_on = co_await pause_after(ec, *state);
             if (!go_on) {
                 break;
             }
             continue;
         }
-        trouble.accepted();
         tcp::socket& socket = std::get<1>(accepted);
         if (sessions.size() < state->context->options.max_connections) {
             static_cast<void>(sessions.spawn(serve(state, std::move(socket))));

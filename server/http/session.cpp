@@ -4,8 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "pipeline/async/deadline.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "server/http/handler_call.hpp"
+#include "server/http/key_watch.hpp"
 #include "server/http/response_writer.hpp"
 #include "server/http/stream_writer.hpp"
 
@@ -119,20 +121,30 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
     connection_.idle = false;
     Reply reply = std::move(incoming.reply);
     std::optional<api::Response> answer = std::move(incoming.refusal);
+    const auto caller = incoming.request.caller;
+    if (!answer && caller) {
+        answer = context_->options.doorkeeper->revocation(*caller);  // while the body was read
+    }
     if (!answer) {
         auto deadline = context_->options.handler_timeout;
         if (incoming.body) {
             deadline += Connection::transfer_time(incoming.body->expected_bytes());
         }
         auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request), deadline, reply.label());
-        answer = co_await std::move(calling);
-        if (incoming.body && !incoming.body->whole()) {
-            reply.keep_alive = false;  // the rest of the body stands where the next request would
+        if (incoming.body && caller) {
+            auto watching = run_until(std::move(calling), until_revoked(context_->options.doorkeeper, *caller));
+            auto outcome = co_await std::move(watching);
+            answer = outcome ? std::move(*outcome) : context_->options.doorkeeper->revocation(*caller);
+        } else {
+            answer = co_await std::move(calling);
         }
         if (!answer) {
             context_->observe(reply, kClientClosedRequest);
             co_return false;
         }
+    }
+    if (incoming.body && !incoming.body->whole()) {
+        reply.keep_alive = false;  // the rest of the body stands where the next request would
     }
     if (context_->stopping) {
         reply.keep_alive = false;
@@ -143,7 +155,7 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
         answer->headers.emplace_back("Retry-After", "10");
     }
     if (answer->stream && !reply.head) {
-        co_return co_await send_stream(std::move(*answer), std::move(reply));
+        co_return co_await send_stream(std::move(*answer), std::move(reply), caller);
     }
     co_return co_await send(std::move(*answer), std::move(reply));
 }
@@ -162,7 +174,7 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
     co_return !failed && reply.keep_alive;
 }
 
-asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) {
+asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply, std::optional<api::Caller> caller) {
     const StreamCount counted(context_->streams);
     const bool chunked = reply.version == 11 && !response.content_length;
     if (!chunked && !response.content_length) {
@@ -173,7 +185,8 @@ asio::awaitable<bool> Session::send_stream(api::Response response, Reply reply) 
     if (failed) {
         co_return false;
     }
-    auto streaming = write_stream(connection_, *context_, std::move(response.stream), chunked, reply.label());
+    auto streaming =
+        write_stream(connection_, *context_, std::move(response.stream), chunked, std::move(caller), reply.label());
     const bool whole = co_await std::move(streaming);
     co_return whole&& reply.keep_alive;
 }

@@ -33,7 +33,7 @@ class Session {
     boost::asio::awaitable<bool> exchange();
     boost::asio::awaitable<bool> answer(IncomingRequest incoming);
     boost::asio::awaitable<bool> send(api::Response response, Reply reply);
-    boost::asio::awaitable<bool> send_stream(api::Response response, Reply reply);
+    boost::asio::awaitable<bool> send_stream(api::Response response, Reply reply, std::optional<api::Caller> caller);
     boost::asio::awaitable<void> close(bool linger);
 
     std::shared_ptr<SessionContext> context_;

@@ -11,6 +11,7 @@
 #include "pipeline/async/abort.hpp"
 #include "pipeline/async/deadline.hpp"
 #include "pipeline/async/tuple.hpp"
+#include "server/http/key_watch.hpp"
 #include "server/http/peer_watch.hpp"
 #include "server/support/log.hpp"
 
@@ -37,15 +38,25 @@ asio::awaitable<void> until_streams_are_over(SessionContext& context) {
     }
 }
 
-asio::awaitable<void> until_cut_off(Connection& connection, SessionContext& context) {
-    auto watching = run_until(until_peer_leaves(connection), until_streams_are_over(context));
-    co_await std::move(watching);
+asio::awaitable<void> until_either(asio::awaitable<void> one, asio::awaitable<void> other) {
+    auto racing = run_until(std::move(one), std::move(other));
+    co_await std::move(racing);
+}
+
+asio::awaitable<void> until_cut_off(Connection& connection, SessionContext& context,
+                                    const std::optional<api::Caller>& caller) {
+    auto watching = until_either(until_peer_leaves(connection), until_streams_are_over(context));
+    if (caller) {
+        watching = until_either(std::move(watching), until_revoked(context.options.doorkeeper, *caller));
+    }
+    return watching;
 }
 
 /// Nothing: cut off. An empty Piece: the body's end.
-asio::awaitable<std::optional<Piece>> pull(Connection& connection, SessionContext& context, api::BodyStream& body) {
+asio::awaitable<std::optional<Piece>> pull(Connection& connection, SessionContext& context, api::BodyStream& body,
+                                           std::optional<api::Caller> caller) {
     connection.stream.expires_never();
-    auto pulling = run_until(body.next(), until_cut_off(connection, context));
+    auto pulling = run_until(body.next(), until_cut_off(connection, context, caller));
     co_return co_await std::move(pulling);
 }
 
@@ -71,11 +82,12 @@ asio::awaitable<error_code> write_last_chunk(Connection& connection) {
 }  // namespace
 
 asio::awaitable<bool> write_stream(Connection& connection, SessionContext& context,
-                                   std::unique_ptr<api::BodyStream> body, bool chunked, std::string label) {
+                                   std::unique_ptr<api::BodyStream> body, bool chunked,
+                                   std::optional<api::Caller> caller, std::string label) {
     while (!streams_are_over(context)) {
         std::optional<Piece> piece;
         try {
-            auto pulling = pull(connection, context, *body);
+            auto pulling = pull(connection, context, *body, caller);
             piece = co_await std::move(pulling);
         } catch (const std::exception& error) {
             if (!is_abort(std::current_exception())) {

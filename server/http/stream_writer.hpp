@@ -11,9 +11,10 @@
 namespace distilld::http {
 
 /// Pulls a body and sends each piece at once: `chunked`, else as it is. False when it was cut short, because the peer
-/// has left, the server stops, or the body failed (logged with `label`): then nothing marks its end, so that the client
-/// can tell.
+/// has left, the key of `caller` was revoked, the server stops, or the body failed (logged with `label`): then nothing
+/// marks its end, so that the client can tell.
 boost::asio::awaitable<bool> write_stream(Connection& connection, SessionContext& context,
-                                          std::unique_ptr<api::BodyStream> body, bool chunked, std::string label);
+                                          std::unique_ptr<api::BodyStream> body, bool chunked,
+                                          std::optional<api::Caller> caller, std::string label);
 
 }  // namespace distilld::http

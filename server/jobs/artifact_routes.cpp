@@ -84,7 +84,7 @@ class ArtifactApi {
         check_query(request, {"path"});
         auto asking = job_of(manager_, request);
         const api::Job job = co_await std::move(asking);
-        if (!may_act_on(job.owner, request)) {
+        if (!may_act_on(job.owner_id, request)) {
             refuse(request, 403, "not_your_job",
                    "job '" + job.id + "' is of another key, and its artifacts are for that and for administrators");
         }

@@ -31,7 +31,7 @@ asio::awaitable<Response> guarded(JobManager& manager, std::shared_ptr<const htt
     if (request.caller && request.caller->role != Role::admin) {
         auto asking = manager.get(std::string(request.path_parameter("id")));
         const auto job = co_await std::move(asking);
-        if (job && !may_act_on(job->owner, request)) {
+        if (job && !may_act_on(job->owner_id, request)) {
             const std::string whose = job->owner.empty() ? "nobody's" : "of the key '" + job->owner + "'";
             refuse(request, 403, "not_your_job",
                    "job '" + job->id + "' is " + whose +
@@ -73,8 +73,9 @@ std::string without_queries(const std::string& spec) {
 
 }  // namespace
 
-bool may_act_on(const std::string& owner, const Request& request) {
-    return !request.caller || request.caller->role == Role::admin || request.caller->name == owner;
+bool may_act_on(const std::string& owner_id, const Request& request) {
+    return !request.caller || request.caller->role == Role::admin ||
+           (!owner_id.empty() && request.caller->id == owner_id);
 }
 
 void guard_jobs_of_others(std::vector<http::Route>& routes, JobManager& manager) {
@@ -90,7 +91,7 @@ void guard_jobs_of_others(std::vector<http::Route>& routes, JobManager& manager)
 }
 
 api::Job visible_job(api::Job job, const Request& request) {
-    if (!may_act_on(job.owner, request)) {
+    if (!may_act_on(job.owner_id, request)) {
         for (std::string* spec : {&job.spec_json, &job.resolved_spec_json, &job.asked_json}) {
             if (!spec->empty()) {
                 *spec = without_queries(*spec);
@@ -101,8 +102,8 @@ api::Job visible_job(api::Job job, const Request& request) {
 }
 
 std::string scoped_idempotency_key(std::string key, const Request& request) {
-    // A key's name has no line feed, and neither has a header.
-    return key.empty() || !request.caller ? std::move(key) : request.caller->name + "\n" + std::move(key);
+    // A key's id has no line feed, and neither has a header.
+    return key.empty() || !request.caller ? std::move(key) : request.caller->id + "\n" + std::move(key);
 }
 
 }  // namespace distilld

@@ -15,9 +15,9 @@ namespace distilld {
 /// of role submit that are not the job's owner's: 403 not_your_job. The manager must outlive the routes.
 void guard_jobs_of_others(std::vector<http::Route>& routes, JobManager& manager);
 
-/// Whether the caller may do what only the owner of something (the name of a key; empty: nobody's) and administrators
+/// Whether the caller may do what only the owner of something (the id of a key; empty: nobody's) and administrators
 /// may. True where the server asks for no keys.
-[[nodiscard]] bool may_act_on(const std::string& owner, const api::Request& request);
+[[nodiscard]] bool may_act_on(const std::string& owner_id, const api::Request& request);
 
 /// A job with its specs, as the caller may see it: to other keys than its owner's, those of administrators excepted, a
 /// URL's query, which may hold a key, is not shown.

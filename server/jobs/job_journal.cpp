@@ -10,7 +10,7 @@
 namespace distilld {
 namespace {
 
-/// Old metrics are dropped once in so many events of a job.
+/// Old events are dropped once in so many of a job.
 constexpr std::uint64_t kDropInterval = 1000;
 constexpr std::chrono::milliseconds kWritableKept{500};
 
@@ -301,7 +301,7 @@ bool JobJournal::write(const std::string& id) {
     live.unsaved_events.clear();
     count_unsaved(id, live, kept);
     live.lost_events = 0;
-    drop_metrics(id, live, sequence);
+    drop_old(id, live, sequence);
     if (api::is_terminal(live.stored.job.state)) {
         count_wait(live, std::nullopt);
         live_.erase(id);
@@ -312,12 +312,13 @@ bool JobJournal::write(const std::string& id) {
     return true;
 }
 
-void JobJournal::drop_metrics(const std::string& id, Live& live, std::uint64_t sequence) {
+void JobJournal::drop_old(const std::string& id, Live& live, std::uint64_t sequence) {
     if (sequence <= metrics_kept_ || sequence < live.next_drop) {
         return;
     }
     try {
         store_->drop_metrics(id, sequence - metrics_kept_);
+        store_->drop_messages(id, metrics_kept_);
     } catch (const ErrorException& error) {
         refused(error.what());
         return;

@@ -23,7 +23,8 @@ namespace distilld {
 /// cannot be written waits here, up to a bound, and is written in its order when there is space. One thread.
 class JobJournal {
   public:
-    /// `metrics_kept`: about how many metrics events of a job are kept. `wake` is called when a job has an event.
+    /// `metrics_kept`: about how many metrics events of a job are kept, and as many messages. `wake` is called when a
+    /// job has an event.
     JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
                std::function<void(const std::string& id)> wake);
 
@@ -102,7 +103,7 @@ class JobJournal {
         std::vector<api::JobCheckpoint> unsaved_checkpoints;
         std::vector<api::JobEvent> unsaved_events;
         std::uint64_t lost_events = 0;                ///< that there was no room for
-        std::uint64_t next_drop = 0;                  ///< sequence at which old metrics are dropped again
+        std::uint64_t next_drop = 0;                  ///< sequence at which old events are dropped again
         std::optional<api::JobState> stored_state{};  ///< that the store has; nothing: it is damaged there
         std::optional<std::string> waits_for{};       ///< the code under which waiting_ counts it
     };
@@ -117,7 +118,7 @@ class JobJournal {
     void count_unsaved(const std::string& id, const Live& live, std::size_t before);
     /// False: the store refused, and all is as before.
     bool write(const std::string& id);
-    void drop_metrics(const std::string& id, Live& live, std::uint64_t sequence);
+    void drop_old(const std::string& id, Live& live, std::uint64_t sequence);
     void refused(const std::string& why);
 
     std::unique_ptr<JobStore> store_;

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/open_file.hpp"
+#include "base/utf8.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/job_journal.hpp"
 
@@ -46,11 +47,13 @@ std::string whole(const std::filesystem::path& file) {
 }  // namespace
 
 void JobLogs::append(const std::string& job_id, std::string_view level, std::string_view text) {
-    std::string line = now_text() + " " + std::string(level) + " " + std::string(text.substr(0, kMaxFileBytes / 2));
-    for (auto& c : line) {
+    std::string said(cut_utf8(text, kMaxFileBytes / 2));
+    for (auto& c : said) {
         c = c == '\n' || c == '\r' ? ' ' : c;
     }
-    line += '\n';
+    said = to_shown_utf8(said);
+    std::string line = now_text() + " " + std::string(level) + " ";
+    line.append(cut_utf8(said, kMaxFileBytes / 2)).append("\n");
     std::error_code ignored;
     std::filesystem::create_directories(folder_, ignored);
     bool full = false;

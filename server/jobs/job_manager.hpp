@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "api/caller.hpp"
 #include "api/job_spec_json.hpp"
 #include "api/job_types.hpp"
 #include "base/file_rule.hpp"
@@ -35,7 +36,7 @@ struct JobManagerOptions {
     std::uint32_t slots = 1;                          ///< jobs that run at once
     std::vector<Slot> places{};                       ///< one for each of them; empty = they share the machine
     std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
-    std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
+    std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about, and messages
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
     std::chrono::milliseconds stop_limit{std::chrono::seconds(270)};  ///< of stop(): what runs then is killed
     std::chrono::milliseconds heartbeat{10000};                       ///< longest wait of wait_events()
@@ -70,7 +71,7 @@ struct SubmitRequest {
     std::string spec_json;
     std::string idempotency_key;  ///< empty = none
     bool dry_run = false;
-    std::string owner{};                            ///< who submits; empty = nobody said
+    std::optional<api::Caller> owner{};             ///< who submits; nothing: nobody said
     std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
     std::int32_t priority = 0;                      ///< api::kLowestPriority to api::kHighestPriority
     std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's

@@ -44,7 +44,7 @@ class JobApi {
                              .value_or(order.priority);
         query.finish();
         order.idempotency_key = idempotency_key_of(request);
-        order.owner = request.caller ? request.caller->name : std::string();
+        order.owner = request.caller;
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
         if (outcome.kind == SubmitOutcome::Kind::valid) {

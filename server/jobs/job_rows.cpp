@@ -134,6 +134,7 @@ StoredJob job_of(const sqlite::Statement& row) {
     if (!row.is_null(25)) {
         job.max_concurrent = static_cast<std::uint32_t>(row.integer(25));
     }
+    job.owner_id = row.text(26);
     if (!damage.text().empty()) {
         job.status_reason = {kDamagedReason, "the job's row in the store is damaged: " + damage.text()};
     }
@@ -163,6 +164,7 @@ void bind_new_job(sqlite::Statement& insert, const StoredJob& stored) {
     }
     insert.bind(18, std::int64_t{job.priority});
     bind_limit(insert, 19, job.max_concurrent);
+    insert.bind(20, job.owner_id);
 }
 
 void bind_state(sqlite::Statement& update, const StoredJob& stored) {

@@ -17,7 +17,7 @@ namespace distilld {
 inline constexpr const char* kSelectJobs =
     "SELECT jobs.id, kind, owner, metadata, name, output, state, cancel_requested, resume, created_at, started_at, "
     "finished_at, reason_code, reason_message, weights_sha256, idempotency_key, progress, eval_loss, reason_since, "
-    "exported_eval_loss, dtype, eval_kl, eval_top1_agreement, number, priority, max_concurrent "
+    "exported_eval_loss, dtype, eval_kl, eval_top1_agreement, number, priority, max_concurrent, owner_id "
     "FROM jobs LEFT JOIN job_progress ON job_progress.job_id = jobs.id ";
 
 /// The job of a row of kSelectJobs, without specs and checkpoints. Of a damaged row what can be read, with a reason
@@ -27,8 +27,8 @@ inline constexpr const char* kSelectJobs =
 inline constexpr const char* kInsertJob =
     "INSERT INTO jobs (id, kind, owner, metadata, name, output, state, cancel_requested, resume, created_at, "
     "started_at, finished_at, reason_code, reason_message, reason_since, weights_sha256, idempotency_key, "
-    "priority, max_concurrent) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+    "priority, max_concurrent, owner_id) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 void bind_new_job(sqlite::Statement& insert, const StoredJob& stored);
 
 /// What a change of state changes.

@@ -116,6 +116,40 @@ class SqliteJobStore final : public JobStore {
         drop_metrics_->run();
     }
 
+    void drop_messages(std::string_view id, std::uint32_t kept) override {
+        sqlite::Transaction transaction(database_);
+        api::JobEvent note;
+        {
+            const sqlite::ResetGuard guard(*newest_dropped_);
+            newest_dropped_->bind(1, id);
+            newest_dropped_->bind(2, static_cast<std::int64_t>(kept));
+            if (!newest_dropped_->step()) {
+                return;
+            }
+            note.sequence = static_cast<std::uint64_t>(newest_dropped_->integer(0));
+            note.created_at = newest_dropped_->text(1);
+        }
+        const auto sequence = static_cast<std::int64_t>(note.sequence);
+        {
+            const sqlite::ResetGuard guard(*count_dropped_);
+            count_dropped_->bind(1, id);
+            count_dropped_->bind(2, sequence);
+            count_dropped_->step();
+            const std::int64_t dropped = count_dropped_->integer(0);
+            note.level = "warn";
+            note.message = std::to_string(dropped) + " older messages are no longer kept";
+            note.data["dropped"] = dropped;
+        }
+        drop_messages_->bind(1, id);
+        drop_messages_->bind(2, sequence);
+        drop_messages_->run();
+        replace_event_->bind(1, id);
+        replace_event_->bind(2, sequence);
+        replace_event_->bind(3, to_text(api::to_json_object(note)));
+        replace_event_->run();
+        transaction.commit();
+    }
+
     EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
         return queries_->events_before(id, before, limit);
     }
@@ -187,6 +221,17 @@ class SqliteJobStore final : public JobStore {
         next_sequence_ = make("SELECT coalesce(max(sequence), 0) + 1 FROM job_events WHERE job_id = ?1");
         insert_event_ = make("INSERT INTO job_events (job_id, sequence, type, document) VALUES (?1, ?2, ?3, ?4)");
         drop_metrics_ = make("DELETE FROM job_events WHERE job_id = ?1 AND sequence <= ?2 AND type = 'metrics'");
+        newest_dropped_ = make(
+            "SELECT sequence, CASE WHEN json_valid(document) THEN json_extract(document, '$.created_at') ELSE '' END "
+            "FROM job_events WHERE job_id = ?1 AND "
+            "type = 'message' ORDER BY sequence DESC LIMIT 1 OFFSET ?2");
+        // One among them may stand for others that went before.
+        count_dropped_ = make(
+            "SELECT sum(CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.data.dropped'), 1) ELSE "
+            "1 END) "
+            "FROM job_events WHERE job_id = ?1 AND type = 'message' AND sequence <= ?2");
+        drop_messages_ = make("DELETE FROM job_events WHERE job_id = ?1 AND sequence < ?2 AND type = 'message'");
+        replace_event_ = make("UPDATE job_events SET document = ?3 WHERE job_id = ?1 AND sequence = ?2");
         set_metadata_ = make("UPDATE jobs SET metadata = ?2 WHERE id = ?1");
         remove_ = make("DELETE FROM jobs WHERE id = ?1");  // what refers to it goes along
     }
@@ -256,6 +301,10 @@ class SqliteJobStore final : public JobStore {
     Prepared next_sequence_;
     Prepared insert_event_;
     Prepared drop_metrics_;
+    Prepared newest_dropped_;
+    Prepared count_dropped_;
+    Prepared drop_messages_;
+    Prepared replace_event_;
     Prepared set_metadata_;
     Prepared remove_;
 };

@@ -93,6 +93,8 @@ class JobStore : public JobReader {
     }
     /// Drops the metrics events of a job with sequence at or below `sequence`.
     virtual void drop_metrics(std::string_view id, std::uint64_t sequence) = 0;
+    /// Drops all but the newest `kept` events of type message of a job; one that says how many stands in their place.
+    virtual void drop_messages(std::string_view id, std::uint32_t kept) = 0;
     /// In place of the job's metadata. False: there is no such job.
     virtual bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) = 0;
     /// Removes a job with all that is known of it. False: there is none.

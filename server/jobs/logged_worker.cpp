@@ -1,22 +1,32 @@
 #include "server/jobs/logged_worker.hpp"
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "server/support/log.hpp"
+#include "server/support/rate_limit.hpp"
 
 namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
 
+/// Bytes of what a worker writes that go to the log of the service, whose size nobody else bounds: a traceback is a few
+/// KiB, and a second a KiB is 84 MiB a day.
+constexpr double kLoggedAtOnce = 256 << 10;
+constexpr double kLoggedPerSecond = 1 << 10;
+
 class LoggedWorker final : public WorkerProcess {
   public:
     LoggedWorker(asio::any_io_executor executor, WorkerProcessOptions options, std::shared_ptr<JobLogs> logs)
         : logs_(std::move(logs)) {
         options.stderr_sink = [this](const std::string& line) {
-            log::info("worker", line);
+            if (limit_.take(static_cast<double>(line.size() + 1), std::chrono::steady_clock::now())) {
+                tell_what_is_missing();
+                log::info("worker", line);
+            }
             logs_->append(job_id_, "stderr", line);
         };
         worker_ = make_worker_process(std::move(executor), std::move(options));
@@ -30,6 +40,7 @@ class LoggedWorker final : public WorkerProcess {
             on_event(event);
         };
         auto ended = co_await worker_->run(std::move(start), std::move(handler));
+        tell_what_is_missing();
         if (ended) {
             logs_->append(job_id_, "info", "the worker has ended, exit code " + std::to_string(ended->exit_code));
         } else {
@@ -42,6 +53,13 @@ class LoggedWorker final : public WorkerProcess {
     void kill() override { worker_->kill(); }
 
   private:
+    void tell_what_is_missing() {
+        if (const auto lines = limit_.take_refused(); lines > 0) {
+            log::warn("worker", job_id_ + ": " + std::to_string(lines) +
+                                    " lines that its worker wrote are left out; the job's own log has the newest");
+        }
+    }
+
     void keep(const WorkerEvent& event) {
         if (const auto* said = std::get_if<LogEvent>(&event)) {
             logs_->append(job_id_, said->level, said->message);
@@ -52,6 +70,7 @@ class LoggedWorker final : public WorkerProcess {
 
     std::shared_ptr<JobLogs> logs_;
     std::string job_id_;
+    RateLimit limit_{kLoggedAtOnce, kLoggedPerSecond};
     std::unique_ptr<WorkerProcess> worker_;  // last: its sink uses the others
 };
 

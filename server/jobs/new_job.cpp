@@ -12,7 +12,10 @@ StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
     StoredJob stored;
     stored.idempotency_key = request.idempotency_key;
     stored.job.kind = spec.kind;
-    stored.job.owner = request.owner;
+    if (request.owner) {
+        stored.job.owner = request.owner->name;
+        stored.job.owner_id = request.owner->id;
+    }
     stored.job.metadata = request.metadata;
     stored.job.priority = request.priority;
     stored.job.name = spec.name;

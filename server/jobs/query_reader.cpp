@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/text_checks.hpp"
 #include "server/jobs/api_route.hpp"
 
 namespace distilld {
@@ -67,9 +68,7 @@ void QueryReader::finish() const {
     problem.code = violations_.front().code;
     problem.param = violations_.front().parameter;
     problem.instance = request_.path;
-    for (const auto& one : violations_) {
-        problem.detail += (problem.detail.empty() ? "" : "; ") + one.detail;
-    }
+    problem.detail = api::text_of_first(violations_, "; ", [](const api::Violation& one) { return one.detail; });
     problem.errors = violations_;
     throw ProblemError{std::move(problem)};
 }

@@ -22,7 +22,7 @@ boost::asio::awaitable<std::string> RenderedJobs::text(const api::Request& reque
     auto text = to_text(api::to_json_object(visible_job(job, request), true));
     // A place may be left and taken again, which no number tells: only a text that shows the version's own is kept.
     if (job.queue_position.value_or(0) == version.queue_position) {
-        keep(job, version, may_act_on(job.owner, request) ? View::whole : View::without_queries, text);
+        keep(job, version, may_act_on(job.owner_id, request) ? View::whole : View::without_queries, text);
     }
     co_return text;
 }
@@ -40,7 +40,7 @@ const std::string* RenderedJobs::find(const std::string& id, const JobVersion& v
         const auto place = found->second;
         if (place->version != version) {
             drop(place);
-        } else if (may_act_on(place->owner, request) == (view == View::whole)) {
+        } else if (may_act_on(place->owner_id, request) == (view == View::whole)) {
             kept_.splice(kept_.begin(), kept_, place);
             return &place->text;
         }
@@ -56,7 +56,7 @@ void RenderedJobs::keep(const api::Job& job, const JobVersion& version, View vie
     if (text.size() > limits_.max_bytes || limits_.max_texts == 0) {
         return;
     }
-    kept_.push_front({key, job.owner, version, text});
+    kept_.push_front({key, job.owner_id, version, text});
     by_key_[key] = kept_.begin();
     bytes_ += text.size();
     while (bytes_ > limits_.max_bytes || kept_.size() > limits_.max_texts) {

@@ -39,8 +39,8 @@ class RenderedJobs {
   private:
     enum class View { whole, without_queries };
     struct Kept {
-        std::string key;    ///< of by_key_
-        std::string owner;  ///< of the job
+        std::string key;       ///< of by_key_
+        std::string owner_id;  ///< of the job
         JobVersion version;
         std::string text;
     };

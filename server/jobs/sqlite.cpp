@@ -1,5 +1,7 @@
 #include "server/jobs/sqlite.hpp"
 
+#include <sys/stat.h>
+
 #include <limits>
 
 #include "base/utf8.hpp"
@@ -95,6 +97,7 @@ Database::Database(const std::filesystem::path& file) : file_(file.string()) {
     if (code != SQLITE_OK) {
         fail("cannot open");
     }
+    identity_ = identity_of(file_);
     sqlite3_extended_result_codes(handle, 1);
     sqlite3_busy_timeout(handle, 5000);
 }
@@ -118,7 +121,25 @@ void Database::refuse(const std::string& what) const {
     throw ErrorException(io_error(file_ + ": " + what));
 }
 
+std::optional<Database::Identity> Database::identity_of(const std::string& file) {
+    struct stat there{};
+    return ::stat(file.c_str(), &there) == 0 ? std::optional(Identity{there.st_dev, there.st_ino}) : std::nullopt;
+}
+
+void Database::check_in_place() {
+    const auto log = identity_of(file_ + "-wal");
+    if (!log_identity_) {
+        log_identity_ = log;
+    }
+    if (identity_of(file_) != identity_ || log != log_identity_) {
+        refuse(
+            "it or its -wal was deleted or replaced while it was in use, and what is written would be lost: put back "
+            "what was there, or restart the service");
+    }
+}
+
 Transaction::Transaction(Database& database) : database_(database) {
+    database_.check_in_place();
     database_.execute("BEGIN IMMEDIATE");
 }
 

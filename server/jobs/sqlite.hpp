@@ -1,10 +1,12 @@
 #pragma once
 
 #include <sqlite3.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -66,17 +68,29 @@ class Database {
     [[noreturn]] void fail(const std::string& what) const;
     /// Throws "FILE: what".
     [[noreturn]] void refuse(const std::string& what) const;
+    /// Throws when the file or its write-ahead log is not the one that was opened: it was deleted or replaced, and what
+    /// is written would be in no file that the next start finds.
+    void check_in_place();
     [[nodiscard]] sqlite3* handle() noexcept { return handle_.get(); }
 
   private:
     struct Close {
         void operator()(sqlite3* handle) const noexcept { sqlite3_close_v2(handle); }
     };
+    struct Identity {
+        dev_t device = 0;
+        ino_t inode = 0;
+        bool operator==(const Identity&) const = default;
+    };
+    static std::optional<Identity> identity_of(const std::string& file);
+
     std::string file_;
     std::unique_ptr<sqlite3, Close> handle_;
+    std::optional<Identity> identity_;      ///< of the file that was opened
+    std::optional<Identity> log_identity_;  ///< of its write-ahead log, from the first look at which there was one
 };
 
-/// BEGIN IMMEDIATE … COMMIT, or ROLLBACK when commit() is not reached.
+/// Of a file that is in its place: BEGIN IMMEDIATE … COMMIT, or ROLLBACK when commit() is not reached.
 class Transaction {
   public:
     explicit Transaction(Database& database);

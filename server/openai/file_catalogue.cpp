@@ -8,7 +8,7 @@
 namespace distilld::openai {
 namespace {
 
-constexpr const char* kColumns = "SELECT id, filename, purpose, bytes, created_at, owner, number FROM files ";
+constexpr const char* kColumns = "SELECT id, filename, purpose, bytes, created_at, owner_id, number FROM files ";
 
 UploadedFile file_of(const sqlite::Statement& row) {
     UploadedFile file;
@@ -17,7 +17,7 @@ UploadedFile file_of(const sqlite::Statement& row) {
     file.purpose = row.text(2);
     file.bytes = static_cast<std::uint64_t>(row.integer(3));
     file.created_at = row.integer(4);
-    file.owner = row.text(5);
+    file.owner_id = row.text(5);
     return file;
 }
 
@@ -28,13 +28,15 @@ class SqliteFileCatalogue final : public FileCatalogue {
     }
 
     void add(const UploadedFile& file) override {
+        sqlite::Transaction transaction(database_);
         insert_.bind(1, file.id);
         insert_.bind(2, file.filename);
         insert_.bind(3, file.purpose);
         insert_.bind(4, static_cast<std::int64_t>(file.bytes));
         insert_.bind(5, file.created_at);
-        insert_.bind(6, file.owner);
+        insert_.bind(6, file.owner_id);
         insert_.run();
+        transaction.commit();
     }
 
     std::optional<UploadedFile> get(const std::string& id) override {
@@ -86,9 +88,12 @@ class SqliteFileCatalogue final : public FileCatalogue {
     }
 
     bool remove(const std::string& id) override {
+        sqlite::Transaction transaction(database_);
         remove_.bind(1, id);
         remove_.run();
-        return sqlite3_changes(database_.handle()) == 1;
+        const bool removed = sqlite3_changes(database_.handle()) == 1;
+        transaction.commit();
+        return removed;
     }
 
   private:
@@ -96,8 +101,8 @@ class SqliteFileCatalogue final : public FileCatalogue {
 
     sqlite::Database database_;  // before the statements: they end first
     sqlite::Statement insert_{database_,
-                              "INSERT INTO files (id, filename, purpose, bytes, created_at, owner) VALUES (?1, ?2, ?3, "
-                              "?4, ?5, ?6)"};
+                              "INSERT INTO files (id, filename, purpose, bytes, created_at, owner_id) VALUES (?1, ?2, "
+                              "?3, ?4, ?5, ?6)"};
     sqlite::Statement get_{database_, select("WHERE id = ?1").c_str()};
     sqlite::Statement ascending_{
         database_, select("WHERE number > ?1 AND (?2 = '' OR purpose = ?2) ORDER BY number LIMIT ?3").c_str()};

@@ -19,7 +19,7 @@ struct UploadedFile {
     std::string purpose;
     std::uint64_t bytes = 0;
     std::int64_t created_at = 0;  ///< Unix time in seconds
-    std::string owner{};          ///< name of the key that it was sent with; empty = nobody said
+    std::string owner_id{};       ///< of the key that it was sent with; empty = administrators' alone
 };
 
 struct FileQuery {

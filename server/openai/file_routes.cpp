@@ -67,11 +67,11 @@ std::uint64_t least_file_bytes(const Request& request) {
 struct FoundFile {
     json::object object;
     std::filesystem::path path;
-    std::string owner;
+    std::string owner_id;
 };
 
-void check_owner(const Request& request, const std::string& owner) {
-    if (!may_act_on(owner, request)) {
+void check_owner(const Request& request, const std::string& owner_id) {
+    if (!may_act_on(owner_id, request)) {
         refuse(request, 403, "not_your_file",
                "the file is of another key: its bytes are for that one and for keys of role admin", "id");
     }
@@ -106,7 +106,9 @@ class FileApi {
         if (!file) {
             refuse_upload(request, *parts_.files, *uploading, file.error());
         }
-        file->owner = request.caller ? request.caller->name : std::string();
+        if (request.caller) {
+            file->owner_id = request.caller->id;
+        }
         if (file->bytes > parts_.upload_limit) {
             too_large(request);
         }
@@ -146,7 +148,7 @@ class FileApi {
         check_query(request, {});
         auto finding = found(request);
         const auto file = co_await std::move(finding);
-        check_owner(request, file.owner);
+        check_owner(request, file.owner_id);
         Response response;
         response.content_type = "application/octet-stream";
         response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
@@ -166,7 +168,7 @@ class FileApi {
         }
         auto finding = found(request);
         const auto file = co_await std::move(finding);
-        check_owner(request, file.owner);
+        check_owner(request, file.owner_id);
         std::set<std::string> ended;
         FileRemoval removal;
         while (true) {
@@ -232,7 +234,7 @@ class FileApi {
                 const auto file = std::ranges::find(files, id, &ExportedFile::id);
                 if (file != files.end()) {
                     co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), file->path,
-                                        job->owner};
+                                        job->owner_id};
                 }
             }
             file_not_found(request, id);
@@ -242,7 +244,7 @@ class FileApi {
         if (!file) {
             file_not_found(request, id);
         }
-        co_return FoundFile{file_object(*file), parts_.files->path_of(id), file->owner};
+        co_return FoundFile{file_object(*file), parts_.files->path_of(id), file->owner_id};
     }
 
     const OpenAiParts parts_;

@@ -81,7 +81,7 @@ class FineTuningApi {
             auto asking = parts_.files->get(id);
             const auto file = co_await std::move(asking);
             // One of another key looks as if it were not there.
-            if (!id.empty() && (!file || !may_act_on(file->owner, request))) {
+            if (!id.empty() && (!file || !may_act_on(file->owner_id, request))) {
                 missing.violations.push_back({member, "not_found", "there is no file '" + id + "'"});
             }
         }
@@ -98,7 +98,7 @@ class FineTuningApi {
             order.own_paths.emplace_back("/dataset/eval");
         }
         order.asked_json = request.body;
-        order.owner = request.caller ? request.caller->name : std::string();
+        order.owner = request.caller;
         order.metadata = asked->metadata;
         auto submitting = parts_.manager.submit(std::move(order));
         auto outcome = co_await std::move(submitting);

@@ -67,7 +67,7 @@ class ModelApi {
         check_query(request, {});
         auto finding = found(request);
         const auto job = co_await std::move(finding);
-        if (!may_act_on(job.owner, request)) {
+        if (!may_act_on(job.owner_id, request)) {
             refuse(request, 403, "not_your_job", "the model is of a job of another key", "model");
         }
         const std::filesystem::path folder = job.output;

@@ -8,6 +8,12 @@
 
 namespace distilld {
 
+/// Environment variable with the secret of a key of role admin, for services that are set up by what cannot run
+/// `distilld keys`.
+inline constexpr const char* kAdminKeyVariable = "DISTILLD_ADMIN_KEY";
+/// The name of that key, which no other may have, and its id.
+inline constexpr const char* kAdminKeyName = "admin-from-environment";
+
 /// A key of the service as it is kept: without its secret, of which only the hash is known.
 struct ApiKey {
     std::string id;

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <system_error>
 #include <thread>
@@ -17,6 +18,8 @@
 
 #include "api/job_types.hpp"
 #include "base/json_text.hpp"
+#include "base/utf8.hpp"
+#include "server/security/refusal_limit.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -29,40 +32,51 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kComponent = "audit";
 constexpr std::size_t kMaxWaiting = 4096;    // lines
 constexpr std::size_t kMaxPathBytes = 1024;  // of a line
+constexpr std::size_t kMaxTextBytes = 128;   // of what else is a text
 constexpr std::chrono::seconds kComplaintPause{60};
+constexpr std::chrono::seconds kForgetPause{60};
 
-void put(json::object& line, const char* name, const std::string& text) {
+/// Nothing was changed. One who leaves before the answer (499) may have changed something, and so may one who has a key
+/// and gets a failure of the service's own.
+bool is_refused(const AuditEntry& entry) {
+    return entry.status >= 400 && entry.status != 499 && (entry.status < 500 || entry.key.empty());
+}
+
+void put(json::object& line, const char* name, const std::string& text, std::size_t max_bytes = kMaxTextBytes) {
     line[name] = nullptr;
     if (!text.empty()) {
-        line[name] = text;
+        line[name] = to_valid_utf8(cut_utf8(text, max_bytes));
     }
 }
 
-std::string line_of(const AuditEntry& entry) {
+std::string now_text() {
+    return api::rfc3339(std::chrono::system_clock::now());
+}
+
+/// `more`: so many of the address stand in no line.
+std::string line_of(const AuditEntry& entry, std::uint64_t more) {
     json::object line;
-    line["time"] = api::rfc3339(std::chrono::system_clock::now());
+    line["time"] = now_text();
     put(line, "key", entry.key);
     put(line, "remote", entry.remote);
-    line["method"] = entry.method;
-    line["path"] = entry.path.substr(0, kMaxPathBytes);
+    put(line, "method", entry.method);
+    put(line, "path", entry.path, kMaxPathBytes);
     line["status"] = entry.status;
     put(line, "job", entry.job);
     put(line, "request_id", entry.request_id);
-    return to_text(line);
+    if (more > 0) {
+        line["more"] = more;
+    }
+    return to_shown_utf8(to_text(line));
 }
 
-class FileAuditLog final : public AuditLog {
+/// A file that lines go to, and the full ones before it. One thread.
+class RotatedFile {
   public:
-    FileAuditLog(fs::path file, AuditLogOptions options) : path_(std::move(file)), options_(options) {}
-    ~FileAuditLog() override {
-        if (thread_.joinable()) {
-            thread_.request_stop();
-            thread_.join();
-        }
-        close();
-    }
-    FileAuditLog(const FileAuditLog&) = delete;
-    FileAuditLog& operator=(const FileAuditLog&) = delete;
+    RotatedFile(fs::path file, AuditLogOptions options) : path_(std::move(file)), options_(options) {}
+    ~RotatedFile() { close(); }
+    RotatedFile(const RotatedFile&) = delete;
+    RotatedFile& operator=(const RotatedFile&) = delete;
 
     Result<void> open() {
         file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -72,50 +86,6 @@ class FileAuditLog final : public AuditLog {
         struct stat there{};
         size_ = ::fstat(file_, &there) == 0 ? static_cast<std::uint64_t>(there.st_size) : 0;
         return {};
-    }
-
-    void start() {
-        thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
-    }
-
-    void write(AuditEntry entry) override {
-        std::string line = line_of(entry);
-        log::info(kComponent, line);
-        const std::lock_guard guard(mutex_);
-        if (waiting_.size() >= kMaxWaiting) {
-            ++lost_;
-            return;
-        }
-        waiting_.push_back(std::move(line));
-        changed_.notify_one();
-    }
-
-  private:
-    [[nodiscard]] Error failure(const char* what, int number) const {
-        return write_error(path_.string() + ": cannot " + what + ": " + std::generic_category().message(number),
-                           number);
-    }
-
-    void work(const std::stop_token& stop) {
-        while (true) {
-            std::deque<std::string> lines;
-            std::uint64_t lost = 0;
-            {
-                std::unique_lock lock(mutex_);
-                if (!changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
-                    return;  // stopped, and all is written
-                }
-                lines = std::exchange(waiting_, {});
-                lost = std::exchange(lost_, 0);
-            }
-            for (const std::string& line : lines) {
-                append(line);
-            }
-            if (lost > 0) {
-                append(to_text(
-                    json::object{{"time", api::rfc3339(std::chrono::system_clock::now())}, {"lost_lines", lost}}));
-            }
-        }
     }
 
     void append(std::string text) {
@@ -136,6 +106,12 @@ class FileAuditLog final : public AuditLog {
             left.remove_prefix(static_cast<std::size_t>(written));
             size_ += static_cast<std::uint64_t>(written);
         }
+    }
+
+  private:
+    [[nodiscard]] Error failure(const char* what, int number) const {
+        return write_error(path_.string() + ": cannot " + what + ": " + std::generic_category().message(number),
+                           number);
     }
 
     [[nodiscard]] std::string numbered(std::uint32_t number) const {
@@ -183,20 +159,98 @@ class FileAuditLog final : public AuditLog {
 
     const fs::path path_;
     const AuditLogOptions options_;
-    int file_ = -1;           ///< of the thread, as the next two
+    int file_ = -1;
     std::uint64_t size_ = 0;  ///< of the file
     Clock::time_point quiet_until_{};
+};
+
+class FileAuditLog final : public AuditLog {
+  public:
+    FileAuditLog(const fs::path& folder, AuditLogOptions options)
+        : changes_(folder / "audit.jsonl", options), refused_(folder / "audit-refused.jsonl", options) {}
+    ~FileAuditLog() override {
+        if (thread_.joinable()) {
+            thread_.request_stop();
+            thread_.join();
+        }
+    }
+    FileAuditLog(const FileAuditLog&) = delete;
+    FileAuditLog& operator=(const FileAuditLog&) = delete;
+
+    Result<void> open() { return changes_.open(); }
+
+    void start() {
+        thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+    }
+
+    void write(AuditEntry entry) override {
+        const bool refused = is_refused(entry);
+        std::optional<std::uint64_t> more = 0;
+        if (refused) {
+            const std::lock_guard guard(mutex_);
+            more = limit_.admit(entry.remote, Clock::now());
+        }
+        if (!more) {
+            return;
+        }
+        std::string line = line_of(entry, *more);
+        log::info(kComponent, line);
+        const std::lock_guard guard(mutex_);
+        if (waiting_.size() >= kMaxWaiting) {
+            ++lost_;
+            return;
+        }
+        waiting_.push_back({std::move(line), refused});
+        changed_.notify_one();
+    }
+
+  private:
+    struct Line {
+        std::string text;
+        bool refused = false;
+    };
+
+    void work(const std::stop_token& stop) {
+        while (true) {
+            std::deque<Line> lines;
+            std::uint64_t lost = 0;
+            {
+                std::unique_lock lock(mutex_);
+                changed_.wait_for(lock, stop, kForgetPause, [this] { return !waiting_.empty(); });
+                lines = std::exchange(waiting_, {});
+                lost = std::exchange(lost_, 0);
+                const auto until = stop.stop_requested() ? Clock::time_point::max() : Clock::now();
+                for (auto& [address, more] : limit_.forget_quiet(until)) {
+                    json::object line{{"time", now_text()}, {"remote", std::move(address)}, {"more", more}};
+                    lines.push_back({to_text(line), true});
+                }
+            }
+            if (lines.empty() && stop.stop_requested()) {
+                return;
+            }
+            for (Line& line : lines) {
+                (line.refused ? refused_ : changes_).append(std::move(line.text));
+            }
+            if (lost > 0) {
+                changes_.append(to_text(json::object{{"time", now_text()}, {"lost_lines", lost}}));
+            }
+        }
+    }
+
+    RotatedFile changes_;  ///< of the thread, as the next
+    RotatedFile refused_;  ///< made with its first line
     std::mutex mutex_;
     std::condition_variable_any changed_;
-    std::deque<std::string> waiting_;
+    std::deque<Line> waiting_;
     std::uint64_t lost_ = 0;
+    RefusalLimit limit_;
     std::jthread thread_;
 };
 
 }  // namespace
 
-Result<std::shared_ptr<AuditLog>> open_audit_log(fs::path file, AuditLogOptions options) {
-    auto made = std::make_shared<FileAuditLog>(std::move(file), options);
+Result<std::shared_ptr<AuditLog>> open_audit_log(const fs::path& folder, AuditLogOptions options) {
+    auto made = std::make_shared<FileAuditLog>(folder, options);
     if (const auto opened = made->open(); !opened) {
         return opened.error();
     }

@@ -44,14 +44,19 @@ Role needed_by(const http::RequestHead& head) {
     return reads ? Role::read : Role::submit;
 }
 
-api::Response refused(const http::RequestHead& head, unsigned status, std::string code, std::string detail,
+api::Response refused(std::string path, unsigned status, std::string code, std::string detail,
                       api::Headers headers = {}) {
     api::Problem problem;
     problem.status = status;
     problem.code = std::move(code);
     problem.detail = std::move(detail);
-    problem.instance = head.request.path;
+    problem.instance = std::move(path);
     return api::to_response(problem, std::move(headers));
+}
+
+api::Response invalid_key(std::string path) {
+    return refused(std::move(path), 401, "invalid_key", "the key is none of this service's, or was revoked",
+                   {{"WWW-Authenticate", std::string(kChallenge) + ", error=\"invalid_token\""}});
 }
 
 class KeyDoorkeeper final : public http::Doorkeeper {
@@ -67,7 +72,7 @@ class KeyDoorkeeper final : public http::Doorkeeper {
         const auto secret = bearer_of(head.request);
         if (!secret) {
             const bool given = has_authorization(head.request);
-            verdict.refusal = refused(head, 401, given ? "invalid_key" : "missing_key",
+            verdict.refusal = refused(head.request.path, 401, given ? "invalid_key" : "missing_key",
                                       "a key of this service is needed: Authorization: Bearer KEY (distilld keys add "
                                       "makes one)",
                                       {{"WWW-Authenticate", std::string(kChallenge)}});
@@ -75,17 +80,20 @@ class KeyDoorkeeper final : public http::Doorkeeper {
         }
         verdict.caller = keys_->find(*secret);
         if (!verdict.caller) {
-            verdict.refusal = refused(head, 401, "invalid_key", "the key is none of this service's, or was revoked",
-                                      {{"WWW-Authenticate", std::string(kChallenge) + ", error=\"invalid_token\""}});
+            verdict.refusal = invalid_key(head.request.path);
             return verdict;
         }
         const Role needed = needed_by(head);
         if (verdict.caller->role < needed) {
-            verdict.refusal = refused(head, 403, "forbidden",
+            verdict.refusal = refused(head.request.path, 403, "forbidden",
                                       "the key '" + verdict.caller->name + "' has the role " +
                                           to_string(verdict.caller->role) + ", and this takes " + to_string(needed));
         }
         return verdict;
+    }
+
+    std::optional<api::Response> revocation(const api::Caller& caller) override {
+        return keys_->holds(caller) ? std::nullopt : std::optional(invalid_key({}));
     }
 
   private:

@@ -60,6 +60,9 @@ Result<ApiKey> read_key(const json::value& value, const JsonPlace& place) {
         return invalid_input(place.at("role").message("is '" + role + "': read, submit or admin is expected"));
     }
     key.role = *known;
+    if (key.id.empty()) {
+        return invalid_input(place.at("id").message("is empty"));
+    }
     if (!is_key_name(key.name)) {
         return invalid_input(place.at("name").message("is no name of a key"));
     }
@@ -81,6 +84,7 @@ Result<std::vector<ApiKey>> parse_keys(const std::string& text, const std::strin
     }
     std::vector<ApiKey> keys;
     std::set<std::string> names;
+    std::set<std::string> ids;
     for (const json::value& entry : list->get_array()) {
         auto key = read_key(entry, JsonPlace{file, "/keys/" + std::to_string(keys.size())});
         if (!key) {
@@ -88,6 +92,9 @@ Result<std::vector<ApiKey>> parse_keys(const std::string& text, const std::strin
         }
         if (!names.insert(key->name).second) {
             return invalid_input(file + ": /keys: two keys are called '" + key->name + "'");
+        }
+        if (!ids.insert(key->id).second) {
+            return invalid_input(file + ": /keys: two keys have the id '" + key->id + "'");
         }
         keys.push_back(std::move(*key));
     }
@@ -205,6 +212,10 @@ Result<void> KeyFile::change(Change change) const {
 Result<NewApiKey> KeyFile::add(const std::string& name, api::Role role) const {
     if (!is_key_name(name)) {
         return invalid_input("'" + name + "' is no name of a key: 1 to 64 letters, digits and . _ - are");
+    }
+    if (name == kAdminKeyName) {
+        return invalid_input(std::string("'") + kAdminKeyName + "' is the name of the key that " + kAdminKeyVariable +
+                             " holds: take another name");
     }
     std::error_code failed;
     fs::create_directories(folder_, failed);

@@ -47,8 +47,12 @@ void warn_of_open_file(const std::filesystem::path& path) {
 
 class WatchedKeyRing final : public KeyRing {
   public:
-    WatchedKeyRing(KeyFile file, KeyRingOptions options, Version version, std::vector<ApiKey> keys)
-        : file_(std::move(file)), options_(std::move(options)), version_(version) {
+    WatchedKeyRing(KeyFile file, const KeyRingOptions& options, Version version, std::vector<ApiKey> keys)
+        : file_(std::move(file)),
+          look_interval_(options.look_interval),
+          note_interval_(options.note_interval),
+          admin_hash_(options.admin_secret ? hash_of_secret(*options.admin_secret) : std::string()),
+          version_(version) {
         take(std::move(keys));
         thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
     }
@@ -78,20 +82,27 @@ class WatchedKeyRing final : public KeyRing {
         if (found == nullptr) {
             return std::nullopt;
         }
-        if (!found->id.empty()) {
+        if (found->id != kAdminKeyName) {  // which stands in no file
             used_[found->id] = std::chrono::system_clock::now();
         }
-        return api::Caller{found->name, found->role};
+        return api::Caller{found->name, found->role, found->id};
+    }
+
+    bool holds(const api::Caller& caller) override {
+        const std::lock_guard guard(mutex_);
+        return std::ranges::any_of(keys_,
+                                   [&](const ApiKey& key) { return key.id == caller.id && key.role == caller.role; });
     }
 
   private:
     /// False: they are those of before, but for when they were used.
     bool take(std::vector<ApiKey> keys) {
-        if (options_.admin_secret) {
-            ApiKey admin;  // without an id: it stands in no file
+        if (!admin_hash_.empty()) {
+            ApiKey admin;
+            admin.id = kAdminKeyName;
             admin.name = kAdminKeyName;
             admin.role = api::Role::admin;
-            admin.sha256 = hash_of_secret(*options_.admin_secret);
+            admin.sha256 = admin_hash_;
             keys.push_back(std::move(admin));
         }
         if (!keys.empty()) {
@@ -107,17 +118,17 @@ class WatchedKeyRing final : public KeyRing {
     }
 
     void watch(const std::stop_token& stop) {
-        auto note_at = Clock::now() + options_.note_interval;
+        auto note_at = Clock::now() + note_interval_;
         std::unique_lock lock(sleep_mutex_);
         while (!stop.stop_requested()) {
-            sleep_.wait_for(lock, stop, options_.look_interval, [] { return false; });
+            sleep_.wait_for(lock, stop, look_interval_, [] { return false; });
             if (stop.stop_requested()) {
                 return;
             }
             look();
             if (Clock::now() >= note_at) {
                 note_use();
-                note_at = Clock::now() + options_.note_interval;
+                note_at = Clock::now() + note_interval_;
             }
         }
     }
@@ -158,8 +169,10 @@ class WatchedKeyRing final : public KeyRing {
     }
 
     const KeyFile file_;
-    const KeyRingOptions options_;
-    Version version_;  ///< of the thread
+    const std::chrono::milliseconds look_interval_;
+    const std::chrono::milliseconds note_interval_;
+    const std::string admin_hash_;  ///< empty: there is no such key
+    Version version_;               ///< of the thread
     std::atomic<bool> protects_ = false;
     std::mutex mutex_;
     std::vector<ApiKey> keys_;
@@ -175,7 +188,7 @@ bool is_printable(std::string_view text) {
 
 }  // namespace
 
-Result<std::shared_ptr<KeyRing>> open_key_ring(KeyFile file, KeyRingOptions options) {
+Result<std::shared_ptr<KeyRing>> open_key_ring(KeyFile file, const KeyRingOptions& options) {
     if (options.admin_secret) {
         const std::string& secret = *options.admin_secret;
         if (secret.size() < kMinSecretBytes || secret.size() > kMaxSecretBytes || !is_printable(secret)) {
@@ -191,7 +204,7 @@ Result<std::shared_ptr<KeyRing>> open_key_ring(KeyFile file, KeyRingOptions opti
     }
     warn_of_open_file(file.path());
     return std::shared_ptr<KeyRing>(
-        std::make_shared<WatchedKeyRing>(std::move(file), std::move(options), version, std::move(*keys)));
+        std::make_shared<WatchedKeyRing>(std::move(file), options, version, std::move(*keys)));
 }
 
 }  // namespace distilld

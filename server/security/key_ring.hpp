@@ -12,14 +12,8 @@
 
 namespace distilld {
 
-/// Environment variable with the secret of a key of role admin, for services that are set up by what cannot run
-/// `distilld keys`.
-inline constexpr const char* kAdminKeyVariable = "DISTILLD_ADMIN_KEY";
-/// How the owner of that key is called.
-inline constexpr const char* kAdminKeyName = "admin-from-environment";
-
 struct KeyRingOptions {
-    std::optional<std::string> admin_secret{};       ///< of a key beside those of the file
+    std::optional<std::string> admin_secret{};       ///< of a key beside those of the file; only its hash is kept
     std::chrono::milliseconds look_interval{200};    ///< at the file, whether it has changed
     std::chrono::milliseconds note_interval{60000};  ///< between two writes of when keys were used
 };
@@ -36,9 +30,12 @@ class KeyRing {
 
     /// Whose key it is.
     [[nodiscard]] virtual std::optional<api::Caller> find(std::string_view secret) = 0;
+
+    /// Whether one whom find() gave still has that key, in that role.
+    [[nodiscard]] virtual bool holds(const api::Caller& caller) = 0;
 };
 
 /// Reads the file at once: one that is damaged is an error. An admin secret of less than 32 characters is refused.
-[[nodiscard]] Result<std::shared_ptr<KeyRing>> open_key_ring(KeyFile file, KeyRingOptions options = {});
+[[nodiscard]] Result<std::shared_ptr<KeyRing>> open_key_ring(KeyFile file, const KeyRingOptions& options = {});
 
 }  // namespace distilld

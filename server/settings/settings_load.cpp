@@ -155,15 +155,9 @@ std::string to_text(const SettingSource& source) {
 }
 
 std::string describe(const SettingsViolations& violations) {
-    std::string text;
-    for (const auto& [place, name, detail] : violations.violations) {
-        text += text.empty() ? "" : "\n";
-        for (const auto& part : {place, name}) {
-            text += part.empty() ? "" : part + ": ";
-        }
-        text += detail;
-    }
-    return text;
+    return api::text_of_first(violations.violations, "\n", [](const SettingsViolation& one) {
+        return (one.place.empty() ? "" : one.place + ": ") + (one.name.empty() ? "" : one.name + ": ") + one.detail;
+    });
 }
 
 void throw_exception_from_error(const SettingsViolations& violations, const boost::source_location&) {

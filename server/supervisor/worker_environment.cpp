@@ -7,15 +7,12 @@
 #include <boost/url/url_view.hpp>
 #include <cstdlib>
 
-#include "base/json_text.hpp"
+#include "api/job_spec_json.hpp"
 #include "pipeline/core/host_rule.hpp"
 #include "pipeline/core/teacher_key_root.hpp"
 
 namespace distilld {
 namespace {
-
-constexpr std::size_t kMaxSpecDepth = 64;
-constexpr std::string_view kKeyPrefix = "DISTILLD_KEY_";
 
 constexpr std::string_view kNames[] = {
     "PATH",
@@ -52,13 +49,6 @@ bool is_passed_on(std::string_view name) {
            std::ranges::any_of(kPrefixes, [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-/// A text of the spec; empty when there is none.
-std::string text_at(const boost::json::value& spec, std::string_view pointer) {
-    boost::system::error_code absent;
-    const auto* text = spec.find_pointer(pointer, absent);
-    return text != nullptr && text->is_string() ? std::string(text->get_string()) : std::string();
-}
-
 std::string variable(const char* name) {
     const char* value = std::getenv(name);
     return value != nullptr ? value : "";
@@ -74,21 +64,24 @@ bool same_server(const std::string& one, const std::string& other) {
     return a && b && a->scheme_id() == b->scheme_id() && a->host() == b->host() && port(*a) == port(*b);
 }
 
-/// The operator's keys that the job may have: that which it names for its teacher, and those of a sink where it is the
+/// The operator's keys that the job may have: those that it names for its teachers, and those of a sink where it is the
 /// operator's own server that it writes to.
 std::vector<std::string> allowed_keys(std::string_view spec_json) {
     std::vector<std::string> keys;
-    const auto spec = parse_json_text(spec_json, kMaxSpecDepth);
+    const auto spec = api::parse_job_spec(spec_json);
     if (!spec) {
         return keys;
     }
-    if (std::string key = text_at(*spec, "/teacher/api_key_env"); key.starts_with(kKeyPrefix)) {
-        keys.push_back(std::move(key));
+    if (spec->teacher) {
+        keys.push_back(spec->teacher->api_key_env);
     }
-    if (same_server(text_at(*spec, "/metrics/mlflow_url"), variable("MLFLOW_TRACKING_URI"))) {
+    for (const auto& [name, teacher] : spec->teachers) {
+        keys.push_back(teacher.api_key_env);
+    }
+    if (same_server(spec->metrics.mlflow_url, variable("MLFLOW_TRACKING_URI"))) {
         keys.insert(keys.end(), {"MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"});
     }
-    const std::string collector = text_at(*spec, "/metrics/otlp_url");
+    const std::string& collector = spec->metrics.otlp_url;
     if (collector.empty() || same_server(collector, variable("OTEL_EXPORTER_OTLP_ENDPOINT")) ||
         same_server(collector, variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))) {
         keys.insert(keys.end(), {"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"});

@@ -18,11 +18,11 @@ namespace distilld {
 [[nodiscard]] std::vector<std::string> worker_environment();
 
 /// All of a worker's environment, as NAME=value: `settings`, and of ours what it needs to run (paths, language, the
-/// settings of its libraries). Of the operator's keys (DISTILLD_KEY_…) it gets the one that its job names, and the keys
-/// of an MLflow server or an OpenTelemetry collector (MLFLOW_TRACKING_TOKEN, …; OTEL_EXPORTER_OTLP_HEADERS, …) when the
-/// job writes to the server that the operator's own MLFLOW_TRACKING_URI or OTEL_EXPORTER_OTLP_ENDPOINT names: what a
-/// worker does not have it cannot send to the endpoints of whoever wrote the spec. `spec_json` is the job's spec; one
-/// that cannot be read names no key.
+/// settings of its libraries). Of the operator's keys (DISTILLD_KEY_…) it gets those that its job names for its
+/// teachers, and the keys of an MLflow server or an OpenTelemetry collector (MLFLOW_TRACKING_TOKEN, …;
+/// OTEL_EXPORTER_OTLP_HEADERS, …) when the job writes to the server that the operator's own MLFLOW_TRACKING_URI or
+/// OTEL_EXPORTER_OTLP_ENDPOINT names: what a worker does not have it cannot send to the endpoints of whoever wrote the
+/// spec. `spec_json` is the job's spec; one that is not valid names no key.
 [[nodiscard]] std::vector<std::string> child_environment(std::vector<std::string> settings, std::string_view spec_json);
 
 }  // namespace distilld

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/json_text.hpp"
+#include "base/utf8.hpp"
 
 namespace distilld::log {
 
@@ -84,9 +85,9 @@ void configure(Level min_level, bool json) {
 void write(Level level, std::string_view component, std::string_view message) {
     Log& log = the_log();
     if (log.json) {
-        log.logger.log(to_spdlog(level), "{}", json_line(level, component, message));
+        log.logger.log(to_spdlog(level), "{}", to_shown_utf8(json_line(level, component, message)));
     } else {
-        log.logger.log(to_spdlog(level), "{}: {}", component, message);
+        log.logger.log(to_spdlog(level), "{}: {}", component, to_shown_utf8(message));
     }
 }
 

@@ -203,14 +203,16 @@ def test_the_audit_log_is_as_large_as_it_may_be(distilld, tmp_path):
 
     def files():
         with contextlib.suppress(FileNotFoundError):  # it was given its next name meanwhile
-            found = sorted((tmp_path / "service").glob("audit.jsonl*"))
+            found = sorted((tmp_path / "service").glob("audit-refused.jsonl*"))
             return {file.name: file.read_text() for file in found}
         return {}
 
-    wait_until(lambda: "audit-39" in files().get("audit.jsonl", ""), "the last line")
+    wait_until(lambda: "audit-39" in files().get("audit-refused.jsonl", ""), "the last line")
     found = files()
-    assert sorted(found) == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    assert sorted(found) == ["audit-refused.jsonl", "audit-refused.jsonl.1", "audit-refused.jsonl.2"]
     assert all(len(text) <= 1024 for text in found.values())
-    lines = (found["audit.jsonl.2"] + found["audit.jsonl.1"] + found["audit.jsonl"]).splitlines()
+    lines = (
+        found["audit-refused.jsonl.2"] + found["audit-refused.jsonl.1"] + found["audit-refused.jsonl"]
+    ).splitlines()
     ids = [json.loads(line)["request_id"] for line in lines]
     assert ids == [f"audit-{number}" for number in range(40 - len(ids), 40)], "the newest, without a hole"

@@ -247,10 +247,15 @@ def test_every_change_leaves_a_line(guarded, text_data):
     guarded.alice.wait_job(job_id, ["cancelled"])
 
     def lines():
-        mine = [line for line in guarded.audit() if line["job"] == job_id]
+        mine = [
+            line
+            for name in ("audit.jsonl", "audit-refused.jsonl")
+            for line in guarded.audit(name)
+            if line.get("job") == job_id
+        ]
         return mine if len(mine) == 4 else None
 
-    submitted, others, strangers, own = wait_until(lines, "four lines about the job")
+    submitted, own, others, strangers = wait_until(lines, "two lines about the job in each file")
     assert (submitted["key"], submitted["method"], submitted["path"], submitted["status"]) == (
         *("alice", "POST", "/v1/jobs"),
         201,
@@ -259,8 +264,9 @@ def test_every_change_leaves_a_line(guarded, text_data):
     assert (others["key"], others["status"]) == ("bob", 403)
     assert (strangers["key"], strangers["status"]) == (None, 401)
     assert (own["key"], own["status"], own["path"]) == ("alice", 202, f"/v1/jobs/{job_id}/cancel")
-    assert not [line for line in guarded.audit() if line["method"] == "GET"]
-    assert stat.S_IMODE((guarded.data_dir / "audit.jsonl").stat().st_mode) == 0o600
+    for name in ("audit.jsonl", "audit-refused.jsonl"):
+        assert not [line for line in guarded.audit(name) if line.get("method") == "GET"]
+        assert stat.S_IMODE((guarded.data_dir / name).stat().st_mode) == 0o600
 
 
 def test_keys_come_and_go_while_the_service_runs(distilld, tmp_path):
@@ -310,7 +316,8 @@ def test_an_admins_key_may_come_from_the_environment(distilld, text_data, tmp_pa
     job_id = rest.submit(small_spec(text_data, tmp_path / "student", steps=100_000))
     rest.wait_job(job_id, ["running"])
     worker = service.worker()
-    assert secret.encode() not in pathlib.Path(f"/proc/{worker}/environ").read_bytes()
+    for process in (worker, service.pid):
+        assert secret.encode() not in pathlib.Path(f"/proc/{process}/environ").read_bytes()
     rest.post(f"/v1/jobs/{job_id}/cancel")
     rest.wait_job(job_id, ["cancelled"])
 

@@ -33,6 +33,8 @@ class Guarded:
         for name, key in self.keys.items():
             setattr(self, name, Rest(self.url, key=key))
 
-    def audit(self):
-        file = self.data_dir / "audit.jsonl"
+    def audit(self, name="audit.jsonl"):
+        file = self.data_dir / name
+        if not file.exists():
+            return []
         return [json.loads(line) for line in file.read_text().splitlines()]

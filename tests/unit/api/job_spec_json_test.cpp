@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <boost/json/parse.hpp>
+
+#include "api/problem.hpp"
 #include "api/spec_overrides.hpp"
 
 namespace distilld::api {
@@ -362,6 +366,22 @@ TEST(JobSpecJson, ListsEverythingAtOnce) {
                                        "/dataset/train required", "/dataset/sequence_length out_of_range",
                                        "/training/max_steps required", "/training/temperature out_of_range",
                                        "/training/beta out_of_range", "/output required", "/extra unknown_field"));
+}
+
+TEST(JobSpecJson, F12ListsFiftyThingsAndCountsTheOthers) {
+    std::string text = R"({"student":{"model":"m"},"dataset":{"train":"t","sequence_length":8},)"
+                       R"("training":{"max_steps":1},"output":"o")";
+    for (int i = 0; i < 50'000; ++i) {
+        text += ",\"no_field_" + std::to_string(i) + "\":0";
+    }
+    const auto spec = parse_job_spec(text + "}");
+    ASSERT_FALSE(spec);
+    const auto described = describe(spec.error());
+    EXPECT_EQ(std::count(described.begin(), described.end(), '\n'), 50);
+    EXPECT_TRUE(described.ends_with("\nand 49950 more"));
+    const auto problem = boost::json::parse(to_json(spec_problem(spec.error(), "/v1/jobs"))).as_object();
+    EXPECT_EQ(problem.at("errors").as_array().size(), 50U);
+    EXPECT_EQ(problem.at("more_errors").to_number<int>(), 49'950);
 }
 
 TEST(JobSpecJson, SuggestsTheFieldThatWasMeant) {

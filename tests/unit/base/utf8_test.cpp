@@ -37,5 +37,19 @@ TEST(ToValidUtf8, ReplacesWhatIsNot) {
               "\uFFFD\uFFFD\uFFFD😀");
 }
 
+TEST(ToShownUtf8, F12WhatSteersATerminalIsSpelt) {
+    EXPECT_EQ(to_shown_utf8("aé€😀 two\nlines\tand \\"), "aé€😀 two\nlines\tand \\");
+    EXPECT_EQ(to_shown_utf8("\x1b[2J\r\x7f\u009b"), "\\u001b[2J\\u000d\\u007f\\u009b");
+    EXPECT_EQ(to_shown_utf8("gpj.\u202Eexe"), "gpj.\\u202eexe");
+    for (const char* control : {"\u202A", "\u202E", "\u2066", "\u2069", "\u200E", "\u200F", "\u061C"}) {
+        EXPECT_EQ(to_shown_utf8(control).size(), 6U) << control;
+    }
+    for (const char* text :
+         {"\u00A0", "\u061B", "\u061D", "\u200D", "\u2010", "\u2029", "\u202F", "\u2065", "\u206A"}) {
+        EXPECT_EQ(to_shown_utf8(text), text);
+    }
+    EXPECT_EQ(to_shown_utf8("caf\xE9\x9b"), "caf\uFFFD\uFFFD");
+}
+
 }  // namespace
 }  // namespace distilld

@@ -96,6 +96,33 @@ TEST_F(StoreTeacherTest, FollowsAWriter) {
     EXPECT_THAT(waits_, ElementsAre(AllOf(HasSubstr("row 5 is not there yet"), HasSubstr("0 of 8 rows sealed")), ""));
 }
 
+TEST_F(StoreTeacherTest, F6AWaitIsToldOfOnceHoweverManyRowsAreWaitedFor) {
+    options_.quiet = std::chrono::milliseconds(1);
+    const auto teacher = make();
+    int ended = 0;
+    for (const std::uint64_t row : {4, 5, 6, 7}) {
+        asio::co_spawn(io_, teacher->fetch(0, std::make_shared<const TokenBatch>(rows_.batch(0, {row})), {}),
+                       [&ended](const std::exception_ptr&, const FetchResult<EncodedAnswer>&) { ++ended; });
+    }
+    asio::steady_timer later(io_, std::chrono::milliseconds(60));
+    later.async_wait([this](const boost::system::error_code&) { add({4, 5, 6, 7}); });
+    io_.run();
+    EXPECT_EQ(ended, 4);
+    EXPECT_THAT(waits_, ElementsAre(HasSubstr("is not there yet (0 of 8 rows sealed)"), ""));
+}
+
+TEST_F(StoreTeacherTest, F6AWriterThatComesAndGoesIsToldOfOnceInAWhile) {
+    options_.repeat = std::chrono::hours(1);
+    const auto teacher = make();
+    asio::steady_timer later(io_, std::chrono::milliseconds(60));
+    later.async_wait([this](const boost::system::error_code&) { add({0, 1, 2, 3}); });
+    ASSERT_TRUE(fetch(*teacher, {0}));
+    later.expires_after(std::chrono::milliseconds(60));
+    later.async_wait([this](const boost::system::error_code&) { add({4, 5, 6, 7}); });
+    ASSERT_TRUE(fetch(*teacher, {4}));
+    EXPECT_THAT(waits_, ElementsAre(HasSubstr("row 0 is not there yet"), "")) << "the second wait began too soon";
+}
+
 TEST_F(StoreTeacherTest, GivesUpAWriterThatSealsNothing) {
     add({0, 1, 2, 3});
     options_.patience = std::chrono::milliseconds(50);

@@ -157,10 +157,11 @@ class Porter final : public http::Doorkeeper {
     http::DoorVerdict judge(const http::RequestHead& head) override {
         http::DoorVerdict verdict;
         if (const auto key = head.request.header("authorization")) {
-            verdict.caller = api::Caller{std::string(*key), api::Role::read};
+            verdict.caller = api::Caller{std::string(*key), api::Role::read, "key-1"};
         }
         return verdict;
     }
+    std::optional<api::Response> revocation(const api::Caller& /*caller*/) override { return std::nullopt; }
 };
 
 class RestClientTest : public ::testing::Test {

@@ -58,6 +58,28 @@ TEST(RunEstimate, CountsStepsTokensAndNumbers) {
     EXPECT_THAT(estimate.notes, IsEmpty());
 }
 
+TEST(RunEstimate, F12SizesAtTheirMaximumAreNotFew) {
+    auto spec = spec_of();
+    spec.training.max_steps = 1'000'000'000'000;
+    spec.training.batch_size = 65536;
+    spec.training.micro_batches = 65536;
+    spec.dataset.sequence_length = 1U << 20;
+    spec.teacher.emplace();
+    spec.teacher->endpoints = {"http://t"};
+    spec.teacher->window = 1U << 20;
+    spec.teacher->window_bytes = 1ULL << 50;
+    auto inputs = inputs_of();
+    inputs.student->decoder.vocab_size = 1 << 24;
+    inputs.student->decoder.hidden_size = 1 << 20;
+    inputs.student->decoder.num_hidden_layers = 1 << 16;
+    const auto estimate = estimate_run(spec, inputs);
+    EXPECT_EQ(estimate.tokens, kSaturated);
+    EXPECT_EQ(estimate.memory->activations, kSaturated);
+    EXPECT_GE(estimate.memory->teacher_buffers, 1ULL << 50);
+    EXPECT_EQ(estimate.memory->total(), kSaturated);
+    EXPECT_THAT(estimate.notes, ::testing::IsSupersetOf({"tokens: as many or more", "memory: as much or more"}));
+}
+
 TEST(RunEstimate, KnowsWhatEachOptimizerKeeps) {
     auto spec = spec_of();
     spec.training.optimizer = OptimizerKind::sgd;

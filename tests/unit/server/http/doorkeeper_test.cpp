@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,13 +25,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// Takes "Bearer good".
+/// Takes "Bearer good", until that is revoked.
 class Porter final : public Doorkeeper {
   public:
     DoorVerdict judge(const RequestHead& head) override {
         DoorVerdict verdict;
-        if (head.request.header("authorization") == "Bearer good") {
-            verdict.caller = api::Caller{"alice", api::Role::submit};
+        if (head.request.header("authorization") == "Bearer good" && !revoked) {
+            verdict.caller = api::Caller{"alice", api::Role::submit, "key-a"};
         } else {
             api::Problem problem;
             problem.status = 401;
@@ -38,13 +39,24 @@ class Porter final : public Doorkeeper {
         }
         return verdict;
     }
+    std::optional<api::Response> revocation(const api::Caller& caller) override {
+        ++asked;
+        revoked = revoked || revoke_when_asked;
+        api::Response refusal;
+        refusal.status = 401;
+        return revoked && caller.name == "alice" ? std::optional(std::move(refusal)) : std::nullopt;
+    }
+
+    std::atomic<bool> revoked = false;
+    std::atomic<bool> revoke_when_asked = false;
+    std::atomic<int> asked = 0;
 };
 
 class Guarded : public HttpServer {
   protected:
     void begin() {
         ServerOptions options;
-        options.doorkeeper = std::make_shared<Porter>();
+        options.doorkeeper = porter_;
         options.auditor = [this](const AnswerRecord& answer) {
             const std::lock_guard guard(mutex_);
             answers_.push_back(answer);
@@ -55,6 +67,8 @@ class Guarded : public HttpServer {
         const std::lock_guard guard(mutex_);
         return answers_;
     }
+
+    std::shared_ptr<Porter> porter_ = std::make_shared<Porter>();
 
   private:
     std::mutex mutex_;
@@ -112,6 +126,51 @@ TEST_F(Guarded, TellsOfEveryAnswerToAChange) {
     EXPECT_EQ(told[1].method, "DELETE");
     EXPECT_EQ(told[1].caller, "");
     EXPECT_EQ(told[1].status, 401U);
+}
+
+TEST_F(Guarded, F12AStreamEndsWhenItsKeyIsRevoked) {
+    begin();
+    RawClient client(server_->address());
+    client.write(get("/endless", "Authorization: Bearer good\r\n"));
+    EXPECT_THAT(client.read_until("tick\r\n4\r\ntick\r\n"), StartsWith("HTTP/1.1 200 "));
+    porter_->revoked = true;
+    EXPECT_EQ(client.read_all(), "") << "no chunk marks an end";
+    EXPECT_TRUE(noted("pull cancelled"));
+}
+
+TEST_F(Guarded, F12AnUploadEndsWhenItsKeyIsRevoked) {
+    begin();
+    RawClient client(server_->address());
+    client.write(
+        "POST /sizes HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer good\r\nContent-Length: 10\r\n"
+        "Expect: 100-continue\r\n\r\n");
+    EXPECT_THAT(client.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 100 "));
+    client.write("hello");
+    while (porter_->asked < 2) {  // before the handler, and beside it
+        std::this_thread::yield();
+    }
+    porter_->revoked = true;
+    EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 401 ")) << "the rest of the body never comes";
+}
+
+TEST_F(Guarded, F12AnUploadWhoseKeyIsRevokedBeforeItBeginsEndsItsConnection) {
+    begin();
+    porter_->revoke_when_asked = true;
+    RawClient client(server_->address());
+    client.write("POST /sizes HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer good\r\nContent-Length: 10\r\n\r\nhello");
+    EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 401 ")) << "what is left of the body is no request";
+}
+
+TEST_F(Guarded, F12ARequestWhoseKeyIsRevokedWhileItsBodyComesIsRefused) {
+    begin();
+    RawClient client(server_->address());
+    client.write(
+        "POST /echo HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer good\r\nContent-Length: 2\r\n"
+        "Expect: 100-continue\r\n\r\n");
+    EXPECT_THAT(client.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 100 "));
+    porter_->revoked = true;
+    client.write("ab");
+    EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 401 "));
 }
 
 TEST(ListenAddress, KnowsWhatOthersReach) {

@@ -90,7 +90,7 @@ TEST_F(ArtifactRoutes, AreForTheOwnersKeyAndAdministrators) {
     const auto as = [&](api::Role role) {
         api::Request request;
         request.path_parameters = {{"id", id}};
-        request.caller = api::Caller{"ann", role};
+        request.caller = api::Caller{"ann", role, "key-ann"};
         return call("GET", kRoute, std::move(request));
     };
     for (const auto role : {api::Role::read, api::Role::submit}) {

@@ -34,6 +34,7 @@ class FullDisk : public JobStore {
     void try_write() override { check(), inner_->try_write(); }
     std::unique_ptr<JobReader> open_reader() override { return inner_->open_reader(); }
     void drop_metrics(std::string_view id, std::uint64_t sequence) override { inner_->drop_metrics(id, sequence); }
+    void drop_messages(std::string_view id, std::uint32_t kept) override { inner_->drop_messages(id, kept); }
     EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) override {
         return inner_->events(id, after, limit);
     }

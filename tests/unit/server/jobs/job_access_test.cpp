@@ -22,7 +22,7 @@ class Owners : public test::RoutesTest {
   protected:
     static api::Request from(const std::string& name, Role role) {
         api::Request request;
-        request.caller = api::Caller{name, role};
+        request.caller = api::Caller{name, role, "key-of-" + name};
         return request;
     }
     api::Response submit(const std::string& name, const std::string& output, const std::string& key = "") {
@@ -59,6 +59,30 @@ TEST_F(Owners, OnlyTheOwnerAndAdminsChangeIt) {
     EXPECT_EQ(order("POST", "/v1/jobs/{id}/cancel", "job-none", "bob", Role::submit).status, 404U);
     const auto other = id_of(submit("alice", "/out/b"));
     EXPECT_EQ(order("POST", "/v1/jobs/{id}/cancel", other, "root", Role::admin).status, 202U);
+}
+
+TEST_F(Owners, F12AKeyOfTheSameNameIsNotTheOwner) {
+    const auto made = submit("alice", "/out/a", "once");
+    const auto id = id_of(made);
+    auto later = from("alice", Role::submit);
+    later.caller->id = "key-made-later";
+    later.path_parameters = {{"id", id}};
+    EXPECT_EQ(call("POST", "/v1/jobs/{id}/cancel", later).status, 403U);
+    later.path_parameters.clear();
+    later.headers = {{"Idempotency-Key", "once"}};
+    later.body = test::spec_text("/out/b");
+    const auto another = call("POST", "/v1/jobs", std::move(later));
+    ASSERT_EQ(another.status, 201U) << "nor has it her idempotency keys";
+    EXPECT_NE(id_of(another), id);
+    EXPECT_EQ(body(another).at("owner"), "alice");
+}
+
+TEST_F(Owners, F12AKeyWithoutAnIdOwnsNothing) {
+    const auto id = submitted("/out/a");
+    auto request = from("", Role::submit);
+    request.caller->id.clear();
+    request.path_parameters = {{"id", id}};
+    EXPECT_EQ(call("POST", "/v1/jobs/{id}/cancel", std::move(request)).status, 403U);
 }
 
 TEST_F(Owners, AJobOfNobodyIsForAdmins) {

@@ -100,6 +100,28 @@ TEST(LoggedWorker, KeepsWhatAWorkerSaysInTheLogOfItsJob) {
     EXPECT_TRUE(text.ends_with(" info the worker has ended, exit code 5\n")) << text;
 }
 
+TEST(LoggedWorker, F12TheLogOfTheServiceTakesABoundedPartOfWhatAWorkerWrites) {
+    const test::TemporaryFolder folder;
+    const auto logs = std::make_shared<JobLogs>(folder / "logs");
+    WorkerProcessOptions options;
+    options.program = "/bin/sh";
+    options.arguments = {"-c", "yes 'a line of a worker that has much to say' | head -n 100000 >&2"};
+    boost::asio::io_context context;
+    const auto worker = make_logged_workers(options, logs)(context.get_executor(), Slot{});
+    WorkerStart start;
+    start.spec_json = "{}";
+    start.job_id = "job-1";
+    ::testing::internal::CaptureStderr();
+    auto ended = boost::asio::co_spawn(context, worker->run(start, [](const WorkerEvent&) {}), boost::asio::use_future);
+    context.run_for(std::chrono::seconds(60));
+    const auto logged = ::testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(ended.get());
+    EXPECT_LT(lines_of(logged), 50'000U);
+    EXPECT_GT(lines_of(logged), 1000U);
+    EXPECT_THAT(logged, ::testing::ContainsRegex("job-1: [0-9]+ lines that its worker wrote are left out"));
+    EXPECT_GE(lines_of(await(logs->tail("job-1", JobLogs::kMaxTail))), 50'000U) << "its own log is bounded by itself";
+}
+
 TEST(LoggedWorker, RunsInItsSlot) {
     const test::TemporaryFolder folder;
     const auto logs = std::make_shared<JobLogs>(folder / "logs");

@@ -148,7 +148,7 @@ TEST(JobManager, DryRunStoresNothing) {
 TEST(JobManager, KeepsWhoseAJobIsAndWhatIsSaidOfIt) {
     World world;
     SubmitRequest request{spec_text("out"), "", false};
-    request.owner = "ada";
+    request.owner = api::Caller{"ada", api::Role::submit, "key-a"};
     request.metadata = {{"team", "red"}, {"empty", ""}};
     const auto id = await(world.manager->submit(request)).job.id;
     const auto job = await(world.manager->get(id));

@@ -237,6 +237,32 @@ TEST_F(JobRoutesTest, SaysThatTheDiskIsFull) {
     EXPECT_EQ(remove(ended).status, 200U);
 }
 
+TEST_F(JobRoutesTest, F12SaysThatTheStoreWasDeletedOrReplaced) {
+    auto options = test::brisk();
+    options.store_retry = std::chrono::milliseconds(1);
+    World world(options);
+    routes_ = make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"));
+    const auto ready = [&] { return get("/readyz").status == 200U; };
+    EXPECT_TRUE(ready());
+    for (const char* name : {"jobs.sqlite", "jobs.sqlite-wal"}) {
+        const auto file = world.folder / name;
+        std::filesystem::rename(file, world.folder / "aside");
+        std::ofstream(file) << "";
+        const auto refused = post(spec_text("z"));
+        EXPECT_EQ(refused.status, 503U) << name;
+        EXPECT_EQ(code(refused), "store_unavailable");
+        const auto unready = get("/readyz");
+        EXPECT_EQ(unready.status, 503U);
+        EXPECT_THAT(unready.body, HasSubstr("was deleted or replaced while it was in use"));
+        std::filesystem::remove(file);
+        EXPECT_EQ(post(spec_text("z")).status, 503U) << "one that is not there is no better";
+        std::filesystem::rename(world.folder / "aside", file);
+        while (!ready()) {
+        }
+    }
+    EXPECT_EQ(post(spec_text("z")).status, 201U);
+}
+
 TEST_F(JobRoutesTest, ChangesAndJobsAreNotForStrangers) {
     for (const auto& route : routes_) {
         const bool open = route.pattern == "/healthz" || route.pattern == "/readyz" || route.pattern == "/metrics";

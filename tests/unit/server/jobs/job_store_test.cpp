@@ -62,6 +62,7 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
     first.resume = true;
     first.idempotency_key = "key";
     first.job.owner = "ada";
+    first.job.owner_id = "key-a";
     first.job.metadata = {{"team", "red"}, {"\"quoted\"", "\n"}};
     first.job.status_reason = api::StatusReason{"service_stopped", "later"};
     first.job.started_at = "2026-01-01T00:00:01.000Z";
@@ -77,6 +78,7 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
               boost::json::serialize(api::to_json_object(first.job, true)));
     EXPECT_EQ(again->job.spec_json, first.job.spec_json);
     EXPECT_EQ(again->job.asked_json, first.job.asked_json);
+    EXPECT_EQ(again->job.owner_id, first.job.owner_id);
     EXPECT_TRUE(again->resume);
     EXPECT_EQ(again->idempotency_key, "key");
     EXPECT_FALSE(open()->get("b"));
@@ -295,6 +297,29 @@ TEST_F(JobStoreTest, DropsOldMetricsOnly) {
     EXPECT_EQ(page.events[0].sequence, 1U);
     EXPECT_EQ(page.events[1].sequence, 4U);
     EXPECT_EQ(store->append_event("a", event("next")), 5U);
+}
+
+TEST_F(JobStoreTest, F6OldMessagesGoAndOneSaysHowMany) {
+    const auto store = open();
+    store->create(job("a"));
+    store->append_event("a", event("state", api::EventType::state));
+    for (int i = 0; i < 5; ++i) {
+        store->append_event("a", event("said " + std::to_string(i)));
+    }
+    store->drop_messages("a", 5);
+    EXPECT_EQ(store->events("a", 0, 10).events.size(), 6U) << "there are no more than are kept";
+    store->drop_messages("a", 3);
+    store->drop_messages("a", 2);
+    const auto page = store->events("a", 0, 10);
+    ASSERT_EQ(page.events.size(), 4U);
+    EXPECT_EQ(page.events[0].message, "state");
+    EXPECT_EQ(page.events[1].sequence, 4U);
+    EXPECT_EQ(page.events[1].message, "3 older messages are no longer kept") << "two went first, then another";
+    EXPECT_EQ(page.events[1].level, "warn");
+    EXPECT_EQ(page.events[1].data.at("dropped").to_number<int>(), 3);
+    EXPECT_EQ(page.events[2].message, "said 3");
+    EXPECT_EQ(page.events[3].message, "said 4");
+    EXPECT_EQ(store->append_event("a", event("next")), 7U);
 }
 
 TEST_F(JobStoreTest, FindsJobsByKeyWhileTheKeyLives) {

@@ -226,13 +226,13 @@ TEST_F(RenderedJobsTest, NobodyIsGivenWhatAnotherMaySee) {
     const std::string spec =
         R"({"student":{"model":"m"},"dataset":{"train":"t.jsonl","sequence_length":16},"training":{"max_steps":1},)"
         R"("teacher":{"endpoints":["http://h:1/v1?key=s3cret"]},"output":"/out/a"})";
-    const auto id = await(world_.manager->submit({spec, "", false, "alice"})).job.id;
+    const api::Caller alice{"alice", Role::submit, "key-a"};
+    const api::Caller bob{"bob", Role::submit, "key-b"};
+    const api::Caller root{"root", Role::admin, "key-r"};
+    const api::Caller reader{"alice's friend", Role::read, "key-f"};
+    const auto id = await(world_.manager->submit({spec, "", false, alice})).job.id;
     world_.fleet.next();
     settle();
-    const api::Caller alice{"alice", Role::submit};
-    const api::Caller bob{"bob", Role::submit};
-    const api::Caller root{"root", Role::admin};
-    const api::Caller reader{"alice's friend", Role::read};
     for (int turn = 0; turn < 2; ++turn) {
         EXPECT_THAT(shown(id, alice), HasSubstr("s3cret"));
         EXPECT_THAT(shown(id, bob), Not(HasSubstr("s3cret")));

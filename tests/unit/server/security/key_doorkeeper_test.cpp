@@ -66,6 +66,19 @@ TEST_F(Door, WantsAKeyThatIsKnown) {
     EXPECT_EQ(judge("GET", "bEARER  " + good.substr(7)), 200U);
 }
 
+TEST_F(Door, F12SaysWhenAKeyIsNoLongerOne) {
+    const auto good = bearer("alice", Role::submit);
+    open();
+    ASSERT_EQ(judge("GET", good), 200U);
+    auto caller = verdict_.caller.value();
+    EXPECT_FALSE(door_->revocation(caller).has_value());
+    caller.id = "key-another";
+    const auto refusal = door_->revocation(caller);
+    ASSERT_TRUE(refusal.has_value());
+    EXPECT_EQ(refusal->status, 401U);
+    EXPECT_THAT(refusal->body, HasSubstr("invalid_key"));
+}
+
 TEST_F(Door, TakesOneKeyARequest) {
     const auto good = bearer("alice", Role::admin);
     open();

@@ -95,6 +95,9 @@ TEST(KeyFile, RefusesNamesThatAreTakenOrNone) {
     ASSERT_FALSE(twice.has_value());
     EXPECT_EQ(twice.error().kind, ErrorKind::invalid_input);
     EXPECT_THAT(twice.error().message, HasSubstr("there is a key 'alice' already"));
+    const auto reserved = file.add(kAdminKeyName, Role::admin);
+    ASSERT_FALSE(reserved.has_value());
+    EXPECT_THAT(reserved.error().message, HasSubstr("is the name of the key that DISTILLD_ADMIN_KEY holds"));
     EXPECT_FALSE(file.add("no name", Role::read).has_value());
     EXPECT_EQ(file.read().value().size(), 1U);
 }
@@ -146,6 +149,8 @@ TEST(KeyFile, SaysWhatIsWrongWithIt) {
         {R"({"keys":[)" + key("a", "root") + "]}", "/keys/0/role: is 'root'"},
         {R"({"keys":[)" + key("a b", "read") + "]}", "/keys/0/name: is no name"},
         {R"({"keys":[)" + key("a", "read") + "," + key("a", "read") + "]}", "two keys are called 'a'"},
+        {R"({"keys":[)" + key("a", "read") + "," + key("b", "read") + "]}", "two keys have the id 'key-1'"},
+        {R"({"keys":[{"id":"","name":"a","role":"read","sha256":"x"}]})", "/keys/0/id: is empty"},
         {R"({"keys":[{"id":"k","name":"a","role":"read","sha256":"x"}]})", "/keys/0/sha256: is no SHA-256"},
     };
     for (const auto& [text, complaint] : damaged) {

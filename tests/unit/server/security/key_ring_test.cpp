@@ -43,6 +43,7 @@ TEST(KeyRing, KnowsTheKeysOfTheFileAndNoOthers) {
     ASSERT_TRUE(caller.has_value());
     EXPECT_EQ(caller->name, "alice");
     EXPECT_EQ(caller->role, Role::submit);
+    EXPECT_EQ(caller->id, alice.key.id);
     for (const std::string& wrong : {std::string(), std::string("dk_"), alice.secret + "x", alice.secret.substr(1),
                                      alice.key.sha256, std::string(100000, 'a')}) {
         EXPECT_FALSE(ring->find(wrong).has_value());
@@ -60,6 +61,22 @@ TEST(KeyRing, TakesOverWhatChangesWhileTheServiceRuns) {
     ASSERT_TRUE(file.revoke("alice").has_value());
     EXPECT_TRUE(soon([&] { return !ring->find(alice.secret); }));
     EXPECT_TRUE(ring->protects()) << "the last key's end opens no door";
+}
+
+TEST(KeyRing, F12AKeyOfTheNameOfARevokedOneIsAnother) {
+    const test::TemporaryFolder folder;
+    const KeyFile file(folder.path());
+    const auto first = file.add("alice", Role::submit).value();
+    const auto ring = open_key_ring(file, brisk()).value();
+    const auto before = ring->find(first.secret).value();
+    EXPECT_TRUE(ring->holds(before));
+    ASSERT_TRUE(file.revoke("alice").has_value());
+    const auto second = file.add("alice", Role::submit).value();
+    EXPECT_TRUE(soon([&] { return ring->find(second.secret).has_value(); }));
+    EXPECT_FALSE(ring->holds(before));
+    const auto now = ring->find(second.secret).value();
+    EXPECT_TRUE(ring->holds(now));
+    EXPECT_NE(now.id, before.id);
 }
 
 TEST(KeyRing, AFileThatIsLostOrBrokenOpensNoDoor) {

@@ -48,6 +48,17 @@ TEST(Log, WritesOneJsonObjectALineWhateverIsSaid) {
     }
 }
 
+TEST(Log, F12NoLineSteersATerminal) {
+    for (const bool json : {false, true}) {
+        const auto lines = written(json, {"\u202Eexe.\u2066 \x1b[2J"});
+        ASSERT_EQ(lines.size(), 1U);
+        EXPECT_THAT(lines[0], ::testing::HasSubstr(R"(\u202eexe.\u2066 \u001b[2J)"));
+        if (json) {
+            EXPECT_EQ(parse_json_text(lines[0], 2)->at("message").as_string(), "\u202Eexe.\u2066 \x1b[2J");
+        }
+    }
+}
+
 TEST(Log, WritesTextForPeopleOtherwise) {
     const auto lines = written(false, {"plain"});
     ASSERT_EQ(lines.size(), 1U);
