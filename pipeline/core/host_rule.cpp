@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <system_error>
@@ -27,14 +28,33 @@ struct Range {
 constexpr Range kDangerous[] = {
     {"::ffff:169.254.0.0", kMappedBits + 16},  // also of Amazon's, Google's, Microsoft's and Oracle's metadata
     {"fe80::", 10},
-    {"fd00:ec2::254", 128},           // Amazon's over IPv6
+    {"fd00:ec2::", 32},               // Amazon's over IPv6
     {"fd20:ce::254", 128},            // Google's
+    {"fd00:100::100:200", 128},       // Alibaba's over IPv6
+    {"fd00:c1::a9fe:a9fe", 128},      // Oracle's over IPv6
+    {"fd00:42::42", 128},             // Scaleway's over IPv6
+    {"fd00:a9fe:a9fe::1", 128},       // Akamai's over IPv6
     {"::ffff:100.100.100.200", 128},  // Alibaba's
     {"::ffff:192.0.0.192", 128},      // Oracle's, the older
-    {"64:ff9b::169.254.0.0", 112},    // the first once more, behind NAT64
-    {"64:ff9b::100.100.100.200", 128},
-    {"::169.254.0.0", 112},  // an IPv4-compatible address
-    {"2002:a9fe::", 32},     // 6to4
+    {"::ffff:168.63.129.16", 128},    // Azure's, which also gives machines their goal state
+};
+
+/// Where an IPv6 address holds an IPv4 one that a gateway or a tunnel on the way would connect to.
+struct Embedding {
+    const char* address;
+    unsigned prefix;
+    std::array<std::uint8_t, 4> bytes;  ///< places of the four, from the first byte of the address
+    std::uint8_t mask = 0;              ///< the bytes are written with these bits turned over
+};
+constexpr Embedding kEmbeddings[] = {
+    {"::", 96, {12, 13, 14, 15}},            // IPv4-compatible
+    {"::ffff:0:0:0", 96, {12, 13, 14, 15}},  // IPv4-translated (RFC 2765)
+    {"64:ff9b::", 96, {12, 13, 14, 15}},     // NAT64, the well-known prefix (RFC 6052)
+    {"64:ff9b:1::", 48, {6, 7, 9, 10}},      // NAT64 of a site (RFC 8215), whose prefix may have 48, 56, 64 or 96 bits
+    {"64:ff9b:1::", 48, {7, 9, 10, 11}},    {"64:ff9b:1::", 48, {9, 10, 11, 12}},
+    {"64:ff9b:1::", 48, {12, 13, 14, 15}},  {"2002::", 16, {2, 3, 4, 5}},  // 6to4
+    {"2001::", 32, {4, 5, 6, 7}},                                          // Teredo: its server
+    {"2001::", 32, {12, 13, 14, 15}, 0xff},                                // and its client
 };
 
 std::string lower(std::string_view text) {
@@ -93,11 +113,22 @@ bool HostRule::covers(const Pattern& pattern, const Bytes& address) {
 }
 
 bool HostRule::is_dangerous(const Bytes& address) {
-    return std::ranges::any_of(kDangerous, [&address](const Range& range) {
+    const auto lies_in = [](const Bytes& judged, const auto& range) {
         Bytes bytes{};
         ::inet_pton(AF_INET6, range.address, bytes.data());
-        return same_bits(bytes, address, range.prefix);
-    });
+        return same_bits(bytes, judged, range.prefix);
+    };
+    const auto is_listed = [&](const Bytes& judged) {
+        return std::ranges::any_of(kDangerous, [&](const Range& range) { return lies_in(judged, range); });
+    };
+    return is_listed(address) || std::ranges::any_of(kEmbeddings, [&](const Embedding& embedding) {
+               Bytes four{};
+               four[10] = four[11] = 0xff;
+               for (std::size_t i = 0; i < embedding.bytes.size(); ++i) {
+                   four[12 + i] = static_cast<std::uint8_t>(address[embedding.bytes[i]] ^ embedding.mask);
+               }
+               return lies_in(address, embedding) && is_listed(four);
+           });
 }
 
 Result<HostRule::Pattern> HostRule::read(const std::string& text) {

@@ -38,6 +38,44 @@ TEST(HostRule, RefusesLinkLocalAndMetadataHoweverTheyAreSpelt) {
     }
 }
 
+TEST(HostRule, F12AddressesThatHoldAnIpv4OneAreJudgedByIt) {
+    const HostRule none;
+    for (const char* host : {"168.63.129.16",
+                             "::ffff:168.63.129.16",
+                             "2822734096",
+                             "64:ff9b::168.63.129.16",
+                             "64:ff9b::169.254.1.1",
+                             "64:ff9b::192.0.0.192",
+                             "64:ff9b:1::169.254.169.254",
+                             "64:ff9b:1:a9fe:a9:fe00::",
+                             "64:ff9b:1:12a9:fe:a9fe::",
+                             "64:ff9b:1:1234:a9:fea9:fe00::",
+                             "::ffff:0:169.254.169.254",
+                             "::ffff:0:168.63.129.16",
+                             "::168.63.129.16",
+                             "::169.254.169.254",
+                             "2002:a83f:8110::1",
+                             "2002:a9fe:a9fe::1",
+                             "2001:0:a9fe:a9fe::1",
+                             "2001:0:102:304:0:0:5601:5601",
+                             "fd00:ec2::23",
+                             "fd00:100::100:200",
+                             "fd00:c1::a9fe:a9fe",
+                             "fd00:42::42",
+                             "fd00:a9fe:a9fe::1"}) {
+        EXPECT_FALSE(takes(none, host)) << host;
+        EXPECT_FALSE(takes(none, "teacher.example", std::string(host))) << host;
+    }
+    for (const char* host : {"168.63.129.17", "64:ff9b::10.0.0.1", "64:ff9b:1::10.0.0.1", "::ffff:0:10.0.0.1",
+                             "2002:a00:1::1", "2001:0:102:304::1", "2001:db8::a9fe:a9fe", "fd00:ec3::254"}) {
+        EXPECT_TRUE(takes(none, host)) << host;
+    }
+    // A pattern is the address itself, not what it holds.
+    EXPECT_FALSE(takes(rule({"169.254.169.254"}), "64:ff9b::169.254.169.254"));
+    EXPECT_TRUE(takes(rule({"64:ff9b::169.254.169.254"}), "64:ff9b::169.254.169.254"));
+    EXPECT_FALSE(takes(rule({"64:ff9b::/96"}), "64:ff9b::169.254.169.254"));
+}
+
 TEST(HostRule, JudgesWhereANameLeads) {
     const HostRule none;
     EXPECT_TRUE(takes(none, "teacher.example", "10.0.0.1"));
