@@ -117,11 +117,12 @@ void read_request(std::string_view input) {
 
 std::vector<std::string> request_seeds() {
     const std::string host = "Host: localhost:8500\r\n";
+    const std::string chunked =
+        "POST /v1/jobs HTTP/1.1\r\n" + host + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     const std::vector<std::string> requests{
         "GET /v1/jobs?limit=3&state=a%20b HTTP/1.1\r\n" + host + "\r\n",
         "POST /v1/jobs HTTP/1.1\r\n" + host + "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
-        "POST /v1/jobs HTTP/1.1\r\n" + host +
-            "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        chunked + "2\r\n{}\r\n0\r\n\r\n",
         "POST /v1/jobs HTTP/1.1\r\n" + host +
             "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
         "POST /v1/jobs/j%2F1/cancel HTTP/1.1\r\n" + host + "Origin: http://evil.example\r\n\r\n",
@@ -131,6 +132,15 @@ std::vector<std::string> request_seeds() {
         "HEAD /v1/jobs/j HTTP/1.1\r\n" + host + "Sec-Fetch-Site: cross-site\r\n\r\n",
         "PUT /nowhere HTTP/1.1\r\n" + host + "Content-Length: 999999999999\r\n\r\n",
         "GET / HTTP/1.1\r\n" + host + host + "\r\n",
+        chunked + "2;name=value;other=\"quoted \\\" text\"\r\n{}\r\n0;last\r\n\r\n",
+        chunked + "2\r\n{}\r\n0\r\nX-Trailer: one\r\nX-Request-Id: two\r\nConnection: close\r\n\r\n",
+        chunked + "0\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+        chunked + "2\r\n{}\r\n0\r\nX: " + std::string(70'000, 'a') + "\r\n\r\n",
+        chunked + "2;" + std::string(70'000, 'a') + "\r\n{}\r\n0\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\n" + host +
+            "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST /v1/jobs HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     };
     std::vector<std::string> seeds;

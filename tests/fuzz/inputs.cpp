@@ -12,6 +12,7 @@ namespace distilld::fuzz {
 const std::vector<Target>& targets() {
     static const std::vector<Target> rows{
         {"http", read_request, request_seeds},
+        {"answer", read_answer, answer_seeds},
         {"spec", read_spec, spec_seeds},
         {"safetensors", read_safetensors, safetensors_seeds},
         {"store", read_store, store_seeds},

@@ -37,6 +37,8 @@ bool accepted(const Outcome& outcome) {
 /// Each is one row.
 void read_request(std::string_view input);
 std::vector<std::string> request_seeds();
+void read_answer(std::string_view input);
+std::vector<std::string> answer_seeds();
 void read_spec(std::string_view input);
 std::vector<std::string> spec_seeds();
 void read_safetensors(std::string_view input);
