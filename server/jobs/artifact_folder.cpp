@@ -26,11 +26,6 @@ Error cannot_read(const fs::path& path, const std::error_code& why) {
     return io_error("cannot read " + path.string() + ": " + why.message());
 }
 
-bool is_below(const fs::path& path, const fs::path& folder) {
-    const auto [at_folder, at_path] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-    return at_folder == folder.end();
-}
-
 /// Whether what the root's folders lead to is of those that clients get. `real` is without links.
 bool is_shown(const ArtifactFolder& folder, const fs::path& real) {
     if (!is_below(real, folder.root) || is_below(real, folder.checkpoints)) {
