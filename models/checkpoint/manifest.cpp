@@ -1,6 +1,8 @@
 #include "models/checkpoint/manifest.hpp"
 
 #include <boost/json.hpp>
+#include <span>
+#include <string_view>
 
 #include "base/files.hpp"
 #include "base/json_fields.hpp"
@@ -15,6 +17,30 @@ namespace json = boost::json;
 
 constexpr std::uint64_t kMaxManifestBytes = 64U << 20;
 constexpr std::size_t kMaxDepth = 8;
+
+constexpr std::string_view kChecksum = R"(,"sha256":")";
+constexpr std::string_view kEnd = "\"}";
+
+std::string sha256_of(std::string_view text) {
+    Sha256 hash;
+    hash.add(std::as_bytes(std::span(text.data(), text.size())));
+    return hash.hex();
+}
+
+/// `object`, the text of a JSON object, with the hash of that text as its last member.
+std::string with_checksum(const std::string& object) {
+    const std::string hash = sha256_of(object);
+    return object.substr(0, object.size() - 1).append(kChecksum).append(hash).append(kEnd);
+}
+
+/// Whether with_checksum() gives `content`, a newline behind it left out.
+bool has_own_checksum(std::string_view content) {
+    if (content.ends_with('\n')) {
+        content.remove_suffix(1);
+    }
+    const auto at = content.rfind(kChecksum);
+    return at != std::string_view::npos && content == with_checksum(std::string(content.substr(0, at)) + "}");
+}
 
 /// File name -> hash.
 void read_files(JsonMembers& members, std::map<std::string, std::string>& files) {
@@ -75,6 +101,10 @@ Result<CheckpointManifest> read_checkpoint_manifest(const std::filesystem::path&
             return io_error(read.error().message);
         }
     }
+    // Nor have they a checksum.
+    if (parsed->get_object().contains("sha256") && !has_own_checksum(*content)) {
+        return io_error(path.string() + " is damaged: its SHA-256 is not the one that it names");
+    }
     return manifest;
 }
 
@@ -94,7 +124,7 @@ Result<void> write_checkpoint_manifest(const std::filesystem::path& folder, cons
         {"spec", manifest.run.spec_json},
         {"files", std::move(files)},
     };
-    return write_file_atomically(folder / kManifestFile, to_text(state) + "\n");
+    return write_file_atomically(folder / kManifestFile, with_checksum(to_text(state)) + "\n");
 }
 
 Result<void> verify_checkpoint_files(const std::filesystem::path& folder, const CheckpointManifest& manifest) {

@@ -24,6 +24,7 @@ constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kOldPrefix = "old-";
 constexpr std::string_view kGonePrefix = "gone-";
+constexpr std::string_view kDamagedSuffix = ".damaged";
 
 Error failure(std::string_view what, const fs::path& path, const std::error_code& code) {
     return write_error("cannot " + std::string(what) + " " + path.string() + ": " + code.message(), code.value());
@@ -222,6 +223,10 @@ Result<NewestCheckpoint> CheckpointStore::newest() const {
             return whole.error();
         }
         found.warning += found.warning.empty() ? "" : "; ";
+        std::error_code code;
+        if (whole.error().kind == ErrorKind::io && fs::exists(candidate.folder / kManifestFile, code)) {
+            found.damaged.push_back(candidate.folder);
+        }
         found.warning += "checkpoint " + candidate.folder.string() + " cannot be used: " + whole.error().message;
     }
     return found;
@@ -257,6 +262,25 @@ Result<void> CheckpointStore::clear() {
         }
     }
     return {};
+}
+
+Result<std::vector<fs::path>> CheckpointStore::set_aside(const std::vector<fs::path>& damaged) {
+    std::vector<fs::path> aside;
+    for (const fs::path& folder : damaged) {
+        std::error_code code;
+        fs::path free = folder;
+        free += kDamagedSuffix;
+        for (int number = 2; fs::exists(fs::symlink_status(free, code)); ++number) {
+            free = folder;
+            free += std::string(kDamagedSuffix) + "." + std::to_string(number);
+        }
+        fs::rename(folder, free, code);
+        if (code) {
+            return failure("rename " + folder.string() + " to", free, code);
+        }
+        aside.push_back(std::move(free));
+    }
+    return aside;
 }
 
 Result<void> CheckpointStore::remove_leftovers() {

@@ -15,6 +15,7 @@ namespace distilld::models {
 struct NewestCheckpoint {
     std::optional<std::filesystem::path> folder;  ///< absent: there is no whole checkpoint
     std::string warning;                          ///< which newer ones are damaged, and how; empty: none
+    std::vector<std::filesystem::path> damaged;   ///< those of them that are ours
 };
 
 /// A folder under a checkpoint's name.
@@ -49,6 +50,10 @@ class CheckpointStore {
 
     /// Removes every checkpoint of ours, of whatever run.
     Result<void> clear();
+
+    /// Renames damaged checkpoints (step-00000042.damaged), so that the run that goes on from an older one finds its
+    /// names free. Returns where they lie; nothing is removed.
+    Result<std::vector<std::filesystem::path>> set_aside(const std::vector<std::filesystem::path>& damaged);
 
     /// Removes what an interrupted commit left.
     Result<void> remove_leftovers();

@@ -23,12 +23,13 @@ void TeacherWatch::warn(Warning warning, const std::string& text, Instant now) {
     if (!emit_) {
         return;
     }
-    if (throttle.last && now - *throttle.last < options_.repeat) {
+    if (throttle.last && now - *throttle.last < (throttle.said == text ? options_.same : options_.repeat)) {
         ++throttle.swallowed;
         return;
     }
     const std::uint64_t swallowed = std::exchange(throttle.swallowed, 0);
     throttle.last = now;
+    throttle.said = text;
     emit_(LogEvent{"warn",
                    swallowed == 0 ? text : text + " (and " + std::to_string(swallowed) + " more like it before)"});
 }

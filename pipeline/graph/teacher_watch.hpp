@@ -15,6 +15,7 @@ namespace distilld {
 struct TeacherWatchOptions {
     Nanos grace = std::chrono::seconds(5);    ///< of an outage, before it is said that it is waited for
     Nanos repeat = std::chrono::seconds(10);  ///< at most one warning of a kind, and one change of the reason, in it
+    Nanos same = std::chrono::minutes(10);    ///< at most one warning of a kind in the same words in it
     Nanos max_hold = std::chrono::seconds(300);
 };
 
@@ -47,6 +48,7 @@ class TeacherWatch {
     enum class Warning { failure, breaker, hold };
     struct Throttle {
         std::optional<Instant> last;
+        std::string said;
         std::uint64_t swallowed = 0;
     };
 

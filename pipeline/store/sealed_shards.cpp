@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/files.hpp"
 #include "base/json_fields.hpp"
@@ -135,6 +136,17 @@ Result<void> append_to_shard_list(const std::filesystem::path& folder, const Sto
     return sync_folder(folder);
 }
 
+std::optional<std::string> wrong_size(const std::filesystem::path& folder, const StoreShard& entry) {
+    const std::filesystem::path path = folder / entry.file;
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (error || size == entry.bytes) {
+        return std::nullopt;
+    }
+    return path.string() + " is damaged: it has " + std::to_string(size) + " bytes, and " +
+           std::to_string(entry.bytes) + " were sealed";
+}
+
 SealedShards::SealedShards(std::filesystem::path folder, const RowCodec& codec)
     : folder_(std::move(folder)), codec_(codec) {}
 
@@ -145,18 +157,39 @@ Result<bool> SealedShards::refresh() {
         return found.error();
     }
     bool grown = false;
+    // A later line stands for a file that was written again.
     for (const StoreShard& entry : *found) {
-        std::error_code error;
-        const std::uintmax_t size = std::filesystem::file_size(folder_ / entry.file, error);
-        // A later line stands for a file that was written again.
-        if (!error && size == entry.bytes) {
-            shards_[entry.shard] = Shard{entry, nullptr};
-            grown = true;
-        } else {
-            shards_.erase(entry.shard);
-        }
+        grown = take(entry) || grown;
+    }
+    for (const auto& [number, damaged] : std::exchange(damaged_, {})) {
+        grown = take(damaged.entry) || grown;
     }
     return grown;
+}
+
+/// True when its file is there and as long as it was.
+bool SealedShards::take(const StoreShard& entry) {
+    shards_.erase(entry.shard);
+    damaged_.erase(entry.shard);
+    if (auto defect = wrong_size(folder_, entry)) {
+        damaged_[entry.shard] = Damaged{entry, std::move(*defect)};
+        return false;
+    }
+    std::error_code error;
+    if (!std::filesystem::exists(folder_ / entry.file, error)) {
+        return false;
+    }
+    shards_[entry.shard] = Shard{entry, nullptr};
+    return true;
+}
+
+std::map<std::uint64_t, std::string> SealedShards::damaged() const {
+    const std::lock_guard lock(mutex_);
+    std::map<std::uint64_t, std::string> defects;
+    for (const auto& [number, damaged] : damaged_) {
+        defects[number] = damaged.defect;
+    }
+    return defects;
 }
 
 std::vector<StoreShard> SealedShards::list() const {
@@ -189,6 +222,9 @@ Result<SealedShards::Row> SealedShards::row(std::uint64_t row) {
     {
         const std::lock_guard lock(mutex_);
         const auto found = shards_.find(number);
+        if (const auto damaged = damaged_.find(number); damaged != damaged_.end()) {
+            return io_error(damaged->second.defect);
+        }
         if (found == shards_.end()) {
             return invalid_input(folder_.string() + ": row " + std::to_string(row) +
                                  " is not in the store: " + shard_file_name(number) + " is not sealed");

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
@@ -30,18 +31,23 @@ Result<void> cut_torn_line(const std::filesystem::path& folder);
 /// Appends a line durably; when it cannot, the file is as it was. Nobody else may be appending.
 Result<void> append_to_shard_list(const std::filesystem::path& folder, const StoreShard& shard);
 
+/// What is wrong with the file of a sealed shard, as far as its size tells; nothing where it is missing.
+[[nodiscard]] std::optional<std::string> wrong_size(const std::filesystem::path& folder, const StoreShard& entry);
+
 /// The sealed shards of a folder: those of the list whose file is there, with the size that the list says. Any thread.
 class SealedShards {
   public:
     /// `codec` must outlive it.
     SealedShards(std::filesystem::path folder, const RowCodec& codec);
 
-    /// Looks for new lines of the list: true when there are some whose file is there.
+    /// Looks for new lines of the list, and again at damaged files: true when there is a file more that is whole.
     Result<bool> refresh();
 
     [[nodiscard]] std::vector<StoreShard> list() const;
     [[nodiscard]] std::optional<StoreShard> find(std::uint64_t shard) const;
     [[nodiscard]] bool has(std::uint64_t row) const;
+    /// Shards of the list whose file has another size, which are not among the sealed ones: what is wrong, by number.
+    [[nodiscard]] std::map<std::uint64_t, std::string> damaged() const;
 
     struct Row {
         StoredRowView view;
@@ -60,7 +66,14 @@ class SealedShards {
     const std::filesystem::path folder_;
     const RowCodec& codec_;
     mutable std::mutex mutex_;
+    struct Damaged {
+        StoreShard entry;
+        std::string defect;
+    };
+    [[nodiscard]] bool take(const StoreShard& entry);
+
     std::map<std::uint64_t, Shard> shards_;
+    std::map<std::uint64_t, Damaged> damaged_;
     std::uint64_t offset_ = 0;
 };
 

@@ -24,6 +24,7 @@ class Reader final : public StoreReader {
         return rows;
     }
     bool has(std::uint64_t row) const override { return shards_.has(row); }
+    std::map<std::uint64_t, std::string> damaged() const override { return shards_.damaged(); }
     Result<bool> refresh() override { return shards_.refresh(); }
 
     Result<TeacherTargets> read(const TokenBatch& batch) override {

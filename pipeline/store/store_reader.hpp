@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/error.hpp"
@@ -25,6 +27,9 @@ class StoreReader {
     [[nodiscard]] virtual std::uint64_t sealed_rows() const = 0;
     /// In a sealed shard.
     [[nodiscard]] virtual bool has(std::uint64_t row) const = 0;
+    /// Shards that were sealed and whose file has another size: what is wrong with it, by number. Their rows are not
+    /// there, until a writer has written them again.
+    [[nodiscard]] virtual std::map<std::uint64_t, std::string> damaged() const = 0;
 
     /// Looks for shards that were sealed since: true when there are some. Nothing is read of a shard before it is
     /// sealed.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/open_file.hpp"
 #include "base/sha256.hpp"
@@ -19,14 +20,12 @@ namespace fs = std::filesystem;
 void verify_shard(const fs::path& folder, const StoreShard& entry, const RowCodec& codec, StoreVerification& result) {
     const fs::path path = folder / entry.file;
     std::error_code error;
-    const std::uintmax_t size = fs::file_size(path, error);
-    if (error) {
+    if (!fs::exists(path, error)) {
         result.defects.push_back(path.string() + ": is missing");
         return;
     }
-    if (size != entry.bytes) {
-        result.defects.push_back(path.string() + ": has " + std::to_string(size) + " bytes, not " +
-                                 std::to_string(entry.bytes));
+    if (auto defect = wrong_size(folder, entry)) {
+        result.defects.push_back(std::move(*defect));
         return;
     }
     const auto shard = ShardFile::open(path, codec, entry.shard);

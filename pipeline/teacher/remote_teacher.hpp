@@ -24,10 +24,8 @@ struct RemoteTeacherOptions {
     /// Sequences of a micro-batch, and positions of each: the probe finds out whether an endpoint takes so many.
     std::uint32_t batch_rows = 1;
     std::uint32_t batch_columns = 1;
-    /// Once one is up, how long for the others.
-    std::chrono::nanoseconds join_grace = std::chrono::seconds(5);
     /// Told what may go wrong later (a larger vocabulary, an endpoint that does not pass the probe, or joins late and
-    /// answers differently), on `io`. May be empty.
+    /// answers differently, replicas that differ in mid-run), on `io`. May be empty.
     std::function<void(const std::string&)> on_warning;
     /// Told whom the probe waits for while none of the endpoints has passed, and what they answered last, whenever that
     /// changes, and nothing when it waits no more; on `io`. May be empty.

@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kMending = " (remove it, and the next generate job writes it again)";
+
 std::string entries_of(const StoreManifest& manifest) {
     switch (manifest.format) {
         case StoreFormat::full:
@@ -134,6 +136,12 @@ class StoreTeacher final : public TeacherSource {
         return std::nullopt;
     }
 
+    [[nodiscard]] std::optional<std::string> damage_of(std::uint64_t row) const {
+        const auto damaged = reader_->damaged();
+        const auto found = damaged.find(reader_->manifest().shard_of(row));
+        return found == damaged.end() ? std::nullopt : std::optional(found->second);
+    }
+
     asio::awaitable<FetchResult<void>> until_sealed(std::shared_ptr<const TokenBatch> tokens) {
         const Clock::time_point began = Clock::now();
         for (;;) {
@@ -142,6 +150,10 @@ class StoreTeacher final : public TeacherSource {
                 co_return FetchResult<void>();
             }
             const Clock::time_point now = Clock::now();
+            // A writer that mends a shard has its file in place a moment before its line.
+            if (const auto damage = damage_of(*missing); damage && now - began >= options_.poll) {
+                co_return FetchError{FailureKind::rejected, *damage + kMending, std::nullopt};
+            }
             const Clock::duration silent = now - std::max(began, news_);
             const std::string text = name_ + ": row " + std::to_string(*missing) + " is not there yet (" +
                                      sealed_text() + "); its writer has to go on";

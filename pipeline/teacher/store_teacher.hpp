@@ -28,7 +28,8 @@ struct StoreTeacherOptions {
 
 /// Answers from a store that is complete or that writers are still at: a fetch of rows that are not sealed yet waits
 /// until they are. Only when nothing was sealed for `patience` does it fail (FailureKind::rejected: asking again is of
-/// no use), and so does a row that is damaged (file and row are named). A fetch's deadline does not count, since
+/// no use), and so does, at once, a row that is damaged or in a shard whose file has another size than was sealed (the
+/// file is named). A fetch's deadline does not count, since
 /// nobody was asked. `io` runs one thread; `disk` looks for new shards. What the store is of has been checked before
 /// (check_store()).
 [[nodiscard]] std::unique_ptr<TeacherSource> make_store_teacher(boost::asio::any_io_executor io,

@@ -5,6 +5,7 @@
 #include <boost/json/value.hpp>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <utility>
@@ -21,6 +22,9 @@ namespace json = boost::json;
 constexpr std::size_t kTokens = 8;  // of a position
 /// Half precision, or a matrix product in another order, moves log-probabilities by hundredths.
 constexpr double kTolerance = 0.25;
+/// Of hidden states: the length of the difference over that of the longer one; half precision stays at hundredths.
+constexpr double kStatesTolerance = 0.25;
+constexpr std::size_t kMaxCompared = 32;  // positions of one answer
 constexpr std::size_t kMaxDepth = 4;
 
 using Likely = std::vector<std::pair<std::uint32_t, double>>;  // token, log-probability
@@ -52,6 +56,20 @@ void normalise(Likely& row) {
     }
 }
 
+/// The few most likely tokens of a position.
+Likely likely_tokens(const TeacherTargets& targets, std::size_t position) {
+    Likely row = row_of(targets, position);
+    if (targets.kind == TeacherTargets::Kind::logits) {
+        normalise(row);
+    }
+    const auto kept = static_cast<std::ptrdiff_t>(std::min(kTokens, row.size()));
+    std::partial_sort(row.begin(), row.begin() + kept, row.end(), [](const auto& a, const auto& b) {
+        return std::pair(-a.second, a.first) < std::pair(-b.second, b.first);
+    });
+    row.resize(static_cast<std::size_t>(kept));
+    return row;
+}
+
 using Position = std::map<std::uint64_t, double>;
 
 /// [[[token, log-probability], …] of each position]; nothing when it is not that.
@@ -77,20 +95,42 @@ std::optional<std::vector<Position>> read(const std::string& text) {
     return positions;
 }
 
-bool alike(const Position& a, const Position& b) {
+/// How far the log-probability of a token that both name is apart, at most; nothing where they name too few in common.
+std::optional<double> apart(const Position& a, const Position& b) {
     std::size_t common = 0;
+    double max = 0;
     for (const auto& [token, value] : a) {
-        const auto found = b.find(token);
-        if (found == b.end()) {
-            continue;
-        }
-        ++common;
-        if (std::abs(value - found->second) > kTolerance) {
-            return false;
+        if (const auto found = b.find(token); found != b.end()) {
+            ++common;
+            max = std::max(max, std::abs(value - found->second));
         }
     }
     // Nearly equal tokens may change places at the end of the list.
-    return 2 * common >= std::min(a.size(), b.size());
+    return 2 * common >= std::min(a.size(), b.size()) ? std::optional(max) : std::nullopt;
+}
+
+bool alike(const Position& a, const Position& b) {
+    return apart(a, b).value_or(2 * kTolerance) <= kTolerance;
+}
+
+Position position_of(const TeacherTargets& targets, std::size_t at) {
+    const Likely row = likely_tokens(targets, at);
+    return {row.begin(), row.end()};
+}
+
+double distance_of_states(const TeacherTargets& a, const TeacherTargets& b, std::size_t position) {
+    double difference = 0;
+    double first = 0;
+    double second = 0;
+    for (std::size_t i = position * a.width; i < (position + 1) * a.width; ++i) {
+        const double one = element_as_float(a.values, i);
+        const double other = element_as_float(b.values, i);
+        difference += (one - other) * (one - other);
+        first += one * one;
+        second += other * other;
+    }
+    const double longer = std::max(first, second);
+    return longer > 0 ? std::sqrt(difference / longer) : 0;
 }
 
 }  // namespace
@@ -104,17 +144,8 @@ std::string teacher_fingerprint(const TeacherTargets& targets) {
         if (!row_is_given(targets, position)) {
             continue;
         }
-        Likely row = row_of(targets, position);
-        if (targets.kind == TeacherTargets::Kind::logits) {
-            normalise(row);
-        }
-        const auto kept = static_cast<std::ptrdiff_t>(std::min(kTokens, row.size()));
-        std::partial_sort(row.begin(), row.begin() + kept, row.end(), [](const auto& a, const auto& b) {
-            return std::pair(-a.second, a.first) < std::pair(-b.second, b.first);
-        });
         json::array likely;
-        for (std::ptrdiff_t i = 0; i < kept; ++i) {
-            const auto& [token, value] = row[static_cast<std::size_t>(i)];
+        for (const auto& [token, value] : likely_tokens(targets, position)) {
             likely.push_back(json::array{token, std::round(value * 1e4) / 1e4});
         }
         positions.push_back(std::move(likely));
@@ -129,6 +160,35 @@ bool same_teacher(const std::string& a, const std::string& b) {
         return true;
     }
     return std::equal(first->begin(), first->end(), second->begin(), alike);
+}
+
+AnswerDifference difference_of(const TeacherTargets& a, const TeacherTargets& b) {
+    AnswerDifference difference;
+    const bool states = a.kind == TeacherTargets::Kind::hidden_states;
+    const std::size_t positions = std::size_t{a.rows} * a.columns;
+    const std::size_t stride = std::max<std::size_t>(1, positions / kMaxCompared);
+    for (std::size_t at = 0; at < positions && a.width > 0; at += stride) {
+        if (!row_is_given(a, at) || !row_is_given(b, at)) {
+            continue;
+        }
+        ++difference.positions;
+        const auto distance = states ? distance_of_states(a, b, at) : apart(position_of(a, at), position_of(b, at));
+        difference.unlike += distance && *distance <= (states ? kStatesTolerance : kTolerance) ? 0 : 1;
+        difference.max_apart = std::max(difference.max_apart, distance.value_or(0));
+    }
+    return difference;
+}
+
+std::string AnswerDifference::text(TeacherTargets::Kind kind) const {
+    char max[32];
+    std::snprintf(max, sizeof max, "%.2g", max_apart);
+    const std::string where = std::to_string(unlike) + " of " + std::to_string(positions) + " positions ";
+    if (kind == TeacherTargets::Kind::hidden_states) {
+        return "at " + where + "the hidden states differ by more than 0.25 of their length, by " + max + " at most";
+    }
+    return "at " + where +
+           "the most likely tokens are others or their log-probabilities differ by more than 0.25, by " + max +
+           " at most where the tokens are the same";
 }
 
 }  // namespace distilld

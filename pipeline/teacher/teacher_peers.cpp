@@ -2,15 +2,28 @@
 
 #include <algorithm>
 
+#include "pipeline/teacher/teacher_fingerprint.hpp"
+
 namespace distilld {
 
-std::optional<std::string> other_rows(const EndpointProbe& first, const EndpointProbe& other) {
-    if (first.targets.kind != other.targets.kind || first.targets.width != other.targets.width) {
-        return "answers rows of " + std::to_string(other.targets.width) + " values, not of " +
-               std::to_string(first.targets.width) + " as ";
+std::optional<std::string> unlike_peer(const std::string& first_name, const EndpointProbe& first,
+                                       const EndpointProbe& other) {
+    const TeacherTargets& known = first.targets;
+    const TeacherTargets& answer = other.targets;
+    if (known.kind != answer.kind || known.width != answer.width) {
+        return "answers rows of " + std::to_string(answer.width) + " values, not of " + std::to_string(known.width) +
+               " as " + first_name;
+    }
+    if (known.vocabulary != 0 && answer.vocabulary != 0 && known.vocabulary != answer.vocabulary) {
+        return "knows " + std::to_string(answer.vocabulary) + " tokens, not " + std::to_string(known.vocabulary) +
+               " as " + first_name;
     }
     if (first.head && other.head && first.head->sha256 != other.head->sha256) {
-        return "has another head (SHA-256 " + other.head->sha256 + ", not " + first.head->sha256 + ") than ";
+        return "has another head (SHA-256 " + other.head->sha256 + ", not " + first.head->sha256 + ") than " +
+               first_name;
+    }
+    if (const AnswerDifference difference = difference_of(known, answer); difference.of_other_models()) {
+        return "does not serve the model of " + first_name + ": " + difference.text(known.kind);
     }
     return std::nullopt;
 }

@@ -12,8 +12,10 @@
 /// What the probes of several endpoints show of the teacher that they are together.
 namespace distilld {
 
-/// Why `other` cannot stand beside the endpoint that was probed first; whoever asks appends that one's name.
-[[nodiscard]] std::optional<std::string> other_rows(const EndpointProbe& first, const EndpointProbe& other);
+/// Why `other` is no replica of the endpoint that the run has learnt its teacher from: it has another form, another
+/// head, or answers otherwise than rounding explains.
+[[nodiscard]] std::optional<std::string> unlike_peer(const std::string& first_name, const EndpointProbe& first,
+                                                     const EndpointProbe& other);
 
 /// One line for the log.
 [[nodiscard]] std::string describe_teacher(const TeacherEndpoint& front, std::size_t endpoints, const TeacherInfo& info,

@@ -128,7 +128,8 @@ class TeacherSource {
     /// tokens (many vocabularies are padded), as long as no answer names one of them. Of hidden
     /// states, the head is fetched here, once, and checked. Endpoints that are not up are
     /// waited for only until one of the others has passed: they are named in TeacherInfo::absent, and those that did
-    /// not pass in TeacherInfo::refused. It fails when none has passed.
+    /// not pass, or serve another model than the first that did, in TeacherInfo::refused. It fails when none has
+    /// passed.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
 
     /// Of the answer to a micro-batch of `rows` sequences with `columns` positions. More is known after the probe.

@@ -191,6 +191,9 @@ class GenerateRun {
         if (Result<void> same = check_stored_format(manifest, *spec_.teacher); !same) {
             return same.error();
         }
+        for (const auto& [number, defect] : (*reader)->damaged()) {
+            emit_(LogEvent{"warn", "/teacher/store: " + defect + "; the teacher is asked for its rows"});
+        }
         StoreProgress progress;
         progress.rows = manifest.rows;
         progress.sealed_rows = (*reader)->sealed_rows();

@@ -121,6 +121,12 @@ class Preparation {
         if (Result<void> opened = co_await std::move(opening); !opened) {
             co_return opened;
         }
+        auto setting_aside = on(executors_.disk, [this] {
+            return set_damaged_aside(checkpoint_store(run_.spec), run_.damaged_checkpoints, emit_);
+        });
+        if (Result<void> set_aside = co_await std::move(setting_aside); !set_aside) {
+            co_return set_aside;
+        }
         if (run_.replaces_checkpoints) {
             auto removing = on(executors_.disk, [this] { return remove_replaced(); });
             if (Result<void> removed = co_await std::move(removing); !removed) {
@@ -246,6 +252,7 @@ class Preparation {
             warn(warning);
         }
         run_.replaces_checkpoints = start->replaces;
+        run_.damaged_checkpoints = start->damaged;
         if (keeps_dtype_ && !start->resume_from) {
             if (Result<void> loaded = load_student_anew(); !loaded) {
                 return loaded;

@@ -50,6 +50,7 @@ struct PreparedRun {
     std::string resumed_from;                 ///< folder of its checkpoint; empty: a first run
     std::uint32_t planned_batch_size = 0;     ///< planned_batch_size() of that checkpoint; 0: a first run
     bool replaces_checkpoints = false;        ///< those of an earlier run are to go
+    std::vector<std::filesystem::path> damaged_checkpoints{};  ///< are to be set aside
     std::uint64_t total_steps = 0;
     std::string job_id;                      ///< the service's; empty: none
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready

@@ -50,6 +50,7 @@ Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, 
     if (!newest->warning.empty()) {
         start.warnings.push_back(newest->warning);
     }
+    start.damaged = newest->damaged;
     for (const models::CheckpointEntry& entry : *entries) {
         if (!entry.run) {
             continue;  // not ours, or damaged: the warning names it
@@ -87,6 +88,19 @@ std::optional<Dtype> dtype_to_keep(const models::CheckpointStore& store, const J
         }
     }
     return std::nullopt;
+}
+
+Result<void> set_damaged_aside(models::CheckpointStore store, const std::vector<std::filesystem::path>& damaged,
+                               const EmitEvent& emit) {
+    const Result<std::vector<std::filesystem::path>> aside = store.set_aside(damaged);
+    if (!aside) {
+        return aside.error();
+    }
+    for (const std::filesystem::path& folder : *aside) {
+        emit(LogEvent{"warn", "a damaged checkpoint was set aside as " + folder.string() +
+                                  "; remove it when nothing in it is wanted"});
+    }
+    return {};
 }
 
 Result<void> check_length(const JobSpec& spec, std::uint64_t total_steps, std::uint64_t resumed_step,

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "models/checkpoint/store.hpp"
 #include "pipeline/core/job_spec.hpp"
+#include "server/worker/emit_event.hpp"
 
 namespace distilld {
 
@@ -16,6 +17,7 @@ struct StartingPoint {
     std::optional<std::filesystem::path> resume_from;  ///< a whole checkpoint; absent: step 0
     bool replaces = false;              ///< the checkpoints that are there go before the first of this run is written
     std::vector<std::string> warnings;  ///< of damaged checkpoints
+    std::vector<std::filesystem::path> damaged{};  ///< those that are to be set aside before the first step
 };
 
 /// The newest whole checkpoint, when it is of the run that `spec` describes and the run is to go on: `ordered`, as by
@@ -30,6 +32,10 @@ Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, 
 /// before the dataset is read: what it began with, so that a resume on another machine computes as before. Nothing:
 /// there is no checkpoint, it is another run's or not to be gone on from, or it does not say.
 std::optional<Dtype> dtype_to_keep(const models::CheckpointStore& store, const JobSpec& spec, bool ordered);
+
+/// Renames damaged checkpoints, to whose steps the run comes again, and says so. Nothing may refuse the run any more.
+Result<void> set_damaged_aside(models::CheckpointStore store, const std::vector<std::filesystem::path>& damaged,
+                               const EmitEvent& emit);
 
 /// A run that is shorter than what it goes on from is an error that names the field.
 Result<void> check_length(const JobSpec& spec, std::uint64_t total_steps, std::uint64_t resumed_step,

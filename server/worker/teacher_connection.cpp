@@ -226,7 +226,13 @@ class Connection {
         }
         std::function<Result<std::shared_ptr<StoreReader>>()> open = [this] { return open_checked(); };
         auto opening = run_on(executors_.disk, std::move(open));
-        co_return co_await std::move(opening);
+        Result<std::shared_ptr<StoreReader>> opened = co_await std::move(opening);
+        if (opened) {
+            for (const auto& [number, defect] : (*opened)->damaged()) {
+                warn("/teacher/store: " + defect + (wait_for_it ? "" : "; the teacher is asked for its rows"));
+            }
+        }
+        co_return opened;
     }
 
     Result<std::shared_ptr<StoreReader>> open_checked() const {

@@ -1,22 +1,9 @@
 #pragma once
 
+#include "pipeline/core/choice_of_targets.hpp"
 #include "pipeline/core/job_spec.hpp"
-#include "pipeline/core/micro_batch.hpp"
 
 namespace distilld {
-
-/// What a job would ask for by name to get rows of this kind.
-[[nodiscard]] constexpr TargetsChoice choice_of(TeacherTargets::Kind kind) noexcept {
-    switch (kind) {
-        case TeacherTargets::Kind::topk:
-            return TargetsChoice::topk;
-        case TeacherTargets::Kind::logits:
-            return TargetsChoice::logits;
-        case TeacherTargets::Kind::hidden_states:
-            return TargetsChoice::hidden;
-    }
-    return TargetsChoice::automatic;
-}
 
 /// Whether the teacher's answers may turn out to be hidden states.
 [[nodiscard]] inline bool may_send_hidden_states(const JobSpec& spec) {

@@ -150,6 +150,7 @@ TEST_F(CheckpointStoreTest, AManifestOfAnEarlierVersionHasNoProgress) {
     const fs::path folder = store_.commit(7, TextSnapshot("x")).value();
     auto state = boost::json::parse(read_bytes(folder / kManifestFile)).as_object();
     ASSERT_EQ(state.erase("progress"), 1U);
+    ASSERT_EQ(state.erase("sha256"), 1U);
     write_bytes(folder / kManifestFile, boost::json::serialize(state));
     const auto manifest = read_checkpoint_manifest(folder);
     ASSERT_TRUE(manifest) << manifest.error().message;
@@ -205,6 +206,52 @@ TEST_F(CheckpointStoreTest, ADamagedNewestFallsBackWithAWarning) {
     const NewestCheckpoint none = store_.newest().value();
     EXPECT_FALSE(none.folder);
     EXPECT_THAT(none.warning, HasSubstr("step-00000005"));
+}
+
+TEST_F(CheckpointStoreTest, F12AChangedStateIsNoticed) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("five")));
+    const fs::path ten = store_.commit(10, TextSnapshot("ten")).value();
+    const std::string whole = read_bytes(ten / kManifestFile);
+    for (const char* field : {"next_micro_batch", "adam_steps", "tokens_seen", "step", "sha256"}) {
+        std::string changed = whole;
+        const std::size_t last = changed.find_first_of(",}", changed.find(field)) - 1;
+        const std::size_t digit = changed[last] == '"' ? last - 1 : last;
+        changed[digit] = changed[digit] == '1' ? '2' : '1';
+        write_bytes(ten / kManifestFile, changed);
+        const NewestCheckpoint newest = store_.newest().value();
+        EXPECT_EQ(newest.folder, folder_ / "step-00000005") << field;
+        EXPECT_THAT(newest.warning, HasSubstr("step-00000010/state.json is damaged")) << field;
+        EXPECT_THAT(newest.damaged, ElementsAre(ten));
+    }
+    write_bytes(ten / kManifestFile, whole);
+    EXPECT_EQ(store_.newest().value().folder, ten);
+    EXPECT_THAT(store_.newest().value().damaged, IsEmpty());
+}
+
+TEST_F(CheckpointStoreTest, F12ADamagedCheckpointIsSetAsideAndNotInTheWay) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("five")));
+    for (const char* name : {"step-00000010.damaged", "step-00000010.damaged.2"}) {
+        const fs::path ten = store_.commit(10, TextSnapshot("ten")).value();
+        write_bytes(ten / kManifestFile, R"({"format_version":1,"step":)");
+        EXPECT_FALSE(store_.commit(10, TextSnapshot("again"))) << "nobody has said that it may go";
+        const auto aside = store_.set_aside(store_.newest().value().damaged);
+        ASSERT_TRUE(aside) << aside.error().message;
+        EXPECT_THAT(*aside, ElementsAre(folder_ / name));
+        EXPECT_EQ(read_bytes(folder_ / name / "data"), "ten");
+    }
+    ASSERT_TRUE(store_.commit(10, TextSnapshot("again")));
+    EXPECT_EQ(store_.newest().value().folder, folder_ / "step-00000010");
+    EXPECT_THAT(names(folder_),
+                ElementsAre("step-00000005", "step-00000010", "step-00000010.damaged", "step-00000010.damaged.2"));
+}
+
+TEST_F(CheckpointStoreTest, WhatIsNotOursOrOfAnotherVersionIsNotSetAside) {
+    make_strange(folder_ / "step-00000007");
+    const fs::path ten = store_.commit(10, TextSnapshot("ten")).value();
+    write_bytes(ten / kManifestFile, R"({"format_version":2})");
+    const NewestCheckpoint newest = store_.newest().value();
+    EXPECT_FALSE(newest.folder);
+    EXPECT_THAT(newest.damaged, IsEmpty());
 }
 
 TEST_F(CheckpointStoreTest, AManifestThatNamesFilesElsewhereIsRefused) {

@@ -47,6 +47,18 @@ TEST_F(TeacherWatchTest, WarnsAtMostOnceInTenSecondsAndCountsTheRest) {
     EXPECT_EQ(warnings()[1], "http://b: no answer (timeout): the request is made again (and 99 more like it before)");
 }
 
+TEST_F(TeacherWatchTest, F12AReplicaThatIsKeptOutIsNamedOnceInTenMinutes) {
+    const std::string kept_out = "http://b: does not serve the model of http://a";
+    for (int i = 0; i < 40; ++i) {
+        watch_.on_failure(FailureKind::not_found, kept_out, Instant(i * 15s));
+    }
+    EXPECT_EQ(warnings().size(), 1U);
+    watch_.on_failure(FailureKind::connection, "http://b: refused", Instant(595s));
+    EXPECT_EQ(warnings().size(), 2U) << "what is news is said";
+    watch_.on_failure(FailureKind::not_found, kept_out, Instant(610s));
+    EXPECT_EQ(warnings().size(), 3U);
+}
+
 TEST_F(TeacherWatchTest, EachKindOfWarningHasItsOwnTurn) {
     watch_.on_failure(FailureKind::overloaded, "http://a: HTTP 503", Instant(1s));
     watch_.on_breaker_opened("http://a", Instant(1s));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "pipeline/core/target_rows.hpp"
+#include "pipeline/store/store_verify.hpp"
 #include "tests/unit/pipeline/store/store_fixture.hpp"
 
 namespace distilld {
@@ -69,6 +70,59 @@ TEST(StoreReader, NamesARowThatIsDamaged) {
         EXPECT_THAT(got.error().message, HasSubstr("shard-000001.safetensors: row "));
         EXPECT_THAT(got.error().message, HasSubstr("is damaged"));
     }
+}
+
+TEST(StoreReader, F12AShardOfTheWrongSizeIsDamagedAndNotAbsent) {
+    const TemporaryFolder folder;
+    ASSERT_TRUE(StoreData::write(*writer_of(folder), StoreData::all_rows(), 7));
+    const auto file = folder / "shard-000001.safetensors";
+    const std::string whole = read_bytes(file);
+    write_bytes(file, whole.substr(0, whole.size() - 1));
+    const std::string defect = file.string() + " is damaged: it has " + std::to_string(whole.size() - 1) +
+                               " bytes, and " + std::to_string(whole.size()) + " were sealed";
+    const auto reader = open_store_reader(folder.path()).value();
+    EXPECT_FALSE(reader->has(3));
+    EXPECT_TRUE(reader->has(0));
+    EXPECT_THAT(reader->damaged(), testing::ElementsAre(testing::Pair(1U, defect)));
+    const auto got = reader->read(StoreData::batch({3}));
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().kind, ErrorKind::io);
+    EXPECT_EQ(got.error().message, defect);
+    EXPECT_THAT(verify_store(folder.path()).value().defects, testing::ElementsAre(defect));
+    // Mended or lost, it is no longer.
+    std::filesystem::remove(file);
+    EXPECT_FALSE(reader->refresh().value());
+    EXPECT_TRUE(reader->damaged().empty());
+    EXPECT_FALSE(reader->has(3));
+    const auto again = open_store_reader(folder.path()).value();
+    EXPECT_TRUE(again->damaged().empty()) << "a lost shard is absent: a writer makes it anew";
+    write_bytes(file, whole + "x");
+    const auto longer = open_store_reader(folder.path()).value();
+    EXPECT_EQ(longer->damaged().size(), 1U);
+    write_bytes(file, whole);
+    EXPECT_TRUE(longer->refresh().value());
+    EXPECT_TRUE(longer->has(3));
+    EXPECT_TRUE(longer->damaged().empty());
+}
+
+TEST(StoreReader, F12AWriterWritesAShardOfTheWrongSizeAgain) {
+    const TemporaryFolder folder;
+    ASSERT_TRUE(StoreData::write(*writer_of(folder), StoreData::all_rows(), 7));
+    const auto file = folder / "shard-000001.safetensors";
+    const std::string whole = read_bytes(file);
+    write_bytes(file, whole.substr(0, whole.size() / 2));
+    const auto reader = open_store_reader(folder.path()).value();
+    ASSERT_EQ(reader->damaged().size(), 1U);
+    {
+        const auto writer = writer_of(folder);
+        EXPECT_TRUE(writer->needs(3));
+        EXPECT_FALSE(writer->needs(0));
+        ASSERT_TRUE(StoreData::write(*writer, {3, 4, 5}, 3));
+    }
+    EXPECT_EQ(read_bytes(file), whole);
+    EXPECT_TRUE(reader->refresh().value());
+    EXPECT_TRUE(reader->has(3));
+    EXPECT_TRUE(reader->damaged().empty());
 }
 
 /// Whatever a byte of a shard becomes, a reader does not crash on it, and no row that was changed is read.

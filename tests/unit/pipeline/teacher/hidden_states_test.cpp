@@ -337,7 +337,7 @@ TEST(HiddenStates, AnEndpointWithAnotherHeadIsLeftOut) {
     // It may come again; what it says then is no better.
     const auto joined = loop.fetch(*source, 1, make_batch(1, 2), 20s);
     ASSERT_FALSE(joined);
-    EXPECT_EQ(joined.error().kind, FailureKind::bad_response);
+    EXPECT_EQ(joined.error().kind, FailureKind::not_found);
     EXPECT_THAT(joined.error().message, HasSubstr("has another head"));
 }
 

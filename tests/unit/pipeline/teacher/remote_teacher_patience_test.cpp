@@ -34,7 +34,6 @@ struct Heard {
 
     [[nodiscard]] RemoteTeacherOptions options() {
         RemoteTeacherOptions options;
-        options.join_grace = 10ms;
         options.on_warning = [this](const std::string& text) { warnings.push_back(text); };
         options.on_waiting = [this](const std::string& text) { waiting.push_back(text); };
         return options;
@@ -132,7 +131,6 @@ TEST(TeacherPatience, AnEndpointOfOtherRowsIsLeftOut) {
     auto spec = kserve_spec(good.url(), 4);
     spec.endpoints.push_back(wide.url());
     RemoteTeacherOptions options = heard.options();
-    options.join_grace = 20s;
     const auto teacher = loop.teacher(spec, options).value();
     const auto info = loop.run(teacher->probe(512));
     ASSERT_TRUE(info) << info.error().message;

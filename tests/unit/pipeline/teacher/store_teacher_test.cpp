@@ -143,6 +143,21 @@ TEST_F(StoreTeacherTest, AWaitCanBeCancelled) {
     EXPECT_EQ(answer.error().kind, FailureKind::cancelled);
 }
 
+TEST_F(StoreTeacherTest, F12AShardOfTheWrongSizeIsNotWaitedFor) {
+    add({0, 1, 2, 3});
+    const auto file = folder_ / "shard-000000.safetensors";
+    const auto size = std::filesystem::file_size(file);
+    std::filesystem::resize_file(file, size - 1);
+    const auto teacher = make();
+    const auto answer = fetch(*teacher, {1});
+    ASSERT_FALSE(answer);
+    EXPECT_EQ(answer.error().kind, FailureKind::rejected);
+    EXPECT_THAT(answer.error().message,
+                AllOf(HasSubstr(file.string() + " is damaged"), HasSubstr("has " + std::to_string(size - 1) + " bytes"),
+                      HasSubstr(std::to_string(size) + " were sealed"), HasSubstr("remove it")));
+    EXPECT_TRUE(waits_.empty());
+}
+
 TEST_F(StoreTeacherTest, ADamagedRowIsNamed) {
     add({0, 1, 2, 3});
     const auto file = folder_ / "shard-000000.safetensors";

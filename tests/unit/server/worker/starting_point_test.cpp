@@ -72,6 +72,25 @@ class StartingPointTest : public ::testing::Test {
     models::CheckpointStore store_{folder_ / "checkpoints", 2};
 };
 
+TEST_F(StartingPointTest, F12ADamagedNewestIsSetAsideAndItsStepIsWrittenAgain) {
+    commit(2);
+    const fs::path four = commit(4);
+    std::string state = test::read_bytes(four / models::kManifestFile);
+    state.replace(state.find("\"adam_steps\":") + 13, 1, "7");
+    test::write_bytes(four / models::kManifestFile, state);
+    const StartingPoint start = find(spec_of_a_run()).value();
+    EXPECT_EQ(start.resume_from, folder_ / "checkpoints" / "step-00000002");
+    EXPECT_TRUE(fs::exists(four)) << "nothing is changed yet";
+    std::vector<std::string> said;
+    const EmitEvent emit = [&said](const WorkerEvent& event) { said.push_back(std::get<LogEvent>(event).message); };
+    ASSERT_TRUE(set_damaged_aside(store_, start.damaged, emit));
+    ASSERT_EQ(said.size(), 1U);
+    EXPECT_NE(said[0].find("step-00000004.damaged"), std::string::npos) << said[0];
+    EXPECT_EQ(test::read_bytes(folder_ / "checkpoints" / "step-00000004.damaged" / models::kManifestFile), state);
+    EXPECT_EQ(commit(4), four);
+    EXPECT_EQ(find(spec_of_a_run()).value().resume_from, four);
+}
+
 TEST_F(StartingPointTest, WithoutCheckpointsTheRunBegins) {
     for (const bool ordered : {false, true}) {
         const StartingPoint start = find(spec_of_a_run(), ordered).value();

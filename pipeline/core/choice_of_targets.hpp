@@ -1,0 +1,21 @@
+#pragma once
+
+#include "pipeline/core/micro_batch.hpp"
+#include "pipeline/core/targets_choice.hpp"
+
+namespace distilld {
+
+/// What a job would ask for by name to get rows of this kind.
+[[nodiscard]] constexpr TargetsChoice choice_of(TeacherTargets::Kind kind) noexcept {
+    switch (kind) {
+        case TeacherTargets::Kind::topk:
+            return TargetsChoice::topk;
+        case TeacherTargets::Kind::logits:
+            return TargetsChoice::logits;
+        case TeacherTargets::Kind::hidden_states:
+            return TargetsChoice::hidden;
+    }
+    return TargetsChoice::automatic;
+}
+
+}  // namespace distilld

@@ -1,0 +1,333 @@
+#include "pipeline/teacher/replicas.hpp"
+
+#include <algorithm>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "base/time.hpp"
+#include "pipeline/async/abort.hpp"
+#include "pipeline/async/deadline.hpp"
+#include "pipeline/async/task_group.hpp"
+#include "pipeline/core/choice_of_targets.hpp"
+#include "pipeline/teacher/teacher_fingerprint.hpp"
+#include "pipeline/teacher/teacher_peers.hpp"
+
+namespace distilld {
+namespace asio = boost::asio;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long an endpoint that has not been found down is heard out once another has passed: as long as that one took, so
+/// that which of those that are up comes first in the list decides, and not which is faster.
+constexpr std::chrono::nanoseconds kMinHearing = std::chrono::milliseconds(500);
+constexpr std::chrono::nanoseconds kMaxHearing = std::chrono::seconds(2);
+
+}  // namespace
+
+Replicas::Replicas(asio::any_io_executor io, const RemoteTeacherOptions& options,
+                   std::shared_ptr<TeacherSettings> settings)
+    : io_(std::move(io)), options_(options), settings_(std::move(settings)), joined_(io_) {}
+
+void Replicas::add(std::unique_ptr<TeacherEndpoint> endpoint, std::shared_ptr<const TrafficCounters> traffic) {
+    Replica& replica = replicas_.emplace_back();
+    replica.at = std::move(endpoint);
+    replica.traffic = std::move(traffic);
+}
+
+std::vector<TeacherEndpoint*> Replicas::taking_part() const {
+    std::vector<TeacherEndpoint*> up;
+    for (const Replica& replica : replicas_) {
+        if (!replica.absent) {
+            up.push_back(replica.at.get());
+        }
+    }
+    return up;
+}
+
+asio::awaitable<Result<TeacherInfo>> Replicas::probe() {
+    waiting_for_.clear();
+    for (Replica& replica : replicas_) {
+        replica.not_up.clear();
+    }
+    Probed probed(replicas_.size());
+    std::exception_ptr thrown;
+    try {
+        auto probing = probe_all(probed);
+        co_await std::move(probing);
+    } catch (...) {
+        thrown = std::current_exception();
+    }
+    stop_waiting();
+    if (thrown) {
+        std::rethrow_exception(thrown);
+    }
+    co_return sum_up(probed);
+}
+
+EndpointProbeOptions Replicas::probe_options(std::chrono::nanoseconds patience) const {
+    EndpointProbeOptions options;
+    options.request_deadline = std::chrono::nanoseconds(from_seconds(settings_->spec.timeout_secs));
+    options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+    options.max_retry_after = options_.max_retry_after;
+    options.batch_rows = options_.batch_rows;
+    options.batch_columns = options_.batch_columns;
+    return options;
+}
+
+/// Says what is waited for when it is another thing than before.
+void Replicas::report_waiting(const Probed& probed) {
+    if (!options_.on_waiting || std::any_of(probed.begin(), probed.end(), passed)) {
+        return;
+    }
+    std::vector<std::string> said;
+    for (const Replica& replica : replicas_) {
+        said.push_back(replica.not_up);
+    }
+    const std::string text = waited_for(said);
+    if (text != waiting_for_) {
+        waiting_for_ = text;
+        options_.on_waiting(text);
+    }
+}
+
+void Replicas::stop_waiting() {
+    if (!std::exchange(waiting_for_, {}).empty()) {
+        options_.on_waiting({});
+    }
+}
+
+asio::awaitable<void> Replicas::probe_one(std::size_t index, Probed& probed, Condition& changed) {
+    EndpointProbeOptions options = probe_options(options_.start_deadline);
+    options.on_not_up = [this, index, &probed, &changed](const FetchError& failure) {
+        replicas_[index].not_up = failure.message;
+        report_waiting(probed);
+        changed.notify();
+    };
+    auto probing = probe_endpoint(*replicas_[index].at, std::move(options));
+    try {
+        probed[index] = co_await std::move(probing);
+    } catch (const boost::system::system_error& failure) {
+        if (is_abort(failure.code())) {
+            throw;
+        }
+        probed[index] =
+            FetchError{FailureKind::bad_response, replicas_[index].at->name() + ": " + failure.what(), std::nullopt};
+    }
+    if (const auto& answer = *probed[index]; !answer && !not_up(answer.error().kind)) {
+        replicas_[index].not_up.clear();  // it is not waited for any more
+    }
+    changed.notify();
+}
+
+/// Whether one may still pass that has neither answered nor been found down.
+bool Replicas::hears(const Probed& probed) const {
+    for (std::size_t i = 0; i < probed.size(); ++i) {
+        if (!probed[i] && replicas_[i].not_up.empty()) {
+            return true;
+        }
+    }
+    return false;
+}
+
+asio::awaitable<void> Replicas::probe_all(Probed& probed) {
+    const Clock::time_point began = Clock::now();
+    TaskGroup group(io_);
+    Condition changed(io_);
+    for (std::size_t i = 0; i < replicas_.size(); ++i) {
+        if (!group.spawn(probe_one(i, probed, changed))) {
+            throw std::logic_error("the probe's task group is closed");
+        }
+    }
+    const auto known = [](const auto& one) { return one.has_value(); };
+    // Tasks refer to what is here, so they are joined whatever happens to the caller.
+    const bool throwing = co_await asio::this_coro::throw_if_cancelled();
+    co_await asio::this_coro::throw_if_cancelled(false);
+    std::exception_ptr thrown;
+    try {
+        while (std::none_of(probed.begin(), probed.end(), passed) &&
+               !std::all_of(probed.begin(), probed.end(), known)) {
+            co_await changed.wait();
+        }
+        const auto took = std::clamp<std::chrono::nanoseconds>(Clock::now() - began, kMinHearing, kMaxHearing);
+        const auto heard_out = Clock::now() + std::chrono::duration_cast<Clock::duration>(took);
+        while (hears(probed) && Clock::now() < heard_out) {
+            co_await changed.wait(heard_out);
+        }
+    } catch (...) {
+        thrown = std::current_exception();
+    }
+    group.cancel();
+    auto joining = group.join();
+    co_await std::move(joining);
+    co_await asio::this_coro::throw_if_cancelled(throwing);
+    if (thrown) {
+        std::rethrow_exception(thrown);
+    }
+}
+
+Result<TeacherInfo> Replicas::sum_up(Probed& probed) {
+    TeacherInfo info;
+    const TeacherEndpoint* front = nullptr;
+    bool replicas_agree = true;
+    std::vector<std::string> refusals;
+    std::vector<std::string> silences;
+    for (std::size_t i = 0; i < probed.size(); ++i) {
+        Replica& replica = replicas_[i];
+        replica.absent = true;
+        if (!probed[i]) {
+            info.absent.push_back(i);
+            silences.push_back(replica.not_up.empty() ? replica.at->name() + ": no answer" : replica.not_up);
+            continue;
+        }
+        if (!*probed[i]) {
+            const bool refused = !not_up(probed[i]->error().kind);
+            (refused ? info.refused : info.absent).push_back(i);
+            (refused ? refusals : silences).push_back(probed[i]->error().message);
+            continue;
+        }
+        EndpointProbe& probe = **probed[i];
+        const bool half_precision = probe.half_precision;
+        const bool deterministic = probe.deterministic;
+        if (front == nullptr) {
+            front = replica.at.get();
+            reference_ = std::move(probe);
+            reference_name_ = front->name();
+        } else if (const auto difference = unlike_peer(reference_name_, *reference_, probe)) {
+            info.refused.push_back(i);
+            refusals.push_back(replica.at->name() + ": " + *difference);
+            continue;
+        } else {
+            replicas_agree = replicas_agree && same_targets(reference_->targets, probe.targets);
+        }
+        replica.absent = false;
+        info.deterministic = info.deterministic && deterministic;
+        warn_of_half_precision(replica, half_precision);
+    }
+    if (front == nullptr) {
+        return teacher_error(refusals.empty() ? silences.front() : refusals.front());
+    }
+    for (const std::string& refusal : refusals) {
+        warn(refusal + "; the job goes on without this endpoint");
+    }
+    const TeacherTargets& answer = reference_->targets;
+    info.kind = answer.kind;
+    info.width = answer.width;
+    info.top_k = answer.kind == TeacherTargets::Kind::topk ? answer.width : 0;
+    info.vocabulary_size = answer.kind == TeacherTargets::Kind::logits ? answer.width : answer.vocabulary;
+    if (info.vocabulary_size > settings_->vocabulary) {
+        warn(front->name() + ": the teacher knows " + std::to_string(info.vocabulary_size) +
+             " tokens and the student " + std::to_string(settings_->vocabulary) +
+             ": an answer that names one of the others fails");
+    }
+    if (settings_->spec.targets == TargetsChoice::automatic) {
+        settings_->spec.targets = choice_of(info.kind);  // those that join later are asked for the same
+    }
+    info.description = describe_teacher(*front, replicas_.size(), info, replicas_agree);
+    info.fingerprint = teacher_fingerprint(answer);
+    info.deterministic = info.deterministic && replicas_agree;
+    reproducible_ = info.deterministic;
+    return info;
+}
+
+void Replicas::warn(const std::string& text) const {
+    if (options_.on_warning) {
+        options_.on_warning(text);
+    }
+}
+
+void Replicas::warn_of_half_precision(const Replica& replica, bool half_precision) const {
+    if (half_precision) {
+        warn(replica.at->name() + ": its rows look as if computed in bf16 or fp16; served in float32 they are exact");
+    }
+}
+
+std::optional<std::size_t> Replicas::second_for(std::size_t asked, std::uint64_t micro_batch) const {
+    if (!is_compared(micro_batch)) {
+        return std::nullopt;
+    }
+    const std::size_t others = replicas_.size() - 1;
+    for (std::size_t i = 0; i < others; ++i) {
+        const std::size_t turn = (micro_batch / kComparedEvery + i) % others;
+        const std::size_t second = (asked + 1 + turn) % replicas_.size();
+        if (!replicas_[second].absent) {
+            return second;
+        }
+    }
+    return std::nullopt;
+}
+
+void Replicas::part(const ReplicaDifference& found) {
+    Replica& asked = replicas_[found.asked];
+    Replica& second = replicas_[found.second];
+    asked.absent = true;
+    second.absent = true;
+    reproducible_ = false;
+    warn(asked.at->name() + " and " + second.at->name() + " do not serve one model: of micro-batch " +
+         std::to_string(found.micro_batch) + ", " + found.text +
+         "; the one that no longer answers as at the start is left out, and what it answered since they were "
+         "compared last may be in the weights");
+}
+
+asio::awaitable<FetchResult<void>> Replicas::join(std::size_t index, std::chrono::nanoseconds deadline) {
+    Replica& replica = replicas_.at(index);
+    if (!replica.absent) {
+        co_return FetchResult<void>();
+    }
+    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline);
+    if (replica.joining) {
+        while (replica.joining && Clock::now() < until) {
+            co_await joined_.wait(until);
+        }
+        if (!replica.absent) {
+            co_return FetchResult<void>();
+        }
+        const FetchError unknown{FailureKind::timeout, replica.at->name() + ": no answer to the probe in time",
+                                 std::nullopt};
+        co_return replica.not_joined.value_or(unknown);
+    }
+    struct Mark {
+        bool& joining;
+        Condition& joined;
+        ~Mark() {
+            joining = false;
+            joined.notify();
+        }
+    };
+    replica.joining = true;
+    replica.not_joined.reset();
+    const Mark mark{replica.joining, joined_};
+    auto probing = probe_endpoint(*replica.at, probe_options({}));
+    auto limited = with_deadline(std::move(probing), deadline);
+    auto probed = co_await std::move(limited);
+    if (!probed) {
+        replica.not_joined =
+            FetchError{FailureKind::timeout, replica.at->name() + ": no answer to the probe in time", std::nullopt};
+    } else if (!*probed) {
+        // It may be mended and come again, so that even a refusal is no reason to end the job.
+        const FetchError& error = probed->error();
+        replica.not_joined =
+            FetchError{not_up(error.kind) ? error.kind : FailureKind::bad_response, error.message, error.retry_after};
+    } else if (const auto difference = unlike_peer(reference_name_, *reference_, **probed)) {
+        // The run's model is not there: waited for, if need be, as for one that is being loaded.
+        replica.not_joined = FetchError{FailureKind::not_found, replica.at->name() + ": " + *difference, std::nullopt};
+    }
+    if (replica.not_joined) {
+        co_return *replica.not_joined;
+    }
+    replica.absent = false;
+    warn_of_half_precision(replica, (*probed)->half_precision);
+    const bool agrees = (*probed)->deterministic && same_targets(reference_->targets, (*probed)->targets);
+    if (reproducible_ && !agrees) {
+        reproducible_ = false;
+        warn(replica.at->name() +
+             ": joined late and answers differently from its peers: weights will not be reproducible bit for bit");
+    }
+    co_return FetchResult<void>();
+}
+
+}  // namespace distilld
