@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,13 +13,28 @@
 
 namespace distilld {
 
-/// The folder that a succeeded job has left, as clients get it: all of it but its checkpoints and what begins with a
-/// dot (caches, locks, files that were never completed).
-struct ArtifactFolder {
-    std::filesystem::path root;         ///< without links and dots
-    std::filesystem::path checkpoints;  ///< likewise
+/// An open folder. Its files are reached through it, so that another folder under its name changes nothing.
+class FolderDescriptor {
+  public:
+    explicit FolderDescriptor(int descriptor) : descriptor_(descriptor) {}
+    FolderDescriptor(const FolderDescriptor&) = delete;
+    FolderDescriptor& operator=(const FolderDescriptor&) = delete;
+    ~FolderDescriptor();
+    [[nodiscard]] int get() const noexcept { return descriptor_; }
+
+  private:
+    int descriptor_;
 };
 
+/// The output folder of a job that has succeeded, and what the job wrote there for clients: never what else lies in it.
+struct ArtifactFolder {
+    std::filesystem::path root;
+    std::shared_ptr<const FolderDescriptor> open;  ///< shared: a stream may outlive the request
+    std::vector<std::string> files;                ///< names below the root with / between their parts, sorted
+};
+
+/// Of a training job these are the files that its export names in distilld.json (server/worker/export_owner.hpp) and
+/// those of its sinks that lie in the folder; of a generate job those of the store, with the shards that its list has.
 /// Nothing: the folder is gone, or holds the model of another run by now. An error: it cannot be read. Blocks.
 Result<std::optional<ArtifactFolder>> artifact_folder_of(const api::Job& job);
 
@@ -27,8 +43,8 @@ struct ArtifactEntry {
     bool folder = false;
 };
 
-/// Each folder and regular file, by name, a folder before what is in it. Links are taken for what they lead to where
-/// that lies below the root, and left out elsewhere. Blocks.
+/// Those of the folder's files that are there, regular and reached without a link, and the folders that they lie in;
+/// by name, a folder before what is in it. Blocks.
 Result<std::vector<ArtifactEntry>> list_artifacts(const ArtifactFolder& folder);
 
 /// An opened file, of which `size` bytes are read.
@@ -55,8 +71,8 @@ class ArtifactFile {
     int descriptor_ = -1;
 };
 
-/// A file of list_artifacts() by its name. Nothing: there is no such file, or it is none of them, whichever way its
-/// name tries to lead out. Blocks.
+/// One of the folder's files by its name. Nothing: there is no such file, it is none of them, or a link stands for it
+/// or for a folder on its way. Blocks.
 Result<std::optional<ArtifactFile>> open_artifact(const ArtifactFolder& folder, const std::string& name);
 
 }  // namespace distilld

@@ -1,6 +1,7 @@
 #include "server/openai/file_store.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,50 +20,27 @@ namespace asio = boost::asio;
 
 constexpr std::size_t kPieceBytes = 256U << 10;
 
-class OpenFile {
-  public:
-    explicit OpenFile(const std::filesystem::path& file)
-        : name_(file.string()), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
-        if (descriptor_ < 0) {
-            fail();
+/// ErrorException when it cannot be opened.
+ArtifactFile open_stored(const std::filesystem::path& file) {
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat status{};
+    if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
+        const int failed = errno;
+        if (descriptor >= 0) {
+            ::close(descriptor);
         }
+        throw ErrorException(io_error(file.string() + ": " + std::strerror(failed)));
     }
-    ~OpenFile() {
-        if (descriptor_ >= 0) {
-            ::close(descriptor_);
-        }
-    }
-    OpenFile(const OpenFile&) = delete;
-    OpenFile& operator=(const OpenFile&) = delete;
-
-    /// Empty at the end.
-    std::string piece() {
-        std::string bytes(kPieceBytes, '\0');
-        ssize_t count = 0;
-        do {
-            count = ::read(descriptor_, bytes.data(), bytes.size());
-        } while (count < 0 && errno == EINTR);
-        if (count < 0) {
-            fail();
-        }
-        bytes.resize(static_cast<std::size_t>(count));
-        return bytes;
-    }
-
-  private:
-    [[noreturn]] void fail() const { throw ErrorException(io_error(name_ + ": " + std::strerror(errno))); }
-
-    const std::string name_;
-    const int descriptor_;
-};
+    return {descriptor, file.string(), static_cast<std::uint64_t>(status.st_size), status.st_mtime};
+}
 
 class FileContent final : public api::BodyStream {
   public:
-    FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<OpenFile> file)
+    FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<ArtifactFile> file)
         : disk_(std::move(disk)), file_(std::move(file)) {}
 
     asio::awaitable<std::optional<std::string>> next() override {
-        auto reading = run_on(disk_->get_executor(), [file = file_] { return file->piece(); });
+        auto reading = run_on(disk_->get_executor(), [file = file_] { return file->read(kPieceBytes); });
         std::string bytes = co_await std::move(reading);
         if (bytes.empty()) {
             co_return std::nullopt;
@@ -72,7 +50,7 @@ class FileContent final : public api::BodyStream {
 
   private:
     std::shared_ptr<asio::thread_pool> disk_;
-    std::shared_ptr<OpenFile> file_;
+    std::shared_ptr<ArtifactFile> file_;
 };
 
 }  // namespace
@@ -166,10 +144,15 @@ asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::str
     });
 }
 
-asio::awaitable<std::unique_ptr<api::BodyStream>> FileStore::content(std::filesystem::path file) {
-    auto opening = run_on(disk_->get_executor(), [file = std::move(file)] { return std::make_shared<OpenFile>(file); });
+asio::awaitable<std::unique_ptr<api::BodyStream>> FileStore::content(FileOpener open) {
+    auto opening =
+        run_on(disk_->get_executor(), [open = std::move(open)] { return std::make_shared<ArtifactFile>(open()); });
     auto opened = co_await std::move(opening);
     co_return std::make_unique<FileContent>(disk_, std::move(opened));
+}
+
+FileOpener FileStore::opener(const std::string& id) const {
+    return [file = path_of(id)] { return open_stored(file); };
 }
 
 }  // namespace distilld::openai

@@ -35,7 +35,7 @@ LAYERS = {
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
     # What a run will come to, from its spec, the student's config and the data.
     "server/estimate/": ["base/", "pipeline/core/", "pipeline/data/", "models/families/", "server/estimate/"],
-    "server/jobs/": [*BELOW_JOBS, "server/estimate/", "server/jobs/"],
+    "server/jobs/": [*BELOW_JOBS, "pipeline/store/", "server/estimate/", "server/jobs/"],
     "server/openai/": [*BELOW_JOBS, "server/jobs/", "server/openai/"],
     "server/webhooks/": [*BELOW_JOBS, "server/jobs/", "pipeline/teacher/transport/", "server/webhooks/"],
     # What a teacher is served with is said on the command lines of both programs.

@@ -27,6 +27,7 @@ class ArtifactRoutes : public test::RoutesTest {
         std::filesystem::create_directories(output() / "merged");
         std::ofstream(output() / "model.safetensors") << std::string(700'000, 'w');
         std::ofstream(output() / "merged" / "a \"b\"") << "merged";
+        std::ofstream(output() / "distilld.json") << R"({"files":["model.safetensors","merged/a \"b\""]})";
         finish(worker);
         wait_for_state(*world_.manager, id, api::JobState::succeeded);
         return id;
