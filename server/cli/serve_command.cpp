@@ -255,7 +255,7 @@ int serve(const ServeCommand& command) {
         print_error(settings, files.error().message);
         return kFailed;
     }
-    auto routes = make_job_routes(*manager, metrics, logs);
+    auto routes = make_job_routes(*manager, metrics, logs, security->admit_again);
     for (auto& route :
          openai::make_openai_routes({*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size})) {
         routes.push_back(std::move(route));

@@ -117,7 +117,8 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     security.keys = std::move(*keys);
     security.audit = std::move(*audit);
     security.admit = make_admission(paths, *hosts);
-    paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder};
+    const fs::path home = resolved_path(fs::absolute(data_dir)).value_or(data_dir);
+    paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder, home / kFilesFolder, home / kOutputsFolder};
     security.admit_again = make_admission(std::move(paths), *std::move(hosts));
     return security;
 }

@@ -177,7 +177,7 @@ class JobApi {
 }  // namespace
 
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
-                                         std::shared_ptr<JobLogs> logs) {
+                                         std::shared_ptr<JobLogs> logs, Admission admit) {
     const auto api = std::make_shared<JobApi>(manager, logs);
     std::vector<http::Route> routes{
         api_route(api, "POST", "/v1/jobs", &JobApi::submit),
@@ -194,7 +194,7 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     for (auto& row : make_history_routes(manager)) {
         routes.push_back(std::move(row));
     }
-    for (auto& row : make_artifact_routes(manager)) {
+    for (auto& row : make_artifact_routes(manager, std::move(admit))) {
         routes.push_back(std::move(row));
     }
     for (auto& row : make_log_routes(manager, std::move(logs))) {

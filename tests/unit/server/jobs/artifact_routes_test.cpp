@@ -86,6 +86,23 @@ TEST_F(ArtifactRoutes, SayWhatThereIsNot) {
     EXPECT_EQ(code(gone), "artifacts_gone");
 }
 
+TEST_F(ArtifactRoutes, F2AnOutputThatMayNotBeNamedAnyMoreIsNotRead) {
+    const auto id = succeeded();
+    std::string refused;
+    const Admission admit = [&refused](const JobSpec& spec) {
+        api::SpecViolations found;
+        if (spec.output == refused) {
+            found.violations.push_back({"/output", "path_not_allowed", "a link leads elsewhere"});
+        }
+        return found;
+    };
+    routes_ = make_artifact_routes(*world_.manager, admit);
+    EXPECT_EQ(get(kRoute, id).status, 200U);
+    refused = std::filesystem::canonical(output()).string();
+    EXPECT_EQ(code(get(kRoute, id)), "artifacts_gone");
+    EXPECT_EQ(code(get(kRoute, id, {{"path", "model.safetensors"}})), "artifacts_gone");
+}
+
 TEST_F(ArtifactRoutes, AreForTheOwnersKeyAndAdministrators) {
     const auto id = succeeded();  // nobody's
     const auto as = [&](api::Role role) {
