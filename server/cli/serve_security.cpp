@@ -114,6 +114,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     paths.needed = [keys = *keys] { return keys->protects(); };
     paths.otherwise = {fs::current_path(), data_dir};
     paths.data_dir = data_dir;
+    paths.shared = {data_dir / kOutputsFolder};
     security.keys = std::move(*keys);
     security.audit = std::move(*audit);
     security.admit = make_admission(paths, *hosts);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "api/spec_fields.hpp"
+#include "api/spec_paths.hpp"
 #include "base/file_patterns.hpp"
 
 namespace distilld {
@@ -55,42 +57,6 @@ std::string listed(const std::vector<fs::path>& roots) {
     return text.empty() ? "none" : text;
 }
 
-/// What a path stands for: itself, and of a pattern the folder that it searches and what it matches.
-std::vector<std::string> meant_by(const std::string& path) {
-    if (!looks_like_pattern(path)) {
-        return {path};
-    }
-    std::vector<std::string> all;
-    fs::path fixed;
-    for (const fs::path& part : fs::path(path)) {
-        if (looks_like_pattern(part.string())) {
-            break;
-        }
-        fixed /= part;
-    }
-    all.push_back(fixed.string());
-    if (auto matches = files_matching(path)) {
-        std::ranges::move(*matches, std::back_inserter(all));
-    }
-    all.push_back(path);  // a file may be called so
-    return all;
-}
-
-template <class Judge>
-void check_fields(JobSpec& spec, const std::string& section, const std::string& shown_as, const Judge& judge) {
-    for (const auto& field : api::spec_table().fields) {
-        if (!section.empty() && field.section() != section) {
-            continue;
-        }
-        const auto paths = field.kind->paths(spec);
-        for (std::size_t i = 0; i < paths.size(); ++i) {
-            auto pointer = section.empty() ? std::string(field.pointer) : shown_as + "/" + std::string(field.name());
-            pointer += paths.size() > 1 ? "/" + std::to_string(i) : "";
-            judge(pointer, *paths[i]);
-        }
-    }
-}
-
 }  // namespace
 
 std::optional<fs::path> resolved_path(const fs::path& path) {
@@ -138,22 +104,52 @@ bool PathRule::is_given(const fs::path& path) const {
            });
 }
 
-std::string PathRule::complaint(const std::string& path, const std::vector<fs::path>& roots) const {
-    const auto home = options_.data_dir.empty() ? std::nullopt : resolved_path(fs::absolute(options_.data_dir));
+std::string PathRule::complaint_of_place(const std::string& path, const fs::path& meant, const Grounds& grounds) const {
+    const auto place = resolved_path(meant);
+    const auto holds = [&place](const fs::path& folder) { return is_below(*place, folder); };
+    if (!place || std::ranges::none_of(grounds.roots, holds)) {
+        // Where a link leads is not told: whoever may not go there need not know what is there.
+        return "'" + path +
+               "' is not below a folder that specs may name (distilld serve --root): " + listed(grounds.roots);
+    }
+    if (grounds.home && is_own(*place, *grounds.home)) {
+        return "'" + path + "' is a file of the service itself";
+    }
+    return {};
+}
+
+std::string PathRule::complaint_of_written(const std::string& path, const Grounds& grounds) const {
+    const auto place = resolved_path(path);
+    const auto lies_in_it = [&place](const fs::path& folder) { return place && is_below(folder, *place); };
+    if (std::ranges::any_of(grounds.kept, lies_in_it)) {
+        return "'" + path +
+               "' is a folder in which files of others lie, or is above one (--root and --data-dir of distilld serve): "
+               "name a folder of the job's own below it";
+    }
+    return {};
+}
+
+std::string PathRule::complaint(const std::string& path, api::PathUse use, Grounds& grounds) const {
     if (is_given(path)) {
         return {};
     }
-    for (const std::string& one : meant_by(path)) {
-        const auto place = resolved_path(one);
-        if (!place || std::ranges::none_of(roots, [&place](const fs::path& root) { return is_below(*place, root); })) {
-            // Where a link leads is not told: whoever may not go there need not know what is there.
-            return "'" + path + "' is not below a folder that specs may name (distilld serve --root): " + listed(roots);
-        }
-        if (home && is_own(*place, *home)) {
-            return "'" + path + "' is a file of the service itself";
-        }
+    // The fixed part first: nothing is searched for elsewhere.
+    auto why = complaint_of_place(path, use == api::PathUse::reads ? fixed_part(path) : fs::path(path), grounds);
+    if (why.empty() && use != api::PathUse::reads) {
+        why = complaint_of_written(path, grounds);
     }
-    return {};
+    if (!why.empty() || use != api::PathUse::reads || !looks_like_pattern(path)) {
+        return why;
+    }
+    auto matches = files_matching(path, grounds.budget);
+    if (!matches) {
+        return matches.error().kind == ErrorKind::invalid_input ? matches.error().message : std::string();
+    }
+    matches->push_back(path);  // a file may be called so
+    for (auto match = matches->begin(); why.empty() && match != matches->end(); ++match) {
+        why = complaint_of_place(path, *match, grounds);
+    }
+    return why;
 }
 
 api::SpecViolations PathRule::check(const JobSpec& spec) const {
@@ -161,20 +157,20 @@ api::SpecViolations PathRule::check(const JobSpec& spec) const {
     if (options_.roots.empty() && (!options_.needed || !options_.needed())) {
         return found;
     }
-    const auto roots = resolved(options_.roots.empty() ? options_.otherwise : options_.roots);
-    const auto judge = [&](const std::string& pointer, const std::string& path) {
-        auto why = path.empty() ? std::string() : complaint(path, roots);
-        if (!why.empty()) {
-            found.violations.push_back({pointer, "path_not_allowed", std::move(why)});
-        }
-    };
-    JobSpec copy = spec;  // kinds give paths that can be changed
-    check_fields(copy, "", "", judge);
-    for (const auto& [name, teacher] : spec.teachers) {
-        JobSpec alone;
-        alone.teacher = teacher;
-        check_fields(alone, "/teacher", "/teachers/" + name, judge);
+    Grounds grounds;
+    grounds.roots = resolved(options_.roots.empty() ? options_.otherwise : options_.roots);
+    grounds.kept = grounds.roots;
+    if (!options_.data_dir.empty()) {
+        grounds.home = resolved_path(fs::absolute(options_.data_dir));
+        std::ranges::move(resolved({options_.data_dir}), std::back_inserter(grounds.kept));
     }
+    std::ranges::move(resolved(options_.shared), std::back_inserter(grounds.kept));
+    api::each_path(spec, api::spec_table(), [&](const api::NamedPath& named) {
+        auto why = complaint(named.path, named.use, grounds);
+        if (!why.empty()) {
+            found.violations.push_back({named.pointer, "path_not_allowed", std::move(why)});
+        }
+    });
     return found;
 }
 
