@@ -44,6 +44,7 @@ class JobApi {
         query.finish();
         order.idempotency_key = idempotency_key_of(request);
         order.owner = request.caller ? request.caller->name : std::string();
+        order.is_admin = is_for_all(request);
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
         if (outcome.kind == SubmitOutcome::Kind::valid) {
@@ -159,6 +160,7 @@ class JobApi {
             }
             case SubmitOutcome::Kind::invalid:
             case SubmitOutcome::Kind::conflict:
+            case SubmitOutcome::Kind::not_yours:
             case SubmitOutcome::Kind::key_reused:
             case SubmitOutcome::Kind::queue_full:
             case SubmitOutcome::Kind::valid:  // validation_response()
