@@ -36,6 +36,14 @@ struct FieldReport {
 /// How a program that is given the value as words has to understand them.
 enum class FieldShape { text, boolean, list_of_texts, json };
 
+/// What a job does with a file or folder that its spec names: which other jobs may use it meanwhile follows from it
+/// (server/jobs/path_claims.hpp).
+enum class PathUse {
+    reads,
+    shares,  ///< writes beside other jobs that have agreed on how, or reads: the store of a teacher's answers
+    writes,  ///< and nobody else does
+};
+
 class FieldKind {
   public:
     virtual ~FieldKind() = default;
@@ -60,6 +68,8 @@ class FieldKind {
 
     /// The texts of the member that are files or folders; none where its section is absent.
     [[nodiscard]] virtual std::vector<std::string*> paths(JobSpec& /*spec*/) const { return {}; }
+    /// What is done with them.
+    [[nodiscard]] virtual PathUse path_use() const { return PathUse::reads; }
 };
 
 using FieldKindPtr = std::shared_ptr<const FieldKind>;
@@ -195,10 +205,10 @@ inline void tag_invoke(const boost::json::value_from_tag&, boost::json::value& w
 
 [[nodiscard]] FieldKindPtr make_text(Member<std::string> member, TextRange range);
 [[nodiscard]] FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(JobSpec&)> text,
-                                     const char* what, bool may_be_empty);
+                                     PathUse use, const char* what, bool may_be_empty);
 [[nodiscard]] FieldKindPtr make_paths(Member<std::vector<std::string>> member,
-                                      std::function<std::vector<std::string>*(JobSpec&)> texts, const char* what,
-                                      std::size_t max_count);
+                                      std::function<std::vector<std::string>*(JobSpec&)> texts, PathUse use,
+                                      const char* what, std::size_t max_count);
 [[nodiscard]] FieldKindPtr make_texts(Member<std::vector<std::string>> member, TextRange range, std::size_t max_count);
 [[nodiscard]] FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_count);
 [[nodiscard]] FieldKindPtr make_url(Member<std::string> member);
@@ -217,25 +227,27 @@ template <class Section>
     return make_text(member_of<std::string>(member), range);
 }
 
-/// A file or folder; `what` says which. Relative ones are made absolute when a job is taken in.
+/// A file or folder; `what` says which, and `use` what becomes of it. Relative ones are made absolute when a job is
+/// taken in.
 template <class Section>
-[[nodiscard]] FieldKindPtr make_path(std::string Section::* member, const char* what, bool may_be_empty = false) {
+[[nodiscard]] FieldKindPtr make_path(std::string Section::* member, PathUse use, const char* what,
+                                     bool may_be_empty = false) {
     const auto place = [member](JobSpec& spec) -> std::string* {
         auto* section = SectionOf<Section>::in(spec);
         return section == nullptr ? nullptr : &(section->*member);
     };
-    return make_path(member_of<std::string>(member), place, what, may_be_empty);
+    return make_path(member_of<std::string>(member), place, use, what, may_be_empty);
 }
 
 /// One file, or a list of up to `max_count`; written as it is likeliest to have been read.
 template <class Section>
-[[nodiscard]] FieldKindPtr make_paths(std::vector<std::string> Section::* member, const char* what,
+[[nodiscard]] FieldKindPtr make_paths(std::vector<std::string> Section::* member, PathUse use, const char* what,
                                       std::size_t max_count) {
     const auto place = [member](JobSpec& spec) -> std::vector<std::string>* {
         auto* section = SectionOf<Section>::in(spec);
         return section == nullptr ? nullptr : &(section->*member);
     };
-    return make_paths(member_of<std::vector<std::string>>(member), place, what, max_count);
+    return make_paths(member_of<std::vector<std::string>>(member), place, use, what, max_count);
 }
 
 /// Up to `max_count` texts, each in `range`.

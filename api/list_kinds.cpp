@@ -81,9 +81,11 @@ class TextsKind : public MemberKind<Texts> {
 /// A single path stands without its list.
 class PathsKind final : public TextsKind {
   public:
-    PathsKind(Member<Texts> member, std::function<Texts*(JobSpec&)> texts, const char* what, std::size_t max_count)
+    PathsKind(Member<Texts> member, std::function<Texts*(JobSpec&)> texts, PathUse use, const char* what,
+              std::size_t max_count)
         : TextsKind(std::move(member), {.max_bytes = kMaxPathBytes}, max_count),
           texts_(std::move(texts)),
+          use_(use),
           what_(what) {}
 
     json::object schema() const override { return {{"oneOf", json::array{item_schema(), TextsKind::schema()}}}; }
@@ -97,6 +99,7 @@ class PathsKind final : public TextsKind {
         }
         return found;
     }
+    PathUse path_use() const override { return use_; }
 
   protected:
     std::optional<Texts> read_value(const json::value& value, const FieldReport& report) const override {
@@ -112,6 +115,7 @@ class PathsKind final : public TextsKind {
 
   private:
     std::function<Texts*(JobSpec&)> texts_;
+    PathUse use_;
     const char* what_;
 };
 
@@ -120,9 +124,9 @@ class PathsKind final : public TextsKind {
 FieldKindPtr make_texts(Member<Texts> member, TextRange range, std::size_t max_count) {
     return std::make_shared<TextsKind>(std::move(member), range, max_count);
 }
-FieldKindPtr make_paths(Member<Texts> member, std::function<Texts*(JobSpec&)> texts, const char* what,
+FieldKindPtr make_paths(Member<Texts> member, std::function<Texts*(JobSpec&)> texts, PathUse use, const char* what,
                         std::size_t max_count) {
-    return std::make_shared<PathsKind>(std::move(member), std::move(texts), what, max_count);
+    return std::make_shared<PathsKind>(std::move(member), std::move(texts), use, what, max_count);
 }
 
 }  // namespace distilld::api

@@ -68,11 +68,12 @@ std::vector<SpecField> document_fields() {
 std::vector<SpecField> last_document_fields() {
     return {
         {.pointer = "/output",
-         .kind = make_path(&JobSpec::output, "folder"),
+         .kind = make_path(&JobSpec::output, PathUse::writes, "folder"),
          .decides_weights = no,
          .help =
              "takes the trained student; checkpoints go to `checkpoints/` in it. Not the folder of `student.model`; "
-             "no two unfinished jobs of one service may share it. Of a generate job it is the store",
+             "no two unfinished jobs of one service may write to it or into each other's. Of a generate job it is the "
+             "store",
          .required = "the folder that takes the trained student",
          .needed_by = NeededBy::training},
         {.pointer = "/resume",
@@ -91,7 +92,7 @@ std::vector<SpecField> dataset_fields() {
     return {
         // The checkpoint holds a hash of the rows, so the file may have moved.
         {.pointer = "/dataset/train",
-         .kind = make_paths(&DatasetSpec::train, "JSONL file or pattern", kMaxDatasetFiles),
+         .kind = make_paths(&DatasetSpec::train, PathUse::reads, "JSONL file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
          .help =
              "trained on: plain or packed with gzip or zstd, one after the other; a pattern (`data/*.jsonl`) stands "
@@ -99,7 +100,7 @@ std::vector<SpecField> dataset_fields() {
          .required = "the JSONL file to train on",
          .there = Named::file},
         {.pointer = "/dataset/eval",
-         .kind = make_paths(&DatasetSpec::eval, "JSONL file or pattern", kMaxDatasetFiles),
+         .kind = make_paths(&DatasetSpec::eval, PathUse::reads, "JSONL file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
          .help = "held out; files as those of `train`",
          .there = Named::file},
@@ -313,7 +314,7 @@ std::vector<SpecField> checkpoint_fields() {
          .decides_weights = no,
          .help = "newest checkpoints that stay on disk"},
         {.pointer = "/checkpoint/dir",
-         .kind = make_path(&CheckpointSpec::dir, "folder", true),
+         .kind = make_path(&CheckpointSpec::dir, PathUse::writes, "folder", true),
          .decides_weights = no,
          .help = "where the checkpoints go",
          .default_note = "`checkpoints/` in `output`"},
@@ -324,11 +325,11 @@ std::vector<SpecField> checkpoint_fields() {
 std::vector<SpecField> metrics_fields() {
     return {
         {.pointer = "/metrics/tensorboard_dir",
-         .kind = make_path(&MetricsSpec::tensorboard_dir, "folder", true),
+         .kind = make_path(&MetricsSpec::tensorboard_dir, PathUse::writes, "folder", true),
          .decides_weights = no,
          .help = "takes TensorBoard event files; a folder of the run's own"},
         {.pointer = "/metrics/jsonl_file",
-         .kind = make_path(&MetricsSpec::jsonl_file, "file", true),
+         .kind = make_path(&MetricsSpec::jsonl_file, PathUse::writes, "file", true),
          .decides_weights = no,
          .help = "takes the figures of each step, evaluation and checkpoint, one JSON object a line; a file of the "
                  "run's own"},

@@ -20,7 +20,7 @@ constexpr TextForm kDeviceForm{
 std::vector<SpecField> student_fields() {
     return {
         {.pointer = "/student/model",
-         .kind = make_path(&StudentSpec::model, "Hugging Face folder"),
+         .kind = make_path(&StudentSpec::model, PathUse::reads, "Hugging Face folder"),
          .decides_weights = first_weights,
          .help = "the network to train; with `lora`, the base, or a PEFT folder to go on from",
          .default_note = "required, unless `init` is `\"random\"` and `config` is given",
@@ -35,7 +35,7 @@ std::vector<SpecField> student_fields() {
          .help = "fields of a Llama `config.json`, laid over the folder's"},
         // The checkpoint holds a hash of the ids that the text came to.
         {.pointer = "/student/tokenizer",
-         .kind = make_path(&StudentSpec::tokenizer, "folder", true),
+         .kind = make_path(&StudentSpec::tokenizer, PathUse::reads, "folder", true),
          .decides_weights = no,
          .help = "whose tokenizer.json (of type BPE, see docs/tokenizers.md) reads `{\"text\"}` rows and goes into "
                  "`output`. Without it and without one in `model`, text is read byte by byte, which takes a student "

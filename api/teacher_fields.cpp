@@ -45,7 +45,7 @@ std::vector<SpecField> teacher_fields() {
                  "protocol's own. A job starts when one is up",
          .default_note = "required, unless `model_dir` is given, or `store` is to hold all answers"},
         {.pointer = "/teacher/model_dir",
-         .kind = make_path(&TeacherSpec::model_dir, "Hugging Face folder", true),
+         .kind = make_path(&TeacherSpec::model_dir, PathUse::reads, "Hugging Face folder", true),
          .decides_weights = no,
          .help = "of a teacher that computes inside the job, in place of `endpoints`: a folder as `distilld teacher` "
                  "takes it. It is loaded once, and what it says is what that server would answer, bit for bit where "
@@ -134,7 +134,7 @@ std::vector<SpecField> teacher_fields() {
          .help = "holds the bearer key, below the folder that the operator gave: `distilld serve --key-root DIR`, or "
                  "`DISTILLD_KEYS_DIR` for `run`; it is read when the job starts"},
         {.pointer = "/teacher/ca_file",
-         .kind = make_path(&TeacherSpec::ca_file, "PEM file", true),
+         .kind = make_path(&TeacherSpec::ca_file, PathUse::reads, "PEM file", true),
          .decides_weights = no,
          .help = "trusted beside the system's certificates",
          .there = Named::file},
@@ -148,7 +148,7 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "a second request for what is slower than the 95th percentile"},
         {.pointer = "/teacher/store",
-         .kind = make_path(&TeacherSpec::store, "folder", true),
+         .kind = make_path(&TeacherSpec::store, PathUse::shares, "folder", true),
          .decides_weights = no,
          .help = "of stored answers. Without `endpoints` and `model_dir` they are all that the student learns from, "
                  "and those that a writer has not written yet are waited for; with one of these, see `cache`"},

@@ -62,10 +62,11 @@ class TextKind : public MemberKind<std::string> {
 
 class PathKind final : public TextKind {
   public:
-    PathKind(Member<std::string> member, std::function<std::string*(JobSpec&)> text, const char* what,
+    PathKind(Member<std::string> member, std::function<std::string*(JobSpec&)> text, PathUse use, const char* what,
              bool may_be_empty)
         : TextKind(std::move(member), {.max_bytes = kMaxPathBytes, .may_be_empty = may_be_empty}),
           text_(std::move(text)),
+          use_(use),
           what_(what) {}
 
     std::string values() const override { return what_; }
@@ -73,9 +74,11 @@ class PathKind final : public TextKind {
         std::string* text = text_(spec);
         return text == nullptr ? std::vector<std::string*>() : std::vector{text};
     }
+    PathUse path_use() const override { return use_; }
 
   private:
     std::function<std::string*(JobSpec&)> text_;
+    PathUse use_;
     const char* what_;
 };
 
@@ -274,9 +277,9 @@ class ChoiceOrBooleanKind final : public ChoiceKind {
 FieldKindPtr make_text(Member<std::string> member, TextRange range) {
     return std::make_shared<TextKind>(std::move(member), range);
 }
-FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(JobSpec&)> text, const char* what,
-                       bool may_be_empty) {
-    return std::make_shared<PathKind>(std::move(member), std::move(text), what, may_be_empty);
+FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(JobSpec&)> text, PathUse use,
+                       const char* what, bool may_be_empty) {
+    return std::make_shared<PathKind>(std::move(member), std::move(text), use, what, may_be_empty);
 }
 FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_count) {
     return std::make_shared<UrlsKind>(std::move(member), max_count);

@@ -57,7 +57,9 @@ class TimedStudent final : public Student {
     };
     struct Empty final : StudentSnapshot {
         Result<void> write_checkpoint(const std::filesystem::path&) const override { return {}; }
-        Result<void> write_model(const std::filesystem::path&) const override { return {}; }
+        Result<std::vector<std::filesystem::path>> write_model(const std::filesystem::path&) const override {
+            return {};
+        }
     };
 
     Nanos duration_;

@@ -51,7 +51,7 @@ class HostSnapshot final : public StudentSnapshot {
         return write_checkpoint_manifest(folder, manifest);
     }
 
-    Result<void> write_model(const fs::path& folder) const override {
+    Result<std::vector<fs::path>> write_model(const fs::path& folder) const override {
         return write_model_folder(folder, content_.model);
     }
 

@@ -53,7 +53,7 @@ Result<NamedTensors> merged_tensors(const ModelExport& model) {
     return tensors;
 }
 
-Result<void> write_merged(const fs::path& folder, const ModelExport& model) {
+Result<ExportedPaths> write_merged(const fs::path& folder, const ModelExport& model) {
     const Result<NamedTensors> tensors = merged_tensors(model);
     if (!tensors) {
         return tensors.error();
@@ -73,7 +73,7 @@ Result<void> remove_model_files(const fs::path& folder) {
 
 }  // namespace
 
-Result<void> write_adapter_folder(const fs::path& folder, const ModelExport& model) {
+Result<ExportedPaths> write_adapter_folder(const fs::path& folder, const ModelExport& model) {
     const Result<NamedTensors> tensors = exported_tensors(folder, model);
     if (!tensors) {
         return tensors.error();
@@ -82,19 +82,27 @@ Result<void> write_adapter_folder(const fs::path& folder, const ModelExport& mod
     if (done) {
         done = remove_model_files(folder);
     }
+    Result<ExportedPaths> merged = ExportedPaths();
     if (done && model.adapter->merge) {
-        done = write_merged(folder / kMergedFolder, model);
+        merged = write_merged(folder / kMergedFolder, model);
+        done = merged ? Result<void>() : merged.error();
     }
+    Result<ExportedPaths> tokenizer = ExportedPaths();
     if (done) {
         done = write_safetensors(folder / kAdapterWeightsFile, *tensors, {{"format", "pt"}});
     }
     if (done && !model.tokenizer_folder.empty()) {
-        done = copy_tokenizer_files(model.tokenizer_folder, folder);
+        tokenizer = copy_tokenizer_files(model.tokenizer_folder, folder);
+        done = tokenizer ? Result<void>() : tokenizer.error();
     }
     if (done) {
         done = write_file_atomically(folder / "adapter_config.json", model.adapter->config_json);
     }
-    return done;
+    if (!done) {
+        return done.error();
+    }
+    return and_those({folder / kAdapterWeightsFile, folder / "adapter_config.json"},
+                     and_those(*std::move(merged), std::move(tokenizer)));
 }
 
 }  // namespace distilld::models

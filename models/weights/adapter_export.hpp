@@ -35,8 +35,9 @@ struct AdapterExport {
 /// A PEFT folder: adapter_model.safetensors (the parameters, which are those of the adapters), tokenizer files and,
 /// last, adapter_config.json. With merge, `folder`/merged is before that written as a model of its own: base tensors as
 /// they are in its files, those with an adapter W + scaling·B·A, computed in fp32 and rounded to the dtype that W came
-/// in. Files of a whole model in `folder` are removed: they would be taken for the student. Errors name the path; a
-/// base that has changed since it was read is one.
-Result<void> write_adapter_folder(const std::filesystem::path& folder, const ModelExport& model);
+/// in. Files of a whole model in `folder` are removed: they would be taken for the student. Returns the files that it
+/// wrote. Errors name the path; a base that has changed since it was read is one.
+Result<std::vector<std::filesystem::path>> write_adapter_folder(const std::filesystem::path& folder,
+                                                                const ModelExport& model);
 
 }  // namespace distilld::models

@@ -8,19 +8,29 @@ namespace distilld::models {
 
 namespace fs = std::filesystem;
 
-Result<void> write_model_folder(const fs::path& folder, const ModelExport& model) {
+Result<ExportedPaths> write_model_folder(const fs::path& folder, const ModelExport& model) {
     if (model.adapter) {
         return write_adapter_folder(folder, model);
     }
     if (Result<void> made = make_folders(folder); !made) {
-        return made;
+        return made.error();
     }
     const Result<NamedTensors> tensors = exported_tensors(folder, model);
-    Result<void> done = tensors ? Result<void>() : tensors.error();
-    if (done && model.ternary) {
-        done = write_ternary_folder(folder / kTernaryFolder, model);
+    if (!tensors) {
+        return tensors.error();
     }
-    return done ? write_model_files(folder, *tensors, model) : done;
+    Result<ExportedPaths> beside = ExportedPaths();
+    if (model.ternary) {
+        beside = write_ternary_folder(folder / kTernaryFolder, model);
+    }
+    return beside ? and_those(*std::move(beside), write_model_files(folder, *tensors, model)) : beside;
+}
+
+Result<ExportedPaths> and_those(ExportedPaths paths, Result<ExportedPaths> more) {
+    if (more) {
+        more->insert(more->end(), paths.begin(), paths.end());
+    }
+    return more;
 }
 
 Result<NamedTensors> exported_tensors(const fs::path& folder, const ModelExport& model) {
@@ -36,35 +46,46 @@ Result<NamedTensors> exported_tensors(const fs::path& folder, const ModelExport&
     return tensors;
 }
 
-Result<void> write_model_files(const fs::path& folder, const NamedTensors& tensors, const ModelExport& model) {
+Result<ExportedPaths> write_model_files(const fs::path& folder, const NamedTensors& tensors, const ModelExport& model) {
     if (Result<void> made = make_folders(folder); !made) {
-        return made;
+        return made.error();
     }
+    Result<ExportedPaths> tokenizer = ExportedPaths();
     Result<void> done = write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
     if (done) {
         done = write_file_atomically(folder / "generation_config.json", model.generation_config_json);
     }
     if (done && !model.tokenizer_folder.empty()) {
-        done = copy_tokenizer_files(model.tokenizer_folder, folder);
+        tokenizer = copy_tokenizer_files(model.tokenizer_folder, folder);
+        done = tokenizer ? Result<void>() : tokenizer.error();
     }
     if (done) {
         done = write_file_atomically(folder / "config.json", model.config_json);
     }
-    return done;
+    if (!done) {
+        return done.error();
+    }
+    return and_those({folder / "model.safetensors", folder / "generation_config.json", folder / "config.json"},
+                     std::move(tokenizer));
 }
 
-Result<void> copy_tokenizer_files(const fs::path& from_folder, const fs::path& to_folder) {
+Result<ExportedPaths> copy_tokenizer_files(const fs::path& from_folder, const fs::path& to_folder) {
+    ExportedPaths written;
     for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
                              "merges.txt", "tokenizer.model", "chat_template.jinja", "added_tokens.json"}) {
         std::error_code code;
-        if (!fs::exists(from_folder / name, code) || fs::equivalent(from_folder / name, to_folder / name, code)) {
+        if (!fs::exists(from_folder / name, code)) {
+            continue;
+        }
+        written.push_back(to_folder / name);
+        if (fs::equivalent(from_folder / name, to_folder / name, code)) {
             continue;
         }
         if (const Result<void> copied = copy_file_atomically(from_folder / name, to_folder / name); !copied) {
             return copied.error();
         }
     }
-    return {};
+    return written;
 }
 
 const char* dtype_name(torch::ScalarType type) noexcept {

@@ -7,7 +7,7 @@
 
 namespace distilld::models {
 
-Result<void> write_ternary_folder(const std::filesystem::path& folder, const ModelExport& model) {
+Result<ExportedPaths> write_ternary_folder(const std::filesystem::path& folder, const ModelExport& model) {
     Result<NamedTensors> plain = exported_tensors(folder, model);
     if (!plain) {
         return plain.error();

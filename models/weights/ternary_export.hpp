@@ -23,6 +23,7 @@ struct TernaryExport {
 /// (pack_ternary()) and `weight_scale` [1], one over the scale, in the dtype that the weight came in; all else as in
 /// the model's own export. Ternary values are those of the weights in that dtype. The outputs of each are divisible by
 /// four. Errors name the path.
-Result<void> write_ternary_folder(const std::filesystem::path& folder, const ModelExport& model);
+Result<std::vector<std::filesystem::path>> write_ternary_folder(const std::filesystem::path& folder,
+                                                                const ModelExport& model);
 
 }  // namespace distilld::models

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/core/worker_events.hpp"
@@ -24,8 +25,9 @@ class StudentSnapshot {
     virtual ~StudentSnapshot() = default;
     /// Writes `folder` (created; must not exist): commit by the caller's rename. Any thread.
     virtual Result<void> write_checkpoint(const std::filesystem::path& folder) const = 0;
-    /// Writes the Hugging Face files of the student into `folder`, each by temporary name and rename. Any thread.
-    virtual Result<void> write_model(const std::filesystem::path& folder) const = 0;
+    /// Writes the Hugging Face files of the student into `folder`, each by temporary name and rename, and returns their
+    /// paths. Any thread.
+    virtual Result<std::vector<std::filesystem::path>> write_model(const std::filesystem::path& folder) const = 0;
 };
 
 }  // namespace distilld

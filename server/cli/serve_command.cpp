@@ -268,7 +268,8 @@ int serve(const ServeCommand& command) {
     estimates.program = "/proc/self/exe";
     estimates.arguments = {kEstimateArgument};
     auto routes = make_job_routes(*manager, metrics, logs,
-                                  {.run = make_estimate_processes(std::move(estimates)), .files = security->files});
+                                  {.run = make_estimate_processes(std::move(estimates)), .files = security->files},
+                                  security->admit_again);
     for (auto& route :
          openai::make_openai_routes({*manager, *files, data_dir / kOutputsFolder, settings.server.max_upload_size})) {
         routes.push_back(std::move(route));

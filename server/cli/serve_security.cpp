@@ -118,10 +118,12 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
     paths.needed = [keys = *keys] { return keys->protects(); };
     paths.otherwise = {fs::current_path(), data_dir};
     paths.data_dir = data_dir;
+    paths.shared = {data_dir / kOutputsFolder};
     security.keys = std::move(*keys);
     security.audit = std::move(*audit);
     security.admit = make_admission(paths, *hosts);
-    paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder};
+    const fs::path home = resolved_path(fs::absolute(data_dir)).value_or(data_dir);
+    paths.given = {data_dir / kFilesFolder, data_dir / kOutputsFolder, home / kFilesFolder, home / kOutputsFolder};
     security.files = [rule = PathRule(paths)](const JobSpec& spec) { return rule.rule_of(spec); };
     security.admit_again = make_admission(std::move(paths), *std::move(hosts));
     return security;

@@ -5,7 +5,10 @@
 #include <utility>
 #include <variant>
 
+#include "api/job_spec_json.hpp"
+#include "base/error.hpp"
 #include "server/jobs/event_records.hpp"
+#include "server/jobs/new_job.hpp"
 #include "server/support/log.hpp"
 
 namespace distilld {
@@ -20,11 +23,33 @@ void ActionPerformer::perform(const JobAction& action) {
 }
 
 void ActionPerformer::on(const StartWorkerAction& action) {
-    if (const auto outcome = parts_.running.start(action.id, action.resume, action.cut)) {
+    auto outcome = kept_from_its_places(action.id);
+    if (!outcome) {
+        outcome = parts_.running.start(action.id, action.resume, action.cut);
+    }
+    if (outcome) {
         parts_.table.on_ended(action.id, *outcome, std::chrono::steady_clock::now());
     }
     parts_.keeper.saved_or_retried();
     parts_.keeper.show_counts();
+}
+
+std::optional<WorkerOutcome> ActionPerformer::kept_from_its_places(const std::string& id) {
+    std::optional<api::Job> job;
+    try {
+        job = parts_.journal.get(id);
+    } catch (const ErrorException&) {
+        return std::nullopt;  // RunningJobs finds out as well, and says so
+    }
+    const auto taken =
+        job ? parts_.table.claim_again(id, claims_of_stored(*job).paths) : std::optional<ClaimConflict>();
+    if (!taken) {
+        return std::nullopt;
+    }
+    WorkerOutcome outcome;
+    outcome.kind = WorkerOutcome::Kind::failed;
+    outcome.reason = {"invalid_input", api::describe(claim_violation(*taken))};
+    return outcome;
 }
 
 void ActionPerformer::on(const StopWorkerAction& action) {

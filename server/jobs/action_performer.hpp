@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "server/jobs/event_waiters.hpp"
 #include "server/jobs/job_journal.hpp"
 #include "server/jobs/job_metrics.hpp"
@@ -35,6 +38,9 @@ class ActionPerformer {
     void on(const StoreCancelRequestAction& action);
     void on(const StoreNoteAction& action);
     void on(const WakeReadersAction& action);
+
+    /// A failure: links lead elsewhere since the job was taken, to places that it may not have.
+    std::optional<WorkerOutcome> kept_from_its_places(const std::string& id);
 
     Parts parts_;
 };

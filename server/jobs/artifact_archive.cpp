@@ -2,6 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -100,7 +101,7 @@ void ArtifactArchive::begin_entry(const ArtifactEntry& entry) {
     archive_entry_set_pathname(header.get(), (entry.folder ? entry.name + "/" : entry.name).c_str());
     if (entry.folder) {
         struct stat status{};
-        if (::stat((folder_.root / entry.name).c_str(), &status) != 0) {
+        if (::fstatat(folder_.open->get(), entry.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
             throw ErrorException(io_error(entry.name + " has gone while the folder was read"));
         }
         archive_entry_set_filetype(header.get(), AE_IFDIR);

@@ -5,13 +5,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <cerrno>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
-#include "base/files.hpp"
 #include "base/json_text.hpp"
+#include "pipeline/store/manifest.hpp"
+#include "pipeline/store/sealed_shards.hpp"
 
 namespace distilld {
 namespace {
@@ -20,154 +26,229 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxOwnerBytes = 4U << 20;
 constexpr std::size_t kMaxOwnerDepth = 4;
-constexpr std::size_t kMaxFolders = 10'000;  // and as deep: links may lead in circles
+constexpr const char* kOwnerFile = "distilld.json";
+
+// What an export may have written before distilld.json named it (version 0.1): into the folder itself, where a merged
+// model stands beside its adapter, and packed weights beside those that they were made of.
+constexpr std::array<std::string_view, 14> kUnnamedFiles{"config.json",
+                                                         "generation_config.json",
+                                                         "adapter_config.json",
+                                                         "model.safetensors",
+                                                         "tokenizer.json",
+                                                         "tokenizer_config.json",
+                                                         "vocab.json",
+                                                         "merges.txt",
+                                                         "tokenizer.model",
+                                                         "special_tokens_map.json",
+                                                         "chat_template.jinja",
+                                                         "added_tokens.json",
+                                                         "adapter_model.safetensors",
+                                                         kOwnerFile};
+constexpr std::array<std::string_view, 3> kUnnamedFolders{"", "merged/", "ternary/"};
+
+// Of the store of a generate job, beside its shards (docs/store.md).
+constexpr std::array<std::string_view, 5> kStoreFiles{"manifest.json", "shards.jsonl", "lock", "leases.json",
+                                                      "leases.lock"};
+// server/sinks/mlflow_sink.hpp
+constexpr std::string_view kMlflowFile = "mlflow_run.json";
+// server/sinks/tensorboard_sink.cpp
+constexpr std::string_view kEventFiles = "events.out.tfevents.";
 
 Error cannot_read(const fs::path& path, const std::error_code& why) {
     return io_error("cannot read " + path.string() + ": " + why.message());
 }
 
-/// Whether what the root's folders lead to is of those that clients get. `real` is without links.
-bool is_shown(const ArtifactFolder& folder, const fs::path& real) {
-    if (!is_below(real, folder.root) || is_below(real, folder.checkpoints)) {
-        return false;
-    }
-    const fs::path inside = real.lexically_relative(folder.root);
-    return std::ranges::none_of(inside,
-                                [](const fs::path& part) { return part != "." && part.native().starts_with('.'); });
+bool is_absent(const std::error_code& why) {
+    return why == std::errc::no_such_file_or_directory || why == std::errc::not_a_directory ||
+           why == std::errc::filename_too_long || why == std::errc::too_many_symbolic_link_levels ||
+           why == std::errc::no_such_device_or_address;
 }
 
-/// The hash that the worker wrote beside the model (server/worker/export_owner.hpp); empty: it is not known.
-std::string exported_sha256(const fs::path& root) {
-    const auto text = read_text_file(root / "distilld.json", kMaxOwnerBytes);
-    if (!text) {
+/// Whether the name leads below a folder by its parts alone, none of them hidden.
+bool is_plain(const std::string& name) {
+    const fs::path relative(name);
+    return !name.empty() && name.find('\0') == std::string::npos && relative.is_relative() &&
+           std::ranges::none_of(relative,
+                                [](const fs::path& part) { return part.empty() || part.native().starts_with('.'); });
+}
+
+/// Opens a plain name without following a link anywhere on its way; none: errno says why.
+Descriptor open_beneath(const Descriptor& folder, const std::string& name, int flags) {
+    Descriptor at;
+    const fs::path relative(name);
+    for (const fs::path& part : relative.parent_path()) {
+        at = Descriptor(
+            ::openat(at ? at.get() : folder.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        if (!at) {
+            return at;
+        }
+    }
+    return Descriptor(
+        ::openat(at ? at.get() : folder.get(), relative.filename().c_str(), flags | O_NOFOLLOW | O_CLOEXEC));
+}
+
+Result<std::optional<ArtifactFile>> open_plain(const ArtifactFolder& folder, const std::string& name) {
+    // Not blocking: what it is we see when it is open, and a pipe would wait for its other end.
+    Descriptor opened = open_beneath(*folder.open, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (!opened) {
+        const std::error_code why(errno, std::system_category());
+        if (is_absent(why)) {
+            return std::optional<ArtifactFile>();
+        }
+        return cannot_read(folder.root / name, why);
+    }
+    struct stat status{};
+    if (::fstat(opened.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+        return std::optional<ArtifactFile>();
+    }
+    return std::optional(ArtifactFile(std::move(opened), (folder.root / name).string(),
+                                      static_cast<std::uint64_t>(status.st_size), status.st_mtime));
+}
+
+/// What the worker wrote beside the model; an empty object: it is not there, or cannot be read.
+boost::json::object owner_document(const ArtifactFolder& folder) {
+    auto file = open_plain(folder, kOwnerFile);
+    if (!file || !*file || (*file)->size > kMaxOwnerBytes) {
         return {};
     }
-    const auto document = parse_json_text(*text, kMaxOwnerDepth);
+    const auto document = parse_json_text((*file)->read((*file)->size), kMaxOwnerDepth);
     const auto* object = document ? document->if_object() : nullptr;
-    const auto* hash = object != nullptr ? object->if_contains("weights_sha256") : nullptr;
+    return object != nullptr ? *object : boost::json::object();
+}
+
+std::string sha256_in(const boost::json::object& owner) {
+    const auto* hash = owner.if_contains("weights_sha256");
     return hash != nullptr && hash->is_string() ? std::string(hash->get_string()) : std::string();
 }
 
-class Listing {
-  public:
-    explicit Listing(const ArtifactFolder& folder) : folder_(folder) {}
-
-    Result<void> add(const fs::path& path, const std::string& prefix) {
-        if (++folders_ > kMaxFolders) {
-            return io_error("there are too many folders in " + folder_.root.string());
-        }
-        std::vector<std::string> names;
-        std::error_code failed;
-        for (auto entry = fs::directory_iterator(path, failed); !failed && entry != fs::directory_iterator();
-             entry.increment(failed)) {
-            names.push_back(entry->path().filename().string());
-        }
-        if (failed) {
-            return cannot_read(path, failed);
-        }
-        std::ranges::sort(names);
-        for (const std::string& name : names) {
-            if (Result<void> added = add_one(path / name, prefix + name); !added) {
-                return added;
+void add_export(const boost::json::object& owner, std::set<std::string>& names) {
+    const auto* files = owner.if_contains("files");
+    if (files == nullptr || !files->is_array()) {
+        for (const std::string_view below : kUnnamedFolders) {
+            for (const std::string_view name : kUnnamedFiles) {
+                names.insert(std::string(below) + std::string(name));
             }
         }
-        return {};
+        return;
     }
-
-    std::vector<ArtifactEntry> entries;
-
-  private:
-    Result<void> add_one(const fs::path& path, const std::string& name) {
-        std::error_code failed;
-        const fs::path real = fs::canonical(path, failed);
-        if (failed || path.filename().native().starts_with('.') || !is_shown(folder_, real)) {
-            return {};  // a link to nowhere, or none of ours
+    for (const auto& name : files->get_array()) {
+        if (name.is_string()) {
+            names.emplace(name.get_string());
         }
-        const auto status = fs::status(real, failed);
-        if (fs::is_directory(status)) {
-            // A link to a folder above would never end.
-            const bool link = fs::is_symlink(fs::symlink_status(path, failed));
-            if (link && is_below(path.parent_path(), real)) {
-                return {};
-            }
-            entries.push_back({name, true});
-            return add(path, name + "/");
-        }
-        if (fs::is_regular_file(status)) {
-            entries.push_back({name, false});
-        }
-        return {};
     }
+}
 
-    const ArtifactFolder& folder_;
-    std::size_t folders_ = 0;
-};
+Result<void> add_store(const fs::path& root, std::set<std::string>& names) {
+    names.insert(kStoreFiles.begin(), kStoreFiles.end());
+    const auto manifest = read_manifest(root);
+    if (!manifest) {
+        return manifest.error();
+    }
+    std::uint64_t offset = 0;
+    const auto shards = read_shard_list(root, *manifest, offset);
+    if (!shards) {
+        return shards.error();
+    }
+    for (const StoreShard& shard : *shards) {
+        names.insert(shard.file);
+    }
+    return {};
+}
+
+/// What the job's sinks write, where that lies in the folder.
+void add_sinks(const ArtifactFolder& folder, const MetricsSpec& metrics, std::set<std::string>& names) {
+    if (!metrics.mlflow_url.empty()) {
+        names.emplace(kMlflowFile);
+    }
+    std::error_code failed;
+    const auto below = [&](const std::string& path) {
+        return fs::weakly_canonical(path, failed).lexically_relative(folder.root).string();
+    };
+    if (!metrics.jsonl_file.empty()) {
+        names.insert(below(metrics.jsonl_file));
+    }
+    if (metrics.tensorboard_dir.empty()) {
+        return;
+    }
+    const std::string events = below(metrics.tensorboard_dir);
+    if (events != "." && !is_plain(events)) {
+        return;
+    }
+    for (fs::directory_iterator entry(metrics.tensorboard_dir, failed), end; !failed && entry != end;
+         entry.increment(failed)) {
+        const std::string name = entry->path().filename().string();
+        if (name.starts_with(kEventFiles)) {
+            names.insert(events == "." ? name : events + "/" + name);
+        }
+    }
+}
 
 }  // namespace
 
 Result<std::optional<ArtifactFolder>> artifact_folder_of(const api::Job& job) {
-    std::error_code failed;
     ArtifactFolder folder;
-    folder.root = fs::canonical(job.output, failed);
-    if (failed == std::errc::no_such_file_or_directory || failed == std::errc::not_a_directory ||
-        (!failed && !fs::is_directory(folder.root, failed))) {
-        return std::optional<ArtifactFolder>();
+    folder.open = std::make_shared<const Descriptor>(::open(job.output.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!*folder.open) {
+        const std::error_code why(errno, std::system_category());
+        if (is_absent(why)) {
+            return std::optional<ArtifactFolder>();
+        }
+        return cannot_read(job.output, why);
     }
+    std::error_code failed;
+    folder.root = fs::read_symlink("/proc/self/fd/" + std::to_string(folder.open->get()), failed);
     if (failed) {
         return cannot_read(job.output, failed);
     }
-    const std::string sha256 = exported_sha256(folder.root);
-    if (!job.weights_sha256.empty() && sha256 != job.weights_sha256) {
-        return std::optional<ArtifactFolder>();
+    std::set<std::string> names;
+    if (job.kind == JobKind::generate) {
+        if (auto manifest = open_plain(folder, "manifest.json"); !manifest || !*manifest) {
+            return manifest ? Result<std::optional<ArtifactFolder>>(std::nullopt) : manifest.error();
+        }
+        if (const Result<void> added = add_store(folder.root, names); !added) {
+            return added.error();
+        }
+    } else {
+        const boost::json::object owner = owner_document(folder);
+        if (!job.weights_sha256.empty() && sha256_in(owner) != job.weights_sha256) {
+            return std::optional<ArtifactFolder>();
+        }
+        add_export(owner, names);
+        if (const auto spec = api::parse_job_spec(job.resolved_spec_json)) {
+            add_sinks(folder, spec->metrics, names);
+        }
     }
-    const auto spec = api::parse_job_spec(job.resolved_spec_json);
-    const bool elsewhere = spec && !spec->checkpoint.dir.empty();
-    folder.checkpoints =
-        fs::weakly_canonical(elsewhere ? fs::path(spec->checkpoint.dir) : folder.root / "checkpoints", failed);
-    if (failed) {
-        return cannot_read(job.output, failed);
-    }
-    if (is_below(folder.root, folder.checkpoints)) {
-        folder.checkpoints = folder.root / "checkpoints";  // beside the model: they cannot be told apart by folder
-    }
+    std::ranges::copy_if(names, std::back_inserter(folder.files), is_plain);
     return std::optional(std::move(folder));
 }
 
 Result<std::vector<ArtifactEntry>> list_artifacts(const ArtifactFolder& folder) {
-    Listing listing(folder);
-    if (const Result<void> done = listing.add(folder.root, ""); !done) {
-        return done.error();
+    std::set<std::pair<std::string, bool>> entries;
+    for (const std::string& name : folder.files) {
+        const auto file = open_plain(folder, name);
+        if (!file) {
+            return file.error();
+        }
+        if (!*file) {
+            continue;
+        }
+        entries.emplace(name, false);
+        for (auto slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+            entries.emplace(name.substr(0, slash), true);
+        }
     }
-    return std::move(listing.entries);
-}
-
-ArtifactFile::ArtifactFile(ArtifactFile&& other) noexcept
-    : size(other.size),
-      modified(other.modified),
-      name_(std::move(other.name_)),
-      done_(other.done_),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-ArtifactFile& ArtifactFile::operator=(ArtifactFile&& other) noexcept {
-    size = other.size;
-    modified = other.modified;
-    std::swap(name_, other.name_);
-    done_ = other.done_;
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-}
-
-ArtifactFile::~ArtifactFile() {
-    if (descriptor_ >= 0) {
-        ::close(descriptor_);
+    std::vector<ArtifactEntry> listed;
+    for (const auto& [name, is_folder] : entries) {
+        listed.push_back({name, is_folder});
     }
+    return listed;
 }
 
 std::string ArtifactFile::read(std::size_t limit) {
     std::string bytes(static_cast<std::size_t>(std::min<std::uint64_t>(limit, size - done_)), '\0');
     std::size_t filled = 0;
     while (filled < bytes.size()) {
-        const ssize_t got = ::read(descriptor_, bytes.data() + filled, bytes.size() - filled);
+        const ssize_t got = ::read(descriptor_.get(), bytes.data() + filled, bytes.size() - filled);
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -184,36 +265,10 @@ std::string ArtifactFile::read(std::size_t limit) {
 }
 
 Result<std::optional<ArtifactFile>> open_artifact(const ArtifactFolder& folder, const std::string& name) {
-    std::optional<ArtifactFile> none;
-    const fs::path relative(name);
-    const bool plain = !name.empty() && name.find('\0') == std::string::npos && relative.is_relative() &&
-                       std::ranges::none_of(relative, [](const fs::path& part) {
-                           return part.empty() || part.native().starts_with('.');
-                       });
-    if (!plain) {
-        return none;
+    if (!std::ranges::binary_search(folder.files, name)) {
+        return std::optional<ArtifactFile>();
     }
-    const fs::path path = folder.root / relative;
-    // Not blocking: what it is we see when it is open, and a pipe would wait for its other end.
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (descriptor < 0) {
-        const std::error_code why(errno, std::system_category());
-        const bool absent = why == std::errc::no_such_file_or_directory || why == std::errc::not_a_directory ||
-                            why == std::errc::filename_too_long || why == std::errc::too_many_symbolic_link_levels ||
-                            why == std::errc::no_such_device_or_address;
-        return absent ? Result<std::optional<ArtifactFile>>(std::move(none)) : cannot_read(path, why);
-    }
-    struct stat status{};
-    const bool known = ::fstat(descriptor, &status) == 0;
-    ArtifactFile file(descriptor, path.string(), known ? static_cast<std::uint64_t>(status.st_size) : 0,
-                      status.st_mtime);
-    // Where the file that is open really lies: nobody can put a link in between any more.
-    std::error_code failed;
-    const fs::path real = fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), failed);
-    if (!known || failed || !S_ISREG(status.st_mode) || !is_shown(folder, real)) {
-        return none;
-    }
-    return std::optional(std::move(file));
+    return open_plain(folder, name);
 }
 
 }  // namespace distilld

@@ -76,9 +76,22 @@ void make_download(Response& response, const char* type, const std::string& name
                         {"X-Content-Type-Options", "nosniff"}};
 }
 
+/// Nothing where the folder that the output leads to may not be named any more.
+Result<std::optional<ArtifactFolder>> allowed_folder_of(const api::Job& job, const Admission& admit) {
+    auto folder = artifact_folder_of(job);
+    if (folder && *folder && admit) {
+        JobSpec alone;
+        alone.output = (*folder)->root.string();
+        if (!admit(alone).violations.empty()) {
+            folder->reset();
+        }
+    }
+    return folder;
+}
+
 class ArtifactApi {
   public:
-    explicit ArtifactApi(JobManager& manager) : manager_(manager) {}
+    ArtifactApi(JobManager& manager, Admission admit) : manager_(manager), admit_(std::move(admit)) {}
 
     asio::awaitable<Response> artifacts(Request request) {
         check_query(request, {"path"});
@@ -93,7 +106,7 @@ class ArtifactApi {
                    "job '" + job.id + "' has no artifacts: it is " + api::to_string(job.state) +
                        ", and only a job that has succeeded has some");
         }
-        auto looking = run_on(pool_.get_executor(), [job] { return artifact_folder_of(job); });
+        auto looking = run_on(pool_.get_executor(), [job, admit = admit_] { return allowed_folder_of(job, admit); });
         const auto folder = co_await std::move(looking);
         if (!folder) {
             co_return unreadable(request, folder.error());
@@ -152,13 +165,14 @@ class ArtifactApi {
     }
 
     JobManager& manager_;
+    const Admission admit_;
     asio::thread_pool pool_{kReaders};
 };
 
 }  // namespace
 
-std::vector<http::Route> make_artifact_routes(JobManager& manager) {
-    const auto api = std::make_shared<ArtifactApi>(manager);
+std::vector<http::Route> make_artifact_routes(JobManager& manager, Admission admit) {
+    const auto api = std::make_shared<ArtifactApi>(manager, std::move(admit));
     return {api_route(api, "GET", "/v1/jobs/{id}/artifacts", &ArtifactApi::artifacts)};
 }
 

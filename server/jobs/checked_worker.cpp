@@ -1,21 +1,26 @@
 #include "server/jobs/checked_worker.hpp"
 
+#include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <utility>
+
+#include "pipeline/async/run_on.hpp"
 
 namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
+constexpr std::size_t kDiskThreads = 4;
 
 class CheckedWorker final : public WorkerProcess {
   public:
-    CheckedWorker(std::unique_ptr<WorkerProcess> worker, WorkerChecks checks)
-        : worker_(std::move(worker)), checks_(std::move(checks)) {}
+    CheckedWorker(std::unique_ptr<WorkerProcess> worker, std::shared_ptr<asio::thread_pool> disk, WorkerChecks checks)
+        : worker_(std::move(worker)), disk_(std::move(disk)), checks_(std::move(checks)) {}
 
     asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
         if (const auto spec = api::parse_job_spec(start.spec_json)) {  // else the worker says what is wrong
-            const auto violations = checks_.admit(*spec);
+            auto judging = run_on(disk_->get_executor(), [admit = checks_.admit, spec = *spec] { return admit(spec); });
+            const auto violations = co_await std::move(judging);
             if (!violations.violations.empty()) {
                 on_event(FailedEvent{"invalid_input", api::describe(violations)});
                 co_return WorkerExit{};
@@ -33,16 +38,18 @@ class CheckedWorker final : public WorkerProcess {
 
   private:
     std::unique_ptr<WorkerProcess> worker_;
+    std::shared_ptr<asio::thread_pool> disk_;  // of all workers of the factory, of which none is the last for sure
     WorkerChecks checks_;
 };
 
 }  // namespace
 
 WorkerFactory make_checked_workers(WorkerFactory workers, WorkerChecks checks) {
-    return
-        [workers = std::move(workers), checks = std::move(checks)](asio::any_io_executor executor, const Slot& slot) {
-            return std::make_unique<CheckedWorker>(workers(std::move(executor), slot), checks);
-        };
+    auto disk = std::make_shared<asio::thread_pool>(kDiskThreads);
+    return [workers = std::move(workers), disk = std::move(disk), checks = std::move(checks)](
+               asio::any_io_executor executor, const Slot& slot) {
+        return std::make_unique<CheckedWorker>(workers(std::move(executor), slot), disk, checks);
+    };
 }
 
 }  // namespace distilld

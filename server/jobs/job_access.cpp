@@ -1,12 +1,11 @@
 #include "server/jobs/job_access.hpp"
 
-#include <boost/json/array.hpp>
-#include <boost/json/object.hpp>
 #include <cstddef>
 #include <memory>
 #include <string_view>
 #include <utility>
 
+#include "api/url_queries.hpp"
 #include "base/json_text.hpp"
 #include "server/jobs/api_route.hpp"
 
@@ -14,12 +13,10 @@ namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
-namespace json = boost::json;
 using api::Request;
 using api::Response;
 using api::Role;
 
-constexpr std::string_view kHidden = "?…";
 constexpr std::size_t kStoredDepth = 64;
 
 bool is_about_a_job(const http::Route& route) {
@@ -42,40 +39,24 @@ asio::awaitable<Response> guarded(JobManager& manager, std::shared_ptr<const htt
     co_return co_await std::move(work);
 }
 
-/// Of texts that are URLs.
-void hide_queries(json::value& value) {
-    if (auto* object = value.if_object()) {
-        for (auto& member : *object) {
-            hide_queries(member.value());
-        }
-    } else if (auto* array = value.if_array()) {
-        for (auto& entry : *array) {
-            hide_queries(entry);
-        }
-    } else if (auto* text = value.if_string()) {
-        const std::string_view all(*text);
-        const auto query = all.find('?');
-        if (query != std::string_view::npos && all.substr(0, query).find("://") != std::string_view::npos) {
-            *text = std::string(all.substr(0, query)) + std::string(kHidden);
-        }
-    }
-}
-
 /// Of a spec as it is stored. What is no JSON, and so cannot be looked through, is not shown.
 std::string without_queries(const std::string& spec) {
     auto value = parse_json_text(spec, kStoredDepth);
     if (!value) {
         return {};
     }
-    hide_queries(*value);
+    api::hide_url_queries(*value);
     return to_text(*value);
 }
 
 }  // namespace
 
 bool may_act_on(const std::string& owner_id, const Request& request) {
-    return !request.caller || request.caller->role == Role::admin ||
-           (!owner_id.empty() && request.caller->id == owner_id);
+    return is_for_all(request) || (!owner_id.empty() && request.caller->id == owner_id);
+}
+
+bool is_for_all(const Request& request) {
+    return !request.caller || request.caller->role == Role::admin;
 }
 
 void guard_jobs_of_others(std::vector<http::Route>& routes, JobManager& manager) {

@@ -19,6 +19,9 @@ void guard_jobs_of_others(std::vector<http::Route>& routes, JobManager& manager)
 /// may. True where the server asks for no keys.
 [[nodiscard]] bool may_act_on(const std::string& owner_id, const api::Request& request);
 
+/// Whether the caller may do everything: an administrator, or anybody where the server asks for no keys.
+[[nodiscard]] bool is_for_all(const api::Request& request);
+
 /// A job with its specs, as the caller may see it: to other keys than its owner's, those of administrators excepted, a
 /// URL's query, which may hold a key, is not shown.
 [[nodiscard]] api::Job visible_job(api::Job job, const api::Request& request);

@@ -39,6 +39,9 @@ class JobJournal {
     /// Reads the jobs that have not ended, oldest first. Once, before anything else.
     std::vector<StoredJob> restore();
 
+    /// See JobStore. Once, before anything else.
+    void ended(const std::function<void(const api::Job&)>& take) { store_->ended(take); }
+
     // --- reading: ErrorException when the store cannot be read ---
     /// With specs.
     [[nodiscard]] std::optional<api::Job> get(const std::string& id);

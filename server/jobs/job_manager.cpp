@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <thread>
@@ -33,6 +34,7 @@ namespace asio = boost::asio;
 using std::chrono::steady_clock;
 
 constexpr const char* kComponent = "jobs";
+constexpr std::size_t kDiskThreads = 4;
 
 void log_failure(const std::exception_ptr& failure) {
     log::error(kComponent, "unexpected: " + failure_message(failure));
@@ -87,7 +89,13 @@ class ThreadedJobManager final : public JobManager {
     }
 
     asio::awaitable<SubmitOutcome> submit(SubmitRequest request) override {
-        return on_thread([this, request = std::move(request)] { return submit_now(request); });
+        auto preparing =
+            run_on(disk_.get_executor(), [this, request] { return prepare_submission(request, options_); });
+        auto prepared = co_await std::move(preparing);
+        auto submitting = on_thread([this, request = std::move(request), prepared = std::move(prepared)]() mutable {
+            return submit_now(request, std::move(prepared));
+        });
+        co_return co_await std::move(submitting);
     }
 
     std::optional<api::StatusReason> store_trouble() const override { return journal_.board().trouble(); }
@@ -105,7 +113,19 @@ class ThreadedJobManager final : public JobManager {
         return ask(std::move(id), [this](const std::string& job) { return verbs_.pause(job); });
     }
     asio::awaitable<VerbOutcome> resume(std::string id) override {
-        return ask(std::move(id), [this](const std::string& job) { return verbs_.resume(job); });
+        auto looking = on_thread([this, id] { return verbs_.spec_to_prepare(id); });
+        const auto spec = co_await std::move(looking);
+        PreparedSpec prepared;
+        if (spec) {
+            auto preparing = run_on(disk_.get_executor(), [this, spec = *spec] {
+                return prepare_spec(spec, options_, options_.admit_again, LookInside::no);
+            });
+            prepared = co_await std::move(preparing);
+        }
+        auto resuming = ask(std::move(id), [this, prepared = std::move(prepared)](const std::string& job) {
+            return verbs_.resume(job, prepared);
+        });
+        co_return co_await std::move(resuming);
     }
     asio::awaitable<VerbOutcome> checkpoint(std::string id) override {
         return ask(std::move(id), [this](const std::string& job) { return verbs_.checkpoint(job); });
@@ -204,7 +224,11 @@ class ThreadedJobManager final : public JobManager {
     }
 
     void start_now() {
-        for (const auto& stored : journal_.restore()) {
+        journal_.ended([this](const api::Job& job) { table_.restore_ended(job.id, claims_of_stored(job)); });
+        for (auto& stored : journal_.restore()) {
+            if (const auto whole = journal_.get(stored.job.id)) {
+                stored.job.resolved_spec_json = whole->resolved_spec_json;
+            }
             table_.restore(restored_job(stored));
         }
         table_.start();
@@ -231,8 +255,8 @@ class ThreadedJobManager final : public JobManager {
         return ready_;
     }
 
-    SubmitOutcome submit_now(const SubmitRequest& request) {
-        auto judged = judge_submission(request, options_, table_, journal_);
+    SubmitOutcome submit_now(const SubmitRequest& request, PreparedSpec prepared) {
+        auto judged = judge_submission(request, std::move(prepared), options_, table_, journal_);
         auto& outcome = judged.outcome;
         auto& stored = judged.job;
         if (outcome.kind == SubmitVerdict::existing) {
@@ -244,7 +268,7 @@ class ThreadedJobManager final : public JobManager {
         keeper_.written([&] { stored.number = journal_.create(stored); });
         keeper_.append(stored.job.id, state_record(stored.job));
         keeper_.show_counts();
-        table_.enqueue(stored.job.id, judged.output, {stored.job.priority, stored.number});
+        table_.enqueue(stored.job.id, judged.claims, {stored.job.priority, stored.number});
         journal_.board().change_queue(table_.take_queue_changes());
         outcome.job = std::move(stored.job);
         journal_.board().complete(outcome.job);
@@ -262,6 +286,7 @@ class ThreadedJobManager final : public JobManager {
             return {RemoveOutcome::Kind::not_ended, *state};
         }
         keeper_.written([&] { journal_.remove(id); });
+        table_.forget(id);
         log::info(kComponent, id + " deleted");
         keeper_.show_counts();
         return {RemoveOutcome::Kind::removed, *state};
@@ -295,6 +320,7 @@ class ThreadedJobManager final : public JobManager {
     JobVerbs verbs_;
     ActionPerformer performer_;
     asio::steady_timer wakeup_;
+    asio::thread_pool disk_{kDiskThreads};  ///< looks at what specs name: nobody else waits for that
     std::thread thread_;
 };
 

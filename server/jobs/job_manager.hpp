@@ -28,7 +28,7 @@
 
 namespace distilld {
 
-/// What the operator does not allow of a spec, whose paths are absolute.
+/// What the operator does not allow of a spec, whose paths are absolute. Blocks; any thread, several at once.
 using Admission = std::function<api::SpecViolations(const JobSpec&)>;
 
 struct JobManagerOptions {
@@ -59,8 +59,8 @@ using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::
 struct SubmitOutcome {
     /// created: `job` is queued. existing: `job` was made before by a request with the same key and body. valid: `job`
     /// is what would be queued, without an id. invalid: `violations` of the spec, or what it names is not there.
-    /// conflict: `violations`: another job that has not ended writes to the same output folder. queue_full: as many
-    /// wait as may.
+    /// conflict: `violations`: another job that has not ended uses a place that this one is to write to. queue_full: as
+    /// many wait as may.
     using Kind = SubmitVerdict;
     Kind kind = Kind::invalid;
     api::Job job;
@@ -78,6 +78,7 @@ struct SubmitRequest {
     std::vector<std::string> own_paths{};  ///< pointers of what the service has put into the spec: nobody named it
     /// See api::Job. A request with a key is the same as an earlier one when this is, or without it the spec.
     std::string asked_json{};
+    bool is_admin = false;  ///< the owner may write where jobs of others have written
 };
 
 /// Answer to what a user asks of a job. `job` is the job as it is then, except where there is none.
@@ -92,7 +93,7 @@ struct VerbOutcome {
         no_remote_teacher,  ///< it asks no endpoint
         invalid,            ///< `violations` of what was asked
         not_runnable,       ///< `violations` of its spec: what this names is not there any more
-        output_in_use,      ///< `violations`: another job that has not ended writes to its folder
+        output_in_use,      ///< `violations`: another job that has not ended uses a place that it writes to
         stopping,           ///< the service is
     };
     Kind kind = Kind::not_found;

@@ -82,6 +82,7 @@ api::Response refused_submission(const api::Request& request, const SubmitOutcom
         case SubmitOutcome::Kind::created:
         case SubmitOutcome::Kind::existing:
         case SubmitOutcome::Kind::valid:
+        case SubmitOutcome::Kind::not_yours:  // invalid by now
         case SubmitOutcome::Kind::stopping:
             break;
     }

@@ -45,6 +45,7 @@ class JobApi {
         query.finish();
         order.idempotency_key = idempotency_key_of(request);
         order.owner = request.caller;
+        order.is_admin = is_for_all(request);
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
         if (outcome.kind == SubmitOutcome::Kind::valid) {
@@ -160,6 +161,7 @@ class JobApi {
             }
             case SubmitOutcome::Kind::invalid:
             case SubmitOutcome::Kind::conflict:
+            case SubmitOutcome::Kind::not_yours:
             case SubmitOutcome::Kind::key_reused:
             case SubmitOutcome::Kind::queue_full:
             case SubmitOutcome::Kind::valid:  // validation_response()
@@ -178,7 +180,7 @@ class JobApi {
 }  // namespace
 
 std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<JobMetrics> metrics,
-                                         std::shared_ptr<JobLogs> logs, Estimates estimates) {
+                                         std::shared_ptr<JobLogs> logs, Estimates estimates, Admission admit) {
     const auto api = std::make_shared<JobApi>(manager, logs, std::move(estimates));
     std::vector<http::Route> routes{
         api_route(api, "POST", "/v1/jobs", &JobApi::submit),
@@ -195,7 +197,7 @@ std::vector<http::Route> make_job_routes(JobManager& manager, std::shared_ptr<Jo
     for (auto& row : make_history_routes(manager)) {
         routes.push_back(std::move(row));
     }
-    for (auto& row : make_artifact_routes(manager)) {
+    for (auto& row : make_artifact_routes(manager, std::move(admit))) {
         routes.push_back(std::move(row));
     }
     for (auto& row : make_log_routes(manager, std::move(logs))) {

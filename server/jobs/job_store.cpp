@@ -81,6 +81,21 @@ class SqliteJobStore final : public JobStore {
         return jobs;
     }
 
+    void ended(const std::function<void(const api::Job&)>& take) override {
+        const std::string text =
+            "SELECT id, owner_id, output, resolved_spec FROM jobs JOIN job_specs ON job_id = id WHERE NOT " +
+            is_unfinished() + " AND started_at != ''";
+        sqlite::Statement select(database_, text.c_str());
+        while (select.step()) {
+            api::Job job;
+            job.id = select.text(0);
+            job.owner_id = select.text(1);
+            job.output = select.text(2);
+            job.resolved_spec_json = select.text(3);
+            take(job);
+        }
+    }
+
     std::vector<std::pair<api::JobState, std::uint64_t>> counts() override {
         std::vector<std::pair<api::JobState, std::uint64_t>> result;
         const sqlite::ResetGuard guard(*counts_);

@@ -82,6 +82,9 @@ class JobStore : public JobReader {
     [[nodiscard]] virtual std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) = 0;
     /// Jobs that are not terminal, oldest first, without specs.
     [[nodiscard]] virtual std::vector<StoredJob> unfinished() = 0;
+    /// Hands over the jobs that have ended and had a worker: their id, owner's id, output and resolved
+    /// spec alone.
+    virtual void ended(const std::function<void(const api::Job&)>& take) = 0;
     /// Number of jobs in each state.
     [[nodiscard]] virtual std::vector<std::pair<api::JobState, std::uint64_t>> counts() = 0;
     /// Stores the events (one at least) under the job's next sequence numbers, the last of which is returned, and the

@@ -46,8 +46,9 @@ void JobTable::restore(const RestoredJob& job) {
     if (!added) {
         return;
     }
-    place->second.output = job.output;
-    outputs_.emplace(job.output, job.id);
+    place->second.claims = job.claims;
+    place->second.begun = job.running || job.resume || job.begun;
+    claims_.claim(job.id, job.claims);
     place->second.resume = job.resume;
     take_place(place, job.place);
     if (!job.running && job.paused) {
@@ -64,6 +65,13 @@ void JobTable::restore(const RestoredJob& job) {
         StatusReason reason{"service_restarted",
                             "the service ended while the job ran; it goes on from its newest checkpoint"};
         requeue(place, {job.id, JobState::queued, std::move(reason), true});
+    }
+}
+
+void JobTable::restore_ended(const std::string& id, const PathClaims& claims) {
+    if (mode_ == Mode::restoring && !jobs_.contains(id)) {
+        claims_.claim(id, claims);
+        claims_.end(id);
     }
 }
 
@@ -101,11 +109,11 @@ SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
     if (submission.earlier && !submission.dry_run) {
         return submission.earlier->same_body ? SubmitVerdict::existing : SubmitVerdict::key_reused;
     }
-    if (!submission.output) {
+    if (!submission.claims) {
         return SubmitVerdict::invalid;
     }
-    if (output_user(*submission.output)) {
-        return SubmitVerdict::conflict;
+    if (const auto taken = conflict(*submission.claims)) {
+        return taken->ended ? SubmitVerdict::not_yours : SubmitVerdict::conflict;
     }
     if (submission.dry_run) {
         return SubmitVerdict::valid;
@@ -113,11 +121,12 @@ SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
     return queue_.size() >= options_.max_queued ? SubmitVerdict::queue_full : SubmitVerdict::created;
 }
 
-void JobTable::enqueue(const std::string& id, const std::string& output, QueuePlace place, bool resume) {
+void JobTable::enqueue(const std::string& id, const PathClaims& claims, QueuePlace place, bool resume) {
     const auto [job, added] = jobs_.try_emplace(id);
     if (added) {
-        job->second.output = output;
-        outputs_.emplace(output, id);
+        job->second.claims = claims;
+        job->second.begun = resume;
+        claims_.claim(id, claims);
         job->second.resume = resume;
         take_place(job, place);
         insert_into_queue(job);
@@ -335,9 +344,19 @@ std::optional<JobIntent> JobTable::intent(const std::string& id) const {
     return job == jobs_.end() ? std::nullopt : std::optional(job->second.intent);
 }
 
-std::optional<std::string> JobTable::output_user(const std::string& output) const {
-    const auto user = outputs_.lower_bound({output, std::string()});
-    return user == outputs_.end() || user->first != output ? std::nullopt : std::optional(user->second);
+std::optional<ClaimConflict> JobTable::claim_again(const std::string& id, const std::vector<PathClaim>& paths) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end() || job->second.claims.paths == paths) {
+        return std::nullopt;
+    }
+    PathClaims claims = job->second.claims;
+    claims.paths = paths;
+    if (auto taken = conflict(claims, id)) {
+        return taken;
+    }
+    claims_.claim(id, claims);
+    job->second.claims = std::move(claims);
+    return std::nullopt;
 }
 
 void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last) {
@@ -384,7 +403,11 @@ void JobTable::rest(Entries::iterator job, StatusReason reason) {
 
 void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusReason> reason) {
     actions_.emplace_back(StoreStateAction{job->first, state, std::move(reason)});
-    outputs_.erase({job->second.output, job->first});
+    if (job->second.begun) {
+        claims_.end(job->first);
+    } else {
+        claims_.forget(job->first);
+    }
     jobs_.erase(job);
 }
 
@@ -415,6 +438,7 @@ void JobTable::fill_slots(Time now) {
         }
         actions_.emplace_back(StartWorkerAction{job->first, job->second.resume, job->second.cut});
         job->second.intent = JobIntent::run;
+        job->second.begun = true;
         leave_queue(job);
         workers_.insert(job);
     }

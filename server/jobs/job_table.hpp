@@ -13,6 +13,7 @@
 
 #include "api/job_types.hpp"
 #include "server/jobs/job_queue.hpp"
+#include "server/jobs/path_claims.hpp"
 #include "server/supervisor/restart_policy.hpp"
 
 namespace distilld {
@@ -53,7 +54,7 @@ struct JobSubmission {
         bool same_body = false;
     };
     std::optional<Earlier> earlier;
-    std::optional<std::string> output;  ///< identity of the output folder; empty = the spec is invalid
+    std::optional<PathClaims> claims;  ///< empty = the spec is invalid
 };
 
 enum class SubmitVerdict {
@@ -61,7 +62,8 @@ enum class SubmitVerdict {
     existing,    ///< answer with the job that was submitted before
     valid,       ///< dry run, nothing is wrong
     invalid,     ///< the spec is
-    conflict,    ///< output_user() has the folder
+    conflict,    ///< a job that has not ended uses a place that this one is to write to
+    not_yours,   ///< a job of another owner has written there
     key_reused,  ///< the key was used with another body
     queue_full,  ///< as many jobs wait as may
     stopping,    ///< no job is taken any more
@@ -147,12 +149,13 @@ struct JobTableOptions {
 /// A job as the store has it when the service starts.
 struct RestoredJob {
     std::string id;
-    std::string output;
+    PathClaims claims;
     bool running = false;  ///< it ran when the service ended without a chance to say so
     bool cancel_requested = false;
     bool resume = false;
     bool paused = false;  ///< it is; or, if it was running, was on its way there
     QueuePlace place{};
+    bool begun = false;  ///< it has had a worker
 };
 
 /// Decides what becomes of each job that has not ended: who waits, who runs, who is told to stop, and what the end of a
@@ -176,13 +179,20 @@ class JobTable {
     // --- events ---
     /// Before start(), oldest job first.
     void restore(const RestoredJob& job);
+    /// Before start(): one that has ended, and what it may have written.
+    void restore_ended(const std::string& id, const PathClaims& claims);
+    /// It is deleted: what it has written is no longer its owner's.
+    void forget(const std::string& id) { claims_.forget(id); }
     /// Jobs may run from now on.
     void start();
     /// No job is taken or started any more; those that run are to stop and to go on at the next start.
     void stop(Time now);
     [[nodiscard]] SubmitVerdict judge(const JobSubmission& submission) const;
     /// The job is on disk and waits for its turn; one that had ended goes on with `resume`.
-    void enqueue(const std::string& id, const std::string& output, QueuePlace place = {}, bool resume = false);
+    void enqueue(const std::string& id, const PathClaims& claims, QueuePlace place = {}, bool resume = false);
+    /// Links may lead elsewhere since the job was taken: what it claims now, where that is free. Else why not, and
+    /// nothing changes.
+    std::optional<ClaimConflict> claim_again(const std::string& id, const std::vector<PathClaim>& paths);
     /// True: it will end (or has). False: there is no such job, or it has ended before.
     bool cancel(const std::string& id, Time now, LastCheckpoint last = LastCheckpoint::write);
     /// It comes to have no worker and no turn until it is resumed.
@@ -215,8 +225,14 @@ class JobTable {
     [[nodiscard]] std::optional<std::uint64_t> queue_position(const std::string& id) const {
         return queue_.position(id);
     }
-    /// The job that has not ended and writes to this folder.
-    [[nodiscard]] std::optional<std::string> output_user(const std::string& output) const;
+    /// What keeps a job from what it claims; its own claims do not.
+    [[nodiscard]] std::optional<ClaimConflict> conflict(const PathClaims& claims, const std::string& id = {}) const {
+        return claims_.conflict(claims, id);
+    }
+    /// The job that has not ended and writes to this file or folder.
+    [[nodiscard]] std::optional<std::string> output_user(const std::string& output) const {
+        return claims_.writer_of(output);
+    }
     /// Jobs that have been looked at so far, beside those that the events were about: what an event costs.
     [[nodiscard]] std::uint64_t visited() const noexcept { return visited_ + queue_.visited(); }
 
@@ -224,7 +240,8 @@ class JobTable {
     enum class Mode { restoring, started, stopping };
     struct Entry {
         JobIntent intent = JobIntent::wait;
-        std::string output;
+        PathClaims claims;
+        bool begun = false;  ///< it has had a worker, which may have written
         bool resume = false;
         bool skips_checkpoint = false;  ///< cancel: the worker was told so
         Time deadline{};                ///< wait: not started before; with a worker that is to stop: killed then
@@ -258,10 +275,10 @@ class JobTable {
     Mode mode_ = Mode::restoring;
     Entries jobs_;  ///< that have not ended, by id
     JobQueue queue_;
-    std::set<Entries::iterator, ById> workers_;              ///< of jobs_, those that have a worker
-    std::set<std::pair<std::string, std::string>> outputs_;  ///< folder and id of each of jobs_
-    std::uint64_t newest_ = 0;                               ///< greatest number of a place that was given
-    std::vector<JobAction> actions_;                         ///< of events since the last poll
+    std::set<Entries::iterator, ById> workers_;  ///< of jobs_, those that have a worker
+    ClaimTable claims_;                          ///< of jobs_, and of those that have ended
+    std::uint64_t newest_ = 0;                   ///< greatest number of a place that was given
+    std::vector<JobAction> actions_;             ///< of events since the last poll
     std::vector<QueueChange> queue_changes_;
     mutable std::uint64_t visited_ = 0;
 };

@@ -37,9 +37,17 @@ VerbOutcome JobVerbs::pause(const std::string& id) {
     return outcome_of(parts_.table.pause(id, steady_clock::now()), id);
 }
 
-VerbOutcome JobVerbs::resume(const std::string& id) {
+std::optional<std::string> JobVerbs::spec_to_prepare(const std::string& id) {
+    if (parts_.table.intent(id)) {
+        return std::nullopt;
+    }
+    auto job = parts_.journal.get(id);
+    return job ? std::optional(std::move(job->resolved_spec_json)) : std::nullopt;
+}
+
+VerbOutcome JobVerbs::resume(const std::string& id, PreparedSpec prepared) {
     const auto verdict = parts_.table.resume(id);
-    return verdict == VerbVerdict::not_here ? revive(id) : outcome_of(verdict, id);
+    return verdict == VerbVerdict::not_here ? revive(id, std::move(prepared)) : outcome_of(verdict, id);
 }
 
 VerbOutcome JobVerbs::checkpoint(const std::string& id) {
@@ -111,7 +119,7 @@ VerbOutcome JobVerbs::outcome_of(VerbVerdict verdict, const std::string& id) {
 }
 
 /// A job that has ended goes on, as if it were submitted again where it was.
-VerbOutcome JobVerbs::revive(const std::string& id) {
+VerbOutcome JobVerbs::revive(const std::string& id, PreparedSpec prepared) {
     const auto ended = parts_.journal.get(id);
     if (!ended) {
         return outcome(Kind::not_found);
@@ -122,16 +130,15 @@ VerbOutcome JobVerbs::revive(const std::string& id) {
     if (parts_.table.stopping()) {
         return outcome(Kind::stopping);
     }
-    const auto spec = api::parse_job_spec(ended->resolved_spec_json);
-    if (!spec) {
-        return outcome(Kind::not_runnable, spec.error());
+    if (!prepared.spec && prepared.violations.violations.empty()) {
+        return outcome(Kind::cancelling);  // it has only just ended
     }
-    const auto output = folder_identity(ended->output);
-    if (const auto user = parts_.table.output_user(output)) {
-        return outcome(Kind::output_in_use, output_conflict(*user, output));
+    if (!prepared.violations.violations.empty()) {
+        return outcome(Kind::not_runnable, std::move(prepared.violations));
     }
-    if (auto found = objections(*spec, parts_.options.admit_again, LookInside::no); !found.violations.empty()) {
-        return outcome(Kind::not_runnable, std::move(found));
+    const PathClaims claims{std::move(prepared.claims), ended->owner};
+    if (const auto taken = parts_.table.conflict(claims, id)) {
+        return outcome(taken->ended ? Kind::not_runnable : Kind::output_in_use, claim_violation(*taken));
     }
     parts_.keeper.written([&] { parts_.journal.check_writable(); });
     if (parts_.journal.revive(id) == nullptr) {
@@ -148,7 +155,7 @@ VerbOutcome JobVerbs::revive(const std::string& id) {
     parts_.keeper.append(id, message_record("resume requested"));
     parts_.keeper.append(id, record);
     parts_.keeper.show_counts();
-    parts_.table.enqueue(id, output, place, true);
+    parts_.table.enqueue(id, claims, place, true);
     log::info("jobs", id + " is resumed");
     return outcome(Kind::accepted);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "server/jobs/job_journal.hpp"
@@ -7,6 +8,7 @@
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/running_jobs.hpp"
 #include "server/jobs/store_keeper.hpp"
+#include "server/jobs/submission.hpp"
 
 namespace distilld {
 
@@ -26,13 +28,16 @@ class JobVerbs {
     // See JobManager. ErrorException when the store cannot be read, or not be written where the answer is that it was.
     VerbOutcome cancel(const std::string& id, LastCheckpoint last);
     VerbOutcome pause(const std::string& id);
-    VerbOutcome resume(const std::string& id);
+    /// Of a job that has ended and is to go on: its spec, which resume() wants to have prepared. Nothing: it needs
+    /// none.
+    std::optional<std::string> spec_to_prepare(const std::string& id);
+    VerbOutcome resume(const std::string& id, PreparedSpec prepared);
     VerbOutcome checkpoint(const std::string& id);
     VerbOutcome change(const std::string& id, const JobPatch& patch);
 
   private:
     VerbOutcome outcome_of(VerbVerdict verdict, const std::string& id);
-    VerbOutcome revive(const std::string& id);
+    VerbOutcome revive(const std::string& id, PreparedSpec prepared);
     void apply(const std::string& id, const JobPatch& patch);
 
     Parts parts_;

@@ -1,10 +1,11 @@
 #include "server/jobs/new_job.hpp"
 
 #include <cstdio>
-#include <filesystem>
 #include <random>
 
 #include "api/job_spec_json.hpp"
+#include "server/jobs/spec_claims.hpp"
+#include "server/security/path_rule.hpp"
 
 namespace distilld {
 
@@ -29,7 +30,8 @@ StoredJob new_job(const SubmitRequest& request, const JobSpec& spec) {
 
 RestoredJob restored_job(const StoredJob& stored) {
     const auto& job = stored.job;
-    RestoredJob restored{job.id, folder_identity(job.output)};
+    RestoredJob restored{job.id, claims_of_stored(job)};
+    restored.begun = !job.started_at.empty();
     const bool pausing = job.state == api::JobState::pausing;
     restored.running = pausing || job.state == api::JobState::running;
     const bool resumed = pausing && job.status_reason && job.status_reason->code == kResumedByUser;
@@ -48,10 +50,35 @@ std::optional<StoredJob> earlier_job(const SubmitRequest& request, JobJournal& j
     return journal.find_by_key(request.idempotency_key, api::rfc3339(oldest));
 }
 
-api::SpecViolations output_conflict(const std::string& job_id, const std::string& folder) {
+PathClaims claims_of_stored(const api::Job& job) {
+    PathClaims claims;
+    claims.owner = job.owner_id;
+    if (const auto spec = api::parse_job_spec(job.resolved_spec_json)) {
+        claims.paths = claims_of(*spec);
+    } else if (!job.output.empty()) {
+        claims.paths.push_back(
+            {resolved_path(job.output).value_or(job.output).string(), api::PathUse::writes, "/output"});
+    }
+    return claims;
+}
+
+api::SpecViolations claim_violation(const ClaimConflict& conflict) {
+    const std::string& wanted = conflict.wanted.path;
+    const std::string& held = conflict.held.path;
+    std::string place = "'" + wanted + "'";
+    if (wanted != held) {
+        const bool inside = wanted.size() > held.size();
+        place += (inside ? " lies in '" : " holds '") + held + "'";
+    }
+    std::string does = conflict.held.use == api::PathUse::reads ? "reads" : "writes to";
+    std::string detail = place + ", which job " + conflict.job + ", which has not ended, " + does +
+                         ": name another place, or wait for it";
+    if (conflict.ended) {
+        detail = place + ", which job " + conflict.job + " of another key has written: name another place";
+    }
     api::SpecViolations violations;
     violations.violations.push_back(
-        {"/output", "conflict", "job " + job_id + ", which has not ended, writes to the same folder " + folder});
+        {conflict.wanted.pointer, conflict.ended ? "path_not_allowed" : "conflict", std::move(detail)});
     return violations;
 }
 
@@ -64,12 +91,6 @@ std::string make_job_id() {
         id += text;
     }
     return id;
-}
-
-std::string folder_identity(const std::string& folder) {
-    std::error_code ec;
-    const auto canonical = std::filesystem::weakly_canonical(folder, ec);
-    return ec ? folder : canonical.string();
 }
 
 }  // namespace distilld

@@ -14,20 +14,20 @@ namespace distilld {
 /// The job that a request asks for, made now: queued, without an id. `spec` is the request's, its paths absolute.
 [[nodiscard]] StoredJob new_job(const SubmitRequest& request, const JobSpec& spec);
 
-/// An unfinished job of the store, as the table takes it when the service starts.
+/// An unfinished job of the store, with its specs, as the table takes it when the service starts.
 [[nodiscard]] RestoredJob restored_job(const StoredJob& stored);
+
+/// What a job of the store claims: what its resolved spec names, or at least its output.
+[[nodiscard]] PathClaims claims_of_stored(const api::Job& job);
 
 /// The job that was submitted with the request's idempotency key no longer than `lifetime` ago. A dry run has no key.
 [[nodiscard]] std::optional<StoredJob> earlier_job(const SubmitRequest& request, JobJournal& journal,
                                                    std::chrono::hours lifetime);
 
-/// Why a folder cannot be the output of another job.
-[[nodiscard]] api::SpecViolations output_conflict(const std::string& job_id, const std::string& folder);
+/// Why a job cannot have what it claims: "conflict" where it could have it later, else "path_not_allowed".
+[[nodiscard]] api::SpecViolations claim_violation(const ClaimConflict& conflict);
 
 /// "job-" and 96 random bits in hexadecimal.
 [[nodiscard]] std::string make_job_id();
-
-/// One folder has one name here, whatever links and dots its spec used.
-[[nodiscard]] std::string folder_identity(const std::string& folder);
 
 }  // namespace distilld

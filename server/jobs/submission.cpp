@@ -7,25 +7,41 @@
 
 #include "api/spec_paths.hpp"
 #include "server/jobs/new_job.hpp"
+#include "server/jobs/spec_claims.hpp"
 
 namespace distilld {
 
-api::SpecViolations objections(const JobSpec& spec, const Admission& admit, LookInside look_inside,
-                               const std::vector<std::string>& own_paths, const FileRule* rule) {
+PreparedSpec prepare_spec(const std::string& spec_json, const JobManagerOptions& options, const Admission& admit,
+                          LookInside look_inside, const std::vector<std::string>& own_paths) {
+    PreparedSpec prepared;
+    auto spec = api::parse_job_spec(spec_json);
+    if (!spec) {
+        prepared.violations = spec.error();
+        return prepared;
+    }
+    api::make_paths_absolute(*spec, options.working_directory);
     if (admit) {
-        auto refused = admit(spec);
-        std::erase_if(refused.violations, [&](const api::Violation& one) {
+        prepared.violations = admit(*spec);
+        std::erase_if(prepared.violations.violations, [&](const api::Violation& one) {
             return std::ranges::find(own_paths, one.pointer) != own_paths.end();
         });
-        if (!refused.violations.empty()) {
-            return refused;
-        }
     }
-    return check_named_files(spec, look_inside, rule);
+    if (prepared.violations.violations.empty()) {
+        prepared.claims = claims_of(*spec);
+        const std::optional<FileRule> rule = options.files ? options.files(*spec) : std::nullopt;
+        prepared.violations = check_named_files(*spec, look_inside, rule ? &*rule : nullptr);
+    }
+    prepared.spec = *std::move(spec);
+    return prepared;
 }
 
-JudgedSubmission judge_submission(const SubmitRequest& request, const JobManagerOptions& options, const JobTable& table,
-                                  JobJournal& journal) {
+PreparedSpec prepare_submission(const SubmitRequest& request, const JobManagerOptions& options) {
+    return prepare_spec(request.spec_json, options, options.admit, request.dry_run ? LookInside::yes : LookInside::no,
+                        request.own_paths);
+}
+
+JudgedSubmission judge_submission(const SubmitRequest& request, PreparedSpec prepared, const JobManagerOptions& options,
+                                  const JobTable& table, JobJournal& journal) {
     JudgedSubmission judged;
     auto& outcome = judged.outcome;
     JobSubmission submission;
@@ -36,10 +52,9 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
         const bool asked = !request.asked_json.empty() || !job.asked_json.empty();
         submission.earlier = {asked ? job.asked_json == request.asked_json : job.spec_json == request.spec_json};
     }
-    auto spec = api::parse_job_spec(request.spec_json);
-    if (spec) {
-        api::make_paths_absolute(*spec, options.working_directory);
-        submission.output = folder_identity(spec->output);
+    if (prepared.violations.violations.empty()) {
+        const std::string owner = request.owner ? request.owner->id : std::string();
+        submission.claims = {std::move(prepared.claims), owner, request.is_admin};
     }
     outcome.kind = table.judge(submission);
     switch (outcome.kind) {
@@ -51,29 +66,26 @@ JudgedSubmission judge_submission(const SubmitRequest& request, const JobManager
             outcome.job = std::move(earlier->job);
             return judged;
         case SubmitVerdict::invalid:
-            outcome.violations = spec.error();
+            outcome.violations = std::move(prepared.violations);
             return judged;
         case SubmitVerdict::conflict:
-            outcome.violations = output_conflict(*table.output_user(*submission.output), *submission.output);
+            outcome.violations = claim_violation(*table.conflict(*submission.claims));
+            return judged;
+        case SubmitVerdict::not_yours:
+            outcome.kind = SubmitVerdict::invalid;
+            outcome.violations = claim_violation(*table.conflict(*submission.claims));
             return judged;
         case SubmitVerdict::valid:
         case SubmitVerdict::created:
             break;
     }
-    const std::optional<FileRule> rule = options.files ? options.files(*spec) : std::nullopt;
-    outcome.violations = objections(*spec, options.admit, submission.dry_run ? LookInside::yes : LookInside::no,
-                                    request.own_paths, rule ? &*rule : nullptr);
-    if (!outcome.violations.violations.empty()) {
-        outcome.kind = SubmitVerdict::invalid;
-        return judged;
-    }
-    judged.job = new_job(request, *spec);
+    judged.job = new_job(request, *prepared.spec);
     if (submission.dry_run) {
         outcome.job = std::move(judged.job.job);
         return judged;
     }
     judged.job.job.id = request.id.empty() ? make_job_id() : request.id;
-    judged.output = *submission.output;
+    judged.claims = *std::move(submission.claims);
     return judged;
 }
 

@@ -1,9 +1,7 @@
 #include "server/openai/exported_files.hpp"
 
-#include <algorithm>
-#include <array>
 #include <span>
-#include <system_error>
+#include <utility>
 
 #include "base/sha256.hpp"
 
@@ -14,20 +12,6 @@ constexpr std::string_view kJobPrefix = "job-";
 constexpr std::string_view kFilePrefix = "file-";
 constexpr std::size_t kJobDigits = 24;
 constexpr std::size_t kNameDigits = 16;
-
-constexpr std::array<std::string_view, 12> kNames{"config.json", "generation_config.json", "adapter_config.json",
-                                                  // The student's tokenizer, as models/weights/export.hpp copies it.
-                                                  "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                                                  "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja",
-                                                  "added_tokens.json",
-                                                  // Whose run it is.
-                                                  "distilld.json"};
-/// Where a merged model stands beside its adapter, and packed weights beside those that they were made of.
-constexpr std::array<std::string_view, 3> kFolders{"", "merged", "ternary"};
-
-bool is_of_a_model(const std::string& name) {
-    return name.ends_with(".safetensors") || std::ranges::find(kNames, name) != kNames.end();
-}
 
 bool are_digits(std::string_view text) {
     return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -46,28 +30,33 @@ std::vector<ExportedFile> exported_files(const api::Job& job) {
     if (job.kind != JobKind::train || job.state != api::JobState::succeeded || !job.id.starts_with(kJobPrefix)) {
         return files;
     }
-    for (const auto below : kFolders) {
-        std::error_code ec;
-        auto entry = std::filesystem::directory_iterator(std::filesystem::path(job.output) / below, ec);
-        for (; !ec && entry != std::filesystem::directory_iterator(); entry.increment(ec)) {
-            const auto name = entry->path().filename().string();
-            std::error_code gone;
-            const bool regular = entry->symlink_status(gone).type() == std::filesystem::file_type::regular;
-            if (gone || !regular || !is_of_a_model(name)) {
-                continue;
-            }
-            ExportedFile file;
-            file.name = below.empty() ? name : std::string(below) + "/" + name;
-            file.path = entry->path();
-            file.bytes = entry->file_size(gone);
-            if (!gone) {
-                file.id = id_of(job.id, file.name);
-                files.push_back(std::move(file));
-            }
+    api::Job model = job;
+    model.resolved_spec_json.clear();  // what sinks wrote is no part of it
+    const auto folder = artifact_folder_of(model);
+    if (!folder || !*folder) {
+        return files;
+    }
+    for (const std::string& name : (*folder)->files) {
+        if (const auto file = open_artifact(**folder, name); file && *file) {
+            files.push_back({id_of(job.id, name), name, (*file)->size});
         }
     }
-    std::ranges::sort(files, {}, &ExportedFile::name);
     return files;
+}
+
+ArtifactFile open_exported(const api::Job& job, const std::string& name) {
+    const auto folder = artifact_folder_of(job);
+    if (!folder) {
+        throw ErrorException(folder.error());
+    }
+    auto file = *folder ? open_artifact(**folder, name) : Result<std::optional<ArtifactFile>>(std::nullopt);
+    if (!file) {
+        throw ErrorException(file.error());
+    }
+    if (!*file) {
+        throw ErrorException(io_error(job.output + ": " + name + " is not there any more"));
+    }
+    return std::move(**file);
 }
 
 std::optional<std::string> job_of_exported_file(std::string_view file_id) {

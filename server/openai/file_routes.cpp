@@ -66,7 +66,7 @@ std::uint64_t least_file_bytes(const Request& request) {
 /// A file that a client sent, or one that a job has made.
 struct FoundFile {
     json::object object;
-    std::filesystem::path path;
+    FileOpener open;
     std::string owner_id;
 };
 
@@ -152,7 +152,7 @@ class FileApi {
         Response response;
         response.content_type = "application/octet-stream";
         response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
-        auto opening = parts_.files->content(file.path);
+        auto opening = parts_.files->content(file.open);
         response.stream = co_await std::move(opening);
         co_return response;
     }
@@ -233,7 +233,8 @@ class FileApi {
                 const auto files = co_await std::move(looking);
                 const auto file = std::ranges::find(files, id, &ExportedFile::id);
                 if (file != files.end()) {
-                    co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), file->path,
+                    FileOpener open = [job = *job, name = file->name] { return open_exported(job, name); };
+                    co_return FoundFile{file_object(*file, unix_time_of(job->finished_at).value_or(0)), std::move(open),
                                         job->owner_id};
                 }
             }
@@ -244,7 +245,7 @@ class FileApi {
         if (!file) {
             file_not_found(request, id);
         }
-        co_return FoundFile{file_object(*file), parts_.files->path_of(id), file->owner_id};
+        co_return FoundFile{file_object(*file), parts_.files->opener(id), file->owner_id};
     }
 
     const OpenAiParts parts_;

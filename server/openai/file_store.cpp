@@ -1,5 +1,7 @@
 #include "server/openai/file_store.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,37 +21,23 @@ namespace asio = boost::asio;
 
 constexpr std::size_t kPieceBytes = 256U << 10;
 
-class SentFile {
-  public:
-    explicit SentFile(const std::filesystem::path& file)
-        : name_(file.string()), file_(open_file(file, O_RDONLY | O_NOFOLLOW).value()) {}
-
-    /// Empty at the end.
-    std::string piece() {
-        std::string bytes(kPieceBytes, '\0');
-        ssize_t count = 0;
-        do {
-            count = ::read(file_.get(), bytes.data(), bytes.size());
-        } while (count < 0 && errno == EINTR);
-        if (count < 0) {
-            throw ErrorException(io_error(name_ + ": " + std::strerror(errno)));
-        }
-        bytes.resize(static_cast<std::size_t>(count));
-        return bytes;
+/// ErrorException when it cannot be opened.
+ArtifactFile open_stored(const std::filesystem::path& file) {
+    Descriptor opened = open_file(file, O_RDONLY | O_NOFOLLOW).value();
+    struct stat status{};
+    if (::fstat(opened.get(), &status) != 0) {
+        throw ErrorException(io_error(file.string() + ": " + std::strerror(errno)));
     }
-
-  private:
-    std::string name_;
-    Descriptor file_;
-};
+    return {std::move(opened), file.string(), static_cast<std::uint64_t>(status.st_size), status.st_mtime};
+}
 
 class FileContent final : public api::BodyStream {
   public:
-    FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<SentFile> file)
+    FileContent(std::shared_ptr<asio::thread_pool> disk, std::shared_ptr<ArtifactFile> file)
         : disk_(std::move(disk)), file_(std::move(file)) {}
 
     asio::awaitable<std::optional<std::string>> next() override {
-        auto reading = run_on(disk_->get_executor(), [file = file_] { return file->piece(); });
+        auto reading = run_on(disk_->get_executor(), [file = file_] { return file->read(kPieceBytes); });
         std::string bytes = co_await std::move(reading);
         if (bytes.empty()) {
             co_return std::nullopt;
@@ -59,7 +47,7 @@ class FileContent final : public api::BodyStream {
 
   private:
     std::shared_ptr<asio::thread_pool> disk_;
-    std::shared_ptr<SentFile> file_;
+    std::shared_ptr<ArtifactFile> file_;
 };
 
 }  // namespace
@@ -153,10 +141,15 @@ asio::awaitable<FileRemoval> FileStore::remove(std::string id, std::set<std::str
     });
 }
 
-asio::awaitable<std::unique_ptr<api::BodyStream>> FileStore::content(std::filesystem::path file) {
-    auto opening = run_on(disk_->get_executor(), [file = std::move(file)] { return std::make_shared<SentFile>(file); });
+asio::awaitable<std::unique_ptr<api::BodyStream>> FileStore::content(FileOpener open) {
+    auto opening =
+        run_on(disk_->get_executor(), [open = std::move(open)] { return std::make_shared<ArtifactFile>(open()); });
     auto opened = co_await std::move(opening);
     co_return std::make_unique<FileContent>(disk_, std::move(opened));
+}
+
+FileOpener FileStore::opener(const std::string& id) const {
+    return [file = path_of(id)] { return open_stored(file); };
 }
 
 }  // namespace distilld::openai

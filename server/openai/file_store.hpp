@@ -5,6 +5,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,11 +13,15 @@
 
 #include "api/http_message.hpp"
 #include "base/error.hpp"
+#include "server/jobs/artifact_folder.hpp"
 #include "server/openai/file_catalogue.hpp"
 #include "server/openai/file_upload.hpp"
 #include "server/openai/upload_space.hpp"
 
 namespace distilld::openai {
+
+/// Opens a file. ErrorException (io) when that cannot be.
+using FileOpener = std::function<ArtifactFile()>;
 
 /// What remove() came to.
 struct FileRemoval {
@@ -52,9 +57,12 @@ class FileStore {
     /// For work on the disk.
     [[nodiscard]] boost::asio::any_io_executor disk() { return disk_->get_executor(); }
 
+    /// Opens the file of this id when it is called, which blocks.
+    [[nodiscard]] FileOpener opener(const std::string& id) const;
+
     /// The bytes of a file, read piece by piece as they are sent; they stay readable when the file is removed
     /// meanwhile. ErrorException (io) when it cannot be opened.
-    boost::asio::awaitable<std::unique_ptr<api::BodyStream>> content(std::filesystem::path file);
+    boost::asio::awaitable<std::unique_ptr<api::BodyStream>> content(FileOpener open);
 
   private:
     Result<void> clean();

@@ -99,6 +99,7 @@ class FineTuningApi {
         }
         order.asked_json = request.body;
         order.owner = request.caller;
+        order.is_admin = is_for_all(request);
         order.metadata = asked->metadata;
         auto submitting = parts_.manager.submit(std::move(order));
         auto outcome = co_await std::move(submitting);

@@ -5,14 +5,15 @@
 #include <utility>
 
 #include "api/spec_fields.hpp"
-#include "base/file_patterns.hpp"
+#include "api/spec_paths.hpp"
 
 namespace distilld {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOwnFiles[] = {"keys.", "jobs.sqlite", "audit.jsonl", "lock", "logs", "files"};
+constexpr std::string_view kOwnFiles[] = {"keys.", "jobs.sqlite", "audit.jsonl", "audit-refused.jsonl",
+                                          "lock",  "logs",        "files"};
 
 std::vector<std::string> resolved(const std::vector<fs::path>& roots) {
     std::vector<std::string> found;
@@ -22,53 +23,6 @@ std::vector<std::string> resolved(const std::vector<fs::path>& roots) {
         }
     }
     return found;
-}
-
-/// What a path stands for: itself, and of a pattern the folder that it searches and what it matches.
-std::vector<std::string> meant_by(const std::string& path) {
-    if (!looks_like_pattern(path)) {
-        return {path};
-    }
-    std::vector<std::string> all;
-    fs::path fixed;
-    for (const fs::path& part : fs::path(path)) {
-        if (looks_like_pattern(part.string())) {
-            break;
-        }
-        fixed /= part;
-    }
-    all.push_back(fixed.string());
-    if (auto matches = files_matching(path)) {
-        std::ranges::move(*matches, std::back_inserter(all));
-    }
-    all.push_back(path);  // a file may be called so
-    return all;
-}
-
-template <class Judge>
-void check_fields(JobSpec& spec, const std::string& section, const std::string& shown_as, const Judge& judge) {
-    for (const auto& field : api::spec_table().fields) {
-        if (!section.empty() && field.section() != section) {
-            continue;
-        }
-        const auto paths = field.kind->paths(spec);
-        for (std::size_t i = 0; i < paths.size(); ++i) {
-            auto pointer = section.empty() ? std::string(field.pointer) : shown_as + "/" + std::string(field.name());
-            pointer += paths.size() > 1 ? "/" + std::to_string(i) : "";
-            judge(pointer, *paths[i]);
-        }
-    }
-}
-
-template <class Judge>
-void for_each_path(const JobSpec& spec, const Judge& judge) {
-    JobSpec copy = spec;  // kinds give paths that can be changed
-    check_fields(copy, "", "", judge);
-    for (const auto& [name, teacher] : spec.teachers) {
-        JobSpec alone;
-        alone.teacher = teacher;
-        check_fields(alone, "/teacher", "/teachers/" + name, judge);
-    }
 }
 
 }  // namespace
@@ -82,16 +36,42 @@ bool PathRule::is_given(const fs::path& path) const {
            });
 }
 
-std::string PathRule::complaint(const std::string& path, const FileRule& rule) const {
+std::string PathRule::complaint_of_written(const std::string& path, const Grounds& grounds) const {
+    const auto place = resolved_path(path);
+    const auto lies_in_it = [&place](const std::string& folder) { return place && is_below(folder, *place); };
+    if (std::ranges::any_of(grounds.kept, lies_in_it)) {
+        return "'" + path +
+               "' is a folder in which files of others lie, or is above one (--root and --data-dir of distilld serve): "
+               "name a folder of the job's own below it";
+    }
+    return {};
+}
+
+std::string PathRule::complaint(const std::string& path, api::PathUse use, Grounds& grounds) const {
     if (is_given(path)) {
         return {};
     }
-    for (const std::string& one : meant_by(path)) {
-        if (std::string why = complaint_about(path, resolved_path(one), rule); !why.empty()) {
-            return why;
-        }
+    const auto complaint_of_place = [&](const fs::path& meant) {
+        return complaint_about(path, resolved_path(meant), grounds.rule);
+    };
+    // The fixed part first: nothing is searched for elsewhere.
+    auto why = complaint_of_place(use == api::PathUse::reads ? fixed_part(path) : fs::path(path));
+    if (why.empty() && use != api::PathUse::reads) {
+        why = complaint_of_written(path, grounds);
     }
-    return {};
+    if (!why.empty() || use != api::PathUse::reads || !looks_like_pattern(path)) {
+        return why;
+    }
+    auto matches = files_matching(path, grounds.budget, &grounds.rule);
+    if (!matches) {
+        const bool unreadable = matches.error().kind == ErrorKind::io;  // the job will say so
+        return unreadable ? std::string() : matches.error().message;
+    }
+    matches->push_back(path);  // a file may be called so
+    for (auto match = matches->begin(); why.empty() && match != matches->end(); ++match) {
+        why = complaint_of_place(*match);
+    }
+    return why;
 }
 
 std::optional<FileRule> PathRule::rule() const {
@@ -110,9 +90,9 @@ std::optional<FileRule> PathRule::rule() const {
 std::optional<FileRule> PathRule::rule_of(const JobSpec& spec) const {
     std::optional<FileRule> rule = this->rule();
     if (rule) {
-        for_each_path(spec, [&](const std::string&, const std::string& path) {
-            const auto place = path.empty() ? std::nullopt : resolved_path(path);
-            if (place && is_given(path)) {
+        api::each_path(spec, api::spec_table(), [&](const api::NamedPath& named) {
+            const auto place = resolved_path(named.path);
+            if (place && is_given(named.path)) {
                 rule->given.push_back(place->string());
             }
         });
@@ -122,14 +102,20 @@ std::optional<FileRule> PathRule::rule_of(const JobSpec& spec) const {
 
 api::SpecViolations PathRule::check(const JobSpec& spec) const {
     api::SpecViolations found;
-    const std::optional<FileRule> rule = this->rule();
+    std::optional<FileRule> rule = this->rule();
     if (!rule) {
         return found;
     }
-    for_each_path(spec, [&](const std::string& pointer, const std::string& path) {
-        auto why = path.empty() ? std::string() : complaint(path, *rule);
+    Grounds grounds{*std::move(rule)};
+    grounds.kept = grounds.rule.roots;
+    if (!grounds.rule.own_folder.empty()) {
+        grounds.kept.push_back(grounds.rule.own_folder);
+    }
+    std::ranges::move(resolved(options_.shared), std::back_inserter(grounds.kept));
+    api::each_path(spec, api::spec_table(), [&](const api::NamedPath& named) {
+        auto why = complaint(named.path, named.use, grounds);
         if (!why.empty()) {
-            found.violations.push_back({pointer, "path_not_allowed", std::move(why)});
+            found.violations.push_back({named.pointer, "path_not_allowed", std::move(why)});
         }
     });
     return found;

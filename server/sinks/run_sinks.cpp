@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
+#include "api/url_queries.hpp"
+#include "base/json_text.hpp"
 
 namespace distilld::sinks {
 
@@ -143,23 +145,10 @@ Result<std::unique_ptr<RunSinks>> open_sinks(const SinkContext& context, SinkRun
     return std::unique_ptr<RunSinks>(std::make_unique<OpenSinks>(std::move(open), context.first_step));
 }
 
-std::string public_spec(JobSpec spec) {
-    std::vector<TeacherSpec*> teachers;
-    if (spec.teacher) {
-        teachers.push_back(&*spec.teacher);
-    }
-    for (auto& [name, teacher] : spec.teachers) {
-        teachers.push_back(&teacher);
-    }
-    for (TeacherSpec* teacher : teachers) {
-        for (std::string& url : teacher->endpoints) {
-            url.resize(std::min(url.find('?'), url.size()));
-        }
-    }
-    for (std::string* url : {&spec.metrics.mlflow_url, &spec.metrics.otlp_url}) {
-        url->resize(std::min(url->find('?'), url->size()));
-    }
-    return api::to_json(spec);
+std::string public_spec(const JobSpec& spec) {
+    boost::json::value written = api::to_json_object(spec);
+    api::hide_url_queries(written);
+    return to_text(written);
 }
 
 std::unique_ptr<TraceWriter> make_span_feed(RunSinks& sinks, TraceWriter* also) {

@@ -39,7 +39,7 @@ Result<std::unique_ptr<RunSinks>> open_sinks(const SinkContext& context, SinkRun
                                              std::span<const SinkRow> rows = sink_rows());
 
 /// The spec as JSON for others to read: without the queries of endpoints, which may hold keys.
-[[nodiscard]] std::string public_spec(JobSpec spec);
+[[nodiscard]] std::string public_spec(const JobSpec& spec);
 
 /// Gives the spans of a graph to `sinks`, and to `also` unless it is null. Both outlive it.
 [[nodiscard]] std::unique_ptr<TraceWriter> make_span_feed(RunSinks& sinks, TraceWriter* also);

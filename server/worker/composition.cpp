@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -155,32 +156,48 @@ class Attached {
     RunControl& control_;
 };
 
+/// Writes the model's files and returns their paths.
+Result<std::vector<std::filesystem::path>> write_model_files(const StudentSnapshot& snapshot, const PreparedRun& run) {
+    const std::filesystem::path output(run.spec.output);
+    Result<std::vector<std::filesystem::path>> files = snapshot.write_model(output);
+    // Text that was read byte by byte needs the byte tokenizer's files beside the weights.
+    const auto& lora = run.spec.student.lora;
+    for (const auto& [written, name] : {std::pair(true, ""), std::pair(lora && lora->merge, "merged"),
+                                        std::pair(run.spec.student.quantization == Quantization::ternary, "ternary")}) {
+        if (files && run.exports_byte_tokenizer && written) {
+            const auto more = write_byte_tokenizer(output / name);
+            if (!more) {
+                return more.error();
+            }
+            files->insert(files->end(), more->begin(), more->end());
+        }
+    }
+    return files;
+}
+
 /// Writes the model folder and returns the hash of its weights. Disk.
 Result<std::string> write_export(const StudentSnapshot& snapshot, const PreparedRun& run) {
     const std::filesystem::path output(run.spec.output);
-    const std::string identity = identity_of(run);
-    Result<void> done = write_export_owner(output, identity, run.total_steps, "");
-    if (done) {
-        done = snapshot.write_model(output);
+    ExportRecord record{identity_of(run), run.total_steps};
+    if (const Result<void> begun = write_export_owner(output, record); !begun) {
+        return begun.error();
     }
-    // Text that was read byte by byte needs the byte tokenizer's files beside the weights.
-    if (done && run.exports_byte_tokenizer) {
-        done = write_byte_tokenizer(output);
+    const auto written = write_model_files(snapshot, run);
+    if (!written) {
+        return written.error();
     }
-    const auto& lora = run.spec.student.lora;
-    for (const auto& [written, name] : {std::pair(lora && lora->merge, "merged"),
-                                        std::pair(run.spec.student.quantization == Quantization::ternary, "ternary")}) {
-        if (done && run.exports_byte_tokenizer && written) {
-            done = write_byte_tokenizer(output / name);
-        }
+    std::set<std::string> names{kExportOwnerFile};
+    for (const std::filesystem::path& path : *written) {
+        names.insert(path.lexically_relative(output).string());
     }
-    if (!done) {
-        return done.error();
+    record.files.assign(names.begin(), names.end());
+    const char* weights = run.spec.student.lora ? "adapter_model.safetensors" : "model.safetensors";
+    Result<std::string> hash = sha256_file(output / weights);
+    if (!hash) {
+        return hash;
     }
-    Result<std::string> hash = sha256_file(output / (lora ? "adapter_model.safetensors" : "model.safetensors"));
-    if (hash) {
-        done = write_export_owner(output, identity, run.total_steps, *hash);
-    }
+    record.weights_sha256 = *hash;
+    const Result<void> done = write_export_owner(output, record);
     return done ? hash : Result<std::string>(done.error());
 }
 

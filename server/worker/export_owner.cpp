@@ -1,5 +1,6 @@
 #include "server/worker/export_owner.hpp"
 
+#include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <optional>
 
@@ -76,13 +77,15 @@ Result<void> check_output(const fs::path& output, const JobSpec& spec, const std
     return {};
 }
 
-Result<void> write_export_owner(const fs::path& output, const std::string& identity, std::uint64_t step,
-                                const std::string& weights_sha256) {
+Result<void> write_export_owner(const fs::path& output, const ExportRecord& record) {
     if (Result<void> made = make_folders(output); !made) {
         return made;
     }
-    const json::object document{
-        {"format_version", kFormatVersion}, {"step", step}, {"weights_sha256", weights_sha256}, {"run", identity}};
+    const json::object document{{"format_version", kFormatVersion},
+                                {"step", record.step},
+                                {"weights_sha256", record.weights_sha256},
+                                {"files", json::array(record.files.begin(), record.files.end())},
+                                {"run", record.identity}};
     return write_file_atomically(output / kExportOwnerFile, to_text(document) + "\n");
 }
 

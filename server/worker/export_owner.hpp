@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/core/job_spec.hpp"
@@ -17,8 +18,15 @@ inline constexpr const char* kExportOwnerFile = "distilld.json";
 Result<void> check_output(const std::filesystem::path& output, const JobSpec& spec, const std::string& dataset_hash);
 
 /// Written before the first file of the export, so that what an interrupted one leaves is known to be the run's, and
-/// once more with the hash of the weights when it is whole. `identity`: of make_run_identity().
-Result<void> write_export_owner(const std::filesystem::path& output, const std::string& identity, std::uint64_t step,
-                                const std::string& weights_sha256);
+/// once more with the hash of the weights and the export's files when it is whole. Those files, by their names below
+/// `output`, are what the service gives out as artifacts (server/jobs/artifact_folder.hpp). `identity`: of
+/// make_run_identity().
+struct ExportRecord {
+    std::string identity;
+    std::uint64_t step = 0;
+    std::string weights_sha256{};
+    std::vector<std::string> files{};
+};
+Result<void> write_export_owner(const std::filesystem::path& output, const ExportRecord& record);
 
 }  // namespace distilld

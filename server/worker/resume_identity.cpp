@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "api/job_spec_json.hpp"
+#include "api/url_queries.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
 #include "pipeline/core/teacher_name.hpp"
@@ -198,7 +199,9 @@ std::string make_run_identity(const JobSpec& spec, const std::string& dataset_ha
         }
         teachers.get_object()[name] = {{"fingerprint", teacher.fingerprint}, {"deterministic", teacher.deterministic}};
     }
-    return to_text(identity);
+    json::value document(std::move(identity));
+    api::hide_url_queries(document);  // no weight depends on a URL
+    return to_text(document);
 }
 
 Result<void> check_run_identity(const std::string& identity, const JobSpec& spec, const std::string& dataset_hash,

@@ -28,7 +28,8 @@ struct Surroundings {
 };
 
 /// What a checkpoint remembers of its run: the spec with the values in force, the hash of the dataset and the
-/// surroundings, as JSON text. The table says which fields there are, and which of them decide weights.
+/// surroundings, as JSON text. Queries of URLs, which may hold keys, are not in it. The table says which fields there
+/// are, and which of them decide weights.
 [[nodiscard]] std::string make_run_identity(const JobSpec& spec, const std::string& dataset_hash,
                                             const api::SpecTable& table = api::spec_table(),
                                             const Surroundings& surroundings = {});

@@ -149,6 +149,9 @@ def test_slow_clients_cost_little_and_leave_nothing_open(distilld, text_data, tm
     large = folder / "a-large-file"
     with open(large, "wb") as file:
         file.truncate(8 << 30)  # all of it a hole
+    owner = json.loads((folder / "distilld.json").read_text())
+    owner["files"].append(large.name)
+    (folder / "distilld.json").write_text(json.dumps(owner))
     before = memory(service.pid)
     clients = [SlowClient(rest, job_id) for _ in range(8)]
     for client in clients:

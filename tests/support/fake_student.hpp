@@ -26,7 +26,9 @@ class FakeStudent : public Student {
         RunState state;
         std::uint64_t weight = 0;
         Result<void> write_checkpoint(const std::filesystem::path&) const override { return {}; }
-        Result<void> write_model(const std::filesystem::path&) const override { return {}; }
+        Result<std::vector<std::filesystem::path>> write_model(const std::filesystem::path&) const override {
+            return {};
+        }
     };
 
     std::unique_ptr<StagedBatch> stage(MicroBatch batch) override {

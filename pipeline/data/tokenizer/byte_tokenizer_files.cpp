@@ -67,18 +67,22 @@ json::object tokenizer_config_json() {
 
 }  // namespace
 
-Result<void> write_byte_tokenizer(const fs::path& folder) {
+Result<std::vector<fs::path>> write_byte_tokenizer(const fs::path& folder) {
     if (auto made = make_folders(folder); !made) {
-        return made;
+        return made.error();
     }
-    if (auto written = write_json(folder / "tokenizer.json", tokenizer_json()); !written) {
-        return written;
+    const std::pair<const char*, json::object> files[] = {
+        {"tokenizer.json", tokenizer_json()},
+        {"tokenizer_config.json", tokenizer_config_json()},
+        {"special_tokens_map.json", {{"eos_token", kByteEndOfTextToken}}}};
+    std::vector<fs::path> paths;
+    for (const auto& [name, content] : files) {
+        if (const auto written = write_json(folder / name, content); !written) {
+            return written.error();
+        }
+        paths.push_back(folder / name);
     }
-    if (auto written = write_json(folder / "tokenizer_config.json", tokenizer_config_json()); !written) {
-        return written;
-    }
-    const json::object specials = {{"eos_token", kByteEndOfTextToken}};
-    return write_json(folder / "special_tokens_map.json", specials);
+    return paths;
 }
 
 }  // namespace distilld

@@ -38,8 +38,8 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 /// Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json of the byte tokenizer, such that Hugging
 /// Face `tokenizers` and `transformers` load them and give the same ids. The folder is created when absent; each file
-/// is written under a temporary name and renamed.
-Result<void> write_byte_tokenizer(const std::filesystem::path& folder);
+/// is written under a temporary name and renamed. Returns their paths.
+Result<std::vector<std::filesystem::path>> write_byte_tokenizer(const std::filesystem::path& folder);
 
 /// The tokenizer of a model folder's tokenizer.json, see make_json_tokenizer(). A folder without one gives nullptr.
 /// Errors name the file.

@@ -95,7 +95,7 @@ inline api::SpecTable grown_table() {
                             .decides_weights = api::DecidesWeights::yes,
                             .help = "made up for a test"});
     table.fields.push_back({.pointer = "/dataset/word_list",
-                            .kind = api::make_path(&GrownSpec::word_list, "text file", true),
+                            .kind = api::make_path(&GrownSpec::word_list, api::PathUse::reads, "text file", true),
                             .decides_weights = api::DecidesWeights::no,
                             .help = "made up, too"});
     return table;

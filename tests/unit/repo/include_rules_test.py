@@ -39,7 +39,7 @@ LAYERS = {
     "server/estimate/": [
         *["base/", "pipeline/core/", "pipeline/data/", "models/families/", "api/", "server/estimate/"],
     ],
-    "server/jobs/": [*BELOW_JOBS, "server/estimate/", "server/jobs/"],
+    "server/jobs/": [*BELOW_JOBS, "pipeline/store/", "server/estimate/", "server/jobs/"],
     "server/openai/": [*BELOW_JOBS, "server/jobs/", "server/openai/"],
     "server/webhooks/": [*BELOW_JOBS, "server/jobs/", "pipeline/teacher/transport/", "server/webhooks/"],
     # What a teacher is served with is said on the command lines of both programs.

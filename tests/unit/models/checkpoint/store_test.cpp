@@ -56,7 +56,7 @@ class TextSnapshot final : public StudentSnapshot {
         manifest.files["data"] = sha256_file(folder / "data").value();
         return write_checkpoint_manifest(folder, manifest);
     }
-    Result<void> write_model(const fs::path&) const override { return {}; }
+    Result<std::vector<fs::path>> write_model(const fs::path&) const override { return {}; }
 
   private:
     std::string text_;

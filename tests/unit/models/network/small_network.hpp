@@ -36,7 +36,8 @@ inline std::unique_ptr<models::CausalLm> make_network(const models::ModelConfig&
 }
 
 inline Result<void> save(const models::CausalLm& network, const std::filesystem::path& folder) {
-    return models::write_model_folder(folder, network.model_export());
+    const auto written = models::write_model_folder(folder, network.model_export());
+    return written ? Result<void>() : Result<void>(written.error());
 }
 
 /// Token ids [rows, columns] that do not repeat in a short period.

@@ -6,12 +6,16 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "api/job_spec_json.hpp"
 #include "base/error.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -56,6 +60,8 @@ class Artifacts : public ::testing::Test {
         write("model.safetensors", std::string(1'000'003, 'w'));
         write("merged/b", "bb");
         write("merged/a", "");
+        write("keys.json", "secret");
+        write("merged/neighbour", "secret");
         write("checkpoints/step-1/weights", "secret");
         write(".cache/tokens", "hidden");
         write(".model.safetensors.tmp", "hidden");
@@ -66,12 +72,21 @@ class Artifacts : public ::testing::Test {
         fs::create_symlink("/dev/null", root() / "device");
         fs::create_symlink("config.json", root() / "config-too.json");
         fs::create_directory_symlink(".", root() / "circle");
+        name_files({"config.json", "model.safetensors", "merged/b", "merged/a", "not-there", "key", "way-out/key",
+                    "device", "config-too.json", "circle/config.json", "../student/config.json", "/etc/passwd",
+                    ".cache/tokens", "", "empty", "distilld.json"});
         job_.state = api::JobState::succeeded;
         job_.output = root().string();
     }
     void write(const std::string& name, const std::string& content) {
         fs::create_directories((root() / name).parent_path());
         std::ofstream(root() / name, std::ios::binary) << content;
+    }
+    /// As the job's worker does.
+    void name_files(const std::vector<std::string>& names, const std::string& weights = "") {
+        boost::json::array files(names.begin(), names.end());
+        write("distilld.json",
+              boost::json::serialize(boost::json::object{{"weights_sha256", weights}, {"files", std::move(files)}}));
     }
     [[nodiscard]] fs::path root() const { return folder_.path() / "student"; }
     [[nodiscard]] fs::path outside() const { return folder_.path(); }
@@ -91,15 +106,15 @@ class Artifacts : public ::testing::Test {
     api::Job job_;
 };
 
-TEST_F(Artifacts, AreTheModelWithoutCheckpointsAndHiddenFiles) {
+TEST_F(Artifacts, F2AreWhatTheJobWroteAndNothingThatLiesBeside) {
     auto archive = this->archive();
     std::size_t largest = 0;
     const auto unpacked = read_tar(drain(archive, largest));
-    EXPECT_THAT(unpacked.names, ElementsAre("config-too.json", "config.json", "empty/", "merged/", "merged/a",
-                                            "merged/b", "model.safetensors"));
+    EXPECT_THAT(unpacked.names,
+                ElementsAre("config.json", "distilld.json", "merged/", "merged/a", "merged/b", "model.safetensors"));
     EXPECT_EQ(unpacked.contents.at("model.safetensors"), std::string(1'000'003, 'w'));
     EXPECT_EQ(unpacked.contents.at("merged/b"), "bb");
-    EXPECT_EQ(unpacked.contents.at("config-too.json"), "{}");
+    EXPECT_EQ(unpacked.contents.at("config.json"), "{}");
     struct stat status{};
     ASSERT_EQ(::stat((root() / "config.json").c_str(), &status), 0);
     EXPECT_EQ(unpacked.times.at("config.json"), status.st_mtime);
@@ -116,6 +131,7 @@ TEST_F(Artifacts, OfTheSameFilesAreTheSameBytes) {
 TEST_F(Artifacts, NamesOfAnyLengthAndFilesBeyond8GiBFit) {
     const std::string deep = std::string(120, 'd') + "/" + std::string(200, 'f') + "-\xC3\xA9";
     write(deep, "deep");
+    name_files({"config.json", deep, "huge"});
     std::ofstream(root() / "huge") << "";
     fs::resize_file(root() / "huge", std::uint64_t{9} << 30U);  // all of it a hole
     auto archive = this->archive();
@@ -147,26 +163,87 @@ TEST_F(Artifacts, AFileThatShrinksOrGoesEndsTheStreamWithAnError) {
     EXPECT_THROW(while (other.next()){}, ErrorException);
 }
 
-TEST_F(Artifacts, AFileIsOpenedByItsNameAndNoWayLeadsOut) {
+TEST_F(Artifacts, F2AFileIsOpenedByItsNameAndNoLinkIsFollowed) {
     auto file = open_artifact(artifacts(), "merged/b").value();
     ASSERT_TRUE(file);
     EXPECT_EQ(file->size, 2U);
     EXPECT_EQ(file->read(1), "b");
     EXPECT_EQ(file->read(10), "b");
     EXPECT_EQ(file->read(10), "");
-    EXPECT_TRUE(open_artifact(artifacts(), "config-too.json").value());
-    for (const std::string name :
-         {"", ".", "..", "../key", "merged/../config.json", "/etc/passwd", "way-out/key", "key", "device", "merged",
-          "merged/b/c", "checkpoints/step-1/weights", ".cache/tokens", "circle/.cache/tokens",
-          "circle/checkpoints/step-1/weights", "nobody", "merged//b/"}) {
+    for (const std::string name : {"",
+                                   ".",
+                                   "..",
+                                   "../key",
+                                   "merged/../config.json",
+                                   "/etc/passwd",
+                                   "way-out/key",
+                                   "key",
+                                   "device",
+                                   "merged",
+                                   "merged/b/c",
+                                   "checkpoints/step-1/weights",
+                                   ".cache/tokens",
+                                   "circle/.cache/tokens",
+                                   "circle/config.json",
+                                   "config-too.json",
+                                   "keys.json",
+                                   "merged/neighbour",
+                                   "circle/checkpoints/step-1/weights",
+                                   "nobody",
+                                   "merged//b/"}) {
         EXPECT_FALSE(open_artifact(artifacts(), name).value()) << name;
     }
     EXPECT_FALSE(open_artifact(artifacts(), std::string("config.json\0x", 13)).value());
     EXPECT_FALSE(open_artifact(artifacts(), std::string(5000, 'x')).value());
 }
 
+TEST_F(Artifacts, F2AnotherFolderUnderTheNameOfAnOpenOneIsNotRead) {
+    const auto folder = artifacts();
+    fs::rename(root(), outside() / "moved");
+    fs::create_directories(outside() / "student");
+    std::ofstream(root() / "config.json") << "another's";
+    EXPECT_EQ(open_artifact(folder, "config.json").value()->read(100), "{}");
+}
+
+TEST_F(Artifacts, F2OfAModelThatNamesNoFilesAreThoseThatExportsWrote) {
+    write("distilld.json", R"({"weights_sha256":""})");
+    write("ternary/config.json", "{}");
+    std::vector<std::string> names;
+    for (const auto& entry : list_artifacts(artifacts()).value()) {
+        names.push_back(entry.name);
+    }
+    EXPECT_THAT(names,
+                ElementsAre("config.json", "distilld.json", "model.safetensors", "ternary", "ternary/config.json"));
+}
+
+TEST_F(Artifacts, F2OfSinksAreThoseThatTheSpecNamesInTheFolder) {
+    JobSpec spec;
+    spec.student.model = "/m";
+    spec.dataset.train = {"/d"};
+    spec.dataset.sequence_length = 8;
+    spec.training.max_steps = 1;
+    spec.training.kd_ratio = 0;
+    spec.output = root();
+    spec.metrics.jsonl_file = root() / "figures.jsonl";
+    spec.metrics.tensorboard_dir = root() / "tb";
+    job_.resolved_spec_json = api::to_json(spec);
+    ASSERT_TRUE(api::parse_job_spec(job_.resolved_spec_json));
+    name_files({"config.json"});
+    write("figures.jsonl", "{}");
+    write("other.jsonl", "secret");
+    write("tb/events.out.tfevents.1.host.2", "events");
+    write("tb/notes", "secret");
+    write("mlflow_run.json", "secret");
+    std::vector<std::string> names;
+    for (const auto& entry : list_artifacts(artifacts()).value()) {
+        names.push_back(entry.name);
+    }
+    EXPECT_THAT(names, ElementsAre("config.json", "figures.jsonl", "tb", "tb/events.out.tfevents.1.host.2"));
+}
+
 TEST_F(Artifacts, APipeIsNotWaitedFor) {
     ASSERT_EQ(::mkfifo((root() / "pipe").c_str(), 0600), 0);
+    name_files({"pipe"});
     EXPECT_FALSE(open_artifact(artifacts(), "pipe").value());
 }
 
@@ -174,9 +251,9 @@ TEST_F(Artifacts, AreGoneWithTheirFolderAndWhenAnotherRunWroteThere) {
     EXPECT_TRUE(artifact_folder_of(job_).value());
     job_.weights_sha256 = "abc";
     EXPECT_FALSE(artifact_folder_of(job_).value()) << "nothing says whose model it is";
-    write("distilld.json", R"({"weights_sha256":"def"})");
+    name_files({"config.json"}, "def");
     EXPECT_FALSE(artifact_folder_of(job_).value());
-    write("distilld.json", R"({"weights_sha256":"abc"})");
+    name_files({"config.json"}, "abc");
     EXPECT_TRUE(artifact_folder_of(job_).value());
     fs::remove_all(root());
     EXPECT_FALSE(artifact_folder_of(job_).value());

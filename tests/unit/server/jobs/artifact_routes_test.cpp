@@ -27,6 +27,7 @@ class ArtifactRoutes : public test::RoutesTest {
         std::filesystem::create_directories(output() / "merged");
         std::ofstream(output() / "model.safetensors") << std::string(700'000, 'w');
         std::ofstream(output() / "merged" / "a \"b\"") << "merged";
+        std::ofstream(output() / "distilld.json") << R"({"files":["model.safetensors","merged/a \"b\""]})";
         finish(worker);
         wait_for_state(*world_.manager, id, api::JobState::succeeded);
         return id;
@@ -83,6 +84,23 @@ TEST_F(ArtifactRoutes, SayWhatThereIsNot) {
     const auto gone = get(kRoute, id);
     EXPECT_EQ(gone.status, 404U);
     EXPECT_EQ(code(gone), "artifacts_gone");
+}
+
+TEST_F(ArtifactRoutes, F2AnOutputThatMayNotBeNamedAnyMoreIsNotRead) {
+    const auto id = succeeded();
+    std::string refused;
+    const Admission admit = [&refused](const JobSpec& spec) {
+        api::SpecViolations found;
+        if (spec.output == refused) {
+            found.violations.push_back({"/output", "path_not_allowed", "a link leads elsewhere"});
+        }
+        return found;
+    };
+    routes_ = make_artifact_routes(*world_.manager, admit);
+    EXPECT_EQ(get(kRoute, id).status, 200U);
+    refused = std::filesystem::canonical(output()).string();
+    EXPECT_EQ(code(get(kRoute, id)), "artifacts_gone");
+    EXPECT_EQ(code(get(kRoute, id, {{"path", "model.safetensors"}})), "artifacts_gone");
 }
 
 TEST_F(ArtifactRoutes, AreForTheOwnersKeyAndAdministrators) {

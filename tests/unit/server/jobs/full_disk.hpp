@@ -25,6 +25,7 @@ class FullDisk : public JobStore {
     }
     JobPage list(const JobQuery& query) override { return inner_->list(query); }
     std::vector<StoredJob> unfinished() override { return inner_->unfinished(); }
+    void ended(const std::function<void(const api::Job&)>& take) override { inner_->ended(take); }
     std::vector<std::pair<api::JobState, std::uint64_t>> counts() override { return inner_->counts(); }
     std::uint64_t append_events(std::string_view id, std::span<const api::JobEvent> events,
                                 const JobChange& change) override {

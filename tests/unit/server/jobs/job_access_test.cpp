@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "server/jobs/checked_worker.hpp"
@@ -168,6 +172,78 @@ TEST(CheckedWorker, AsksOnceMoreWhenTheJobBegins) {
     const auto resumed = test::await(world.manager->resume(second));
     EXPECT_EQ(resumed.kind, VerbOutcome::Kind::not_runnable);
     EXPECT_EQ(resumed.violations.violations.at(0).code, "path_not_allowed");
+}
+
+TEST(Submissions, F4WhatTakesLongToJudgeHoldsUpNobody) {
+    std::promise<void> asked;
+    std::promise<void> release;
+    JobManagerOptions options = test::brisk();
+    options.admit = [&, released = release.get_future().share()](const JobSpec& spec) {
+        if (spec.output == "/out/slow") {
+            asked.set_value();
+            released.wait();
+        }
+        return api::SpecViolations();
+    };
+    test::World world(options);
+    std::thread slow([&world] { static_cast<void>(world.submit("/out/slow")); });
+    asked.get_future().wait();
+    EXPECT_TRUE(test::await(world.manager->ready()));
+    EXPECT_NE(world.submit("/out/fast"), "");
+    release.set_value();
+    slow.join();
+}
+
+TEST(Submissions, F5AFolderThatLeadsToAnothersJobByNowFailsTheJob) {
+    test::World world(test::brisk());
+    const auto& base = world.folder.path();
+    const auto first = world.submit((base / "first").string());
+    const auto worker = world.fleet.next();
+    const auto second = world.submit((base / "second").string());  // waits for the slot
+    const auto third = world.submit((base / "third").string());
+    std::filesystem::create_directory(base / "third");
+    std::filesystem::create_directory_symlink(base / "third", base / "second");
+    worker->emit(FinishedEvent{}, worker);
+    worker->end(worker);
+    const auto job = test::wait_for_state(*world.manager, second, api::JobState::failed);
+    EXPECT_THAT(job.status_reason.value().message,
+                HasSubstr("/output: '" + (base / "third").string() + "', which job " + third +
+                          ", which has not ended, writes to"));
+    EXPECT_EQ(world.fleet.next()->start.job_id, third);
+}
+
+TEST(Submissions, F5WhatJobsHaveMadeIsKnownAfterARestart) {
+    test::World world(test::brisk());
+    const std::string folder = (world.folder.path() / "alice").string();
+    std::ofstream(world.folder.path() / "m/config.json") << "{}";
+    std::ofstream(world.folder.path() / "m/model.safetensors") << "";
+    const auto as = [&](const std::string& owner, bool is_admin) {
+        SubmitRequest request{test::spec_text(folder), ""};
+        request.dry_run = true;
+        request.owner = owner;
+        request.is_admin = is_admin;
+        return test::await(world.manager->submit(request));
+    };
+    SubmitRequest request{test::spec_text(folder), ""};
+    request.owner = "alice";
+    const auto id = test::await(world.manager->submit(request)).job.id;
+    const auto worker = world.fleet.next();
+    worker->emit(FinishedEvent{}, worker);
+    worker->end(worker);
+    static_cast<void>(test::wait_for_state(*world.manager, id, api::JobState::succeeded));
+    for (int start = 0; start < 2; ++start) {
+        const auto refused = as("bob", false);
+        EXPECT_EQ(refused.kind, SubmitOutcome::Kind::invalid);
+        EXPECT_EQ(refused.violations.violations.at(0).code, "path_not_allowed");
+        EXPECT_EQ(refused.violations.violations.at(0).pointer, "/output");
+        EXPECT_THAT(refused.violations.violations.at(0).detail, HasSubstr(id + " of another key has written"));
+        EXPECT_EQ(as("alice", false).kind, SubmitOutcome::Kind::valid);
+        EXPECT_EQ(as("ops", true).kind, SubmitOutcome::Kind::valid);
+        world.manager.reset();
+        world.open();
+    }
+    static_cast<void>(test::await(world.manager->remove(id)));
+    EXPECT_EQ(as("bob", false).kind, SubmitOutcome::Kind::valid);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class Checker {
             if (resume) {
                 resumable_.insert(id);
             }
-            table_.restore({id, output_of(id), running, running && pick(3) == 0, resume});
+            table_.restore({id, test::writes(output_of(id)), running, running && pick(3) == 0, resume});
         }
         carry_out();
         table_.start();
@@ -112,7 +112,7 @@ class Checker {
     void submit() {
         // One in three wants a folder that may be taken.
         const auto folder = pick(3) == 0 ? output_of(any_id()) : output_of("j" + std::to_string(next_id_));
-        const auto verdict = table_.judge({false, {}, folder});
+        const auto verdict = table_.judge({false, {}, test::writes(folder)});
         const auto user = table_.output_user(folder);
         EXPECT_EQ(verdict, user ? SubmitVerdict::conflict : SubmitVerdict::created);
         if (user) {
@@ -121,7 +121,7 @@ class Checker {
         const auto id = fresh_id();
         states_[id] = api::JobState::queued;
         owners_[folder] = id;
-        table_.enqueue(id, folder);
+        table_.enqueue(id, test::writes(folder));
     }
 
     void end_worker(const std::string id) {

@@ -28,17 +28,17 @@ void poll(JobTable& table) {
 
 const std::map<std::string, Step> kStates{
     {"unknown", [](JobTable& table) { table.start(); }},
-    {"restored", [](JobTable& table) { table.restore({"j", "/j", false, false, false}); }},
+    {"restored", [](JobTable& table) { table.restore({"j", test::writes("/j"), false, false, false}); }},
     {"waiting",
      [](JobTable& table) {
          table.start();
-         table.enqueue("other", "/other");
-         table.enqueue("j", "/j");
+         table.enqueue("other", test::writes("/other"));
+         table.enqueue("j", test::writes("/j"));
      }},
     {"not started",
      [](JobTable& table) {
          table.start();
-         table.enqueue("j", "/j");
+         table.enqueue("j", test::writes("/j"));
          poll(table);
          table.on_ended("j", outcome(Kind::not_started, "worker_not_started"), kNow);
      }},
@@ -65,7 +65,7 @@ const std::map<std::string, Step> kStates{
     {"running",
      [](JobTable& table) {
          table.start();
-         table.enqueue("j", "/j");
+         table.enqueue("j", test::writes("/j"));
      }},
     {"cancelling",
      [](JobTable& table) {
@@ -101,8 +101,9 @@ const std::map<std::string, Step> kStates{
          poll(table);
          table.stop(kNow);
      }},
-    {"restored paused", [](JobTable& table) { table.restore({"j", "/j", false, false, true, true}); }},
-    {"restored on the way to a pause", [](JobTable& table) { table.restore({"j", "/j", true, false, false, true}); }},
+    {"restored paused", [](JobTable& table) { table.restore({"j", test::writes("/j"), false, false, true, true}); }},
+    {"restored on the way to a pause",
+     [](JobTable& table) { table.restore({"j", test::writes("/j"), true, false, false, true}); }},
     {"paused while it waited",
      [](JobTable& table) {
          kStates.at("waiting")(table);
@@ -145,10 +146,10 @@ const std::map<std::string, Step> kStates{
 };
 
 const std::map<std::string, Step> kEvents{
-    {"restore", [](JobTable& table) { table.restore({"j", "/elsewhere", true, false, true}); }},
+    {"restore", [](JobTable& table) { table.restore({"j", test::writes("/elsewhere"), true, false, true}); }},
     {"start", [](JobTable& table) { table.start(); }},
     {"stop", [](JobTable& table) { table.stop(kNow); }},
-    {"enqueue", [](JobTable& table) { table.enqueue("j", "/j"); }},
+    {"enqueue", [](JobTable& table) { table.enqueue("j", test::writes("/j")); }},
     {"cancel", [](JobTable& table) { table.cancel("j", kNow); }},
     {"cancel unsaved", [](JobTable& table) { table.cancel("j", kNow, LastCheckpoint::skip); }},
     {"pause", [](JobTable& table) { table.pause("j", kNow); }},

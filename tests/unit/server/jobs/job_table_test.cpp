@@ -31,16 +31,21 @@ TEST(JobTable, JudgesSubmissions) {
         SubmitVerdict verdict;
     };
     const std::vector<Row> rows{
-        {{false, {}, "/free"}, SubmitVerdict::created},    {{false, {}, "/taken"}, SubmitVerdict::conflict},
-        {{false, {}, {}}, SubmitVerdict::invalid},         {{false, same, "/taken"}, SubmitVerdict::existing},
-        {{false, same, "/free"}, SubmitVerdict::existing}, {{false, other, "/free"}, SubmitVerdict::key_reused},
-        {{false, other, {}}, SubmitVerdict::key_reused},   {{true, {}, "/free"}, SubmitVerdict::valid},
-        {{true, {}, "/taken"}, SubmitVerdict::conflict},   {{true, {}, {}}, SubmitVerdict::invalid},
-        {{true, other, "/free"}, SubmitVerdict::valid},
+        {{false, {}, test::writes("/free")}, SubmitVerdict::created},
+        {{false, {}, test::writes("/taken")}, SubmitVerdict::conflict},
+        {{false, {}, {}}, SubmitVerdict::invalid},
+        {{false, same, test::writes("/taken")}, SubmitVerdict::existing},
+        {{false, same, test::writes("/free")}, SubmitVerdict::existing},
+        {{false, other, test::writes("/free")}, SubmitVerdict::key_reused},
+        {{false, other, {}}, SubmitVerdict::key_reused},
+        {{true, {}, test::writes("/free")}, SubmitVerdict::valid},
+        {{true, {}, test::writes("/taken")}, SubmitVerdict::conflict},
+        {{true, {}, {}}, SubmitVerdict::invalid},
+        {{true, other, test::writes("/free")}, SubmitVerdict::valid},
     };
     JobTable table(kOneSlot);
     table.start();
-    table.enqueue("j", "/taken");
+    table.enqueue("j", test::writes("/taken"));
     for (std::size_t row = 0; row < rows.size(); ++row) {
         EXPECT_EQ(table.judge(rows[row].submission), rows[row].verdict) << row;
     }
@@ -53,15 +58,15 @@ TEST(JobTable, JudgesSubmissions) {
 TEST(JobTable, TakesNoMoreJobsThanMayWait) {
     JobTable table({.slots = 1, .max_queued = 2});
     table.start();
-    const auto judged = [&table](bool dry_run) { return table.judge({dry_run, {}, "/new"}); };
+    const auto judged = [&table](bool dry_run) { return table.judge({dry_run, {}, test::writes("/new")}); };
     for (const auto* id : {"running", "a", "b"}) {
         EXPECT_EQ(judged(false), SubmitVerdict::created);
-        table.enqueue(id, std::string("/") + id);
+        table.enqueue(id, test::writes(std::string("/") + id));
         poll(table);
     }
     EXPECT_EQ(judged(false), SubmitVerdict::queue_full);
     EXPECT_EQ(judged(true), SubmitVerdict::valid) << "nothing would wait";
-    EXPECT_EQ(table.judge({false, JobSubmission::Earlier{true}, "/a"}), SubmitVerdict::existing);
+    EXPECT_EQ(table.judge({false, JobSubmission::Earlier{true}, test::writes("/a")}), SubmitVerdict::existing);
     table.on_ended("running", outcome(Kind::finished), kNow);
     poll(table);
     EXPECT_EQ(judged(false), SubmitVerdict::created);
@@ -70,7 +75,7 @@ TEST(JobTable, TakesNoMoreJobsThanMayWait) {
 TEST(JobTable, HalvesUntilTheLimitAndThenFails) {
     JobTable table(kOneSlot);
     table.start();
-    table.enqueue("j", "/j");
+    table.enqueue("j", test::writes("/j"));
     MicroBatches cut{64, 1};
     auto now = kNow;
     for (const auto* next : {"start j resume 32x2", "start j resume 16x4", "start j resume 8x8"}) {
@@ -87,10 +92,10 @@ TEST(JobTable, HalvesUntilTheLimitAndThenFails) {
 
 TEST(JobTable, RestoresWhatTheLastServiceLeft) {
     JobTable table({2, 2min});
-    table.restore({"ran", "/ran", true, false, false});
-    table.restore({"waited", "/waited", false, false, false});
-    table.restore({"cancelled", "/cancelled", true, true, false});
-    table.restore({"stopped", "/stopped", false, false, true});
+    table.restore({"ran", test::writes("/ran"), true, false, false});
+    table.restore({"waited", test::writes("/waited"), false, false, false});
+    table.restore({"cancelled", test::writes("/cancelled"), true, true, false});
+    table.restore({"stopped", test::writes("/stopped"), false, false, true});
     EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("store ran queued service_restarted resume",
                                                         "store cancelled cancelled cancelled_by_user"));
     table.start();
@@ -100,11 +105,49 @@ TEST(JobTable, RestoresWhatTheLastServiceLeft) {
     EXPECT_FALSE(table.output_user("/cancelled"));
 }
 
+TEST(JobTable, F5AJobKeepsWhatItClaimsUntilItEnds) {
+    JobTable table(kOneSlot);
+    table.restore_ended("finished", test::writes("/alice/finished", "alice"));
+    table.restore({"paused", test::writes("/alice/paused", "alice"), false, false, true, true});
+    table.start();
+    const auto judged = [&table](const char* folder, const char* owner) {
+        return table.judge({false, {}, test::writes(folder, owner)});
+    };
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), SubmitVerdict::conflict);
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "alice"), SubmitVerdict::conflict);
+    EXPECT_EQ(judged("/alice/finished/checkpoints", "bob"), SubmitVerdict::not_yours);
+    EXPECT_EQ(judged("/alice/finished", "alice"), SubmitVerdict::created);
+    table.cancel("paused", kNow);
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), SubmitVerdict::not_yours) << "it has written there";
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "alice"), SubmitVerdict::created);
+    table.forget("paused");
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), SubmitVerdict::created);
+    table.enqueue("waits", test::writes("/alice/waits", "alice"));
+    EXPECT_EQ(judged("/alice/waits", "bob"), SubmitVerdict::conflict);
+    table.cancel("waits", kNow);
+    EXPECT_EQ(judged("/alice/waits", "bob"), SubmitVerdict::created) << "it never began";
+}
+
+TEST(JobTable, F5WhereLinksLeadByNowIsClaimedWhenItIsFree) {
+    JobTable table({2, 2min});
+    table.start();
+    table.enqueue("a", test::writes("/a"));
+    table.enqueue("b", test::writes("/b"));
+    const auto taken = table.claim_again("b", test::writes("/a/checkpoints").paths);
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(taken->job, "a");
+    EXPECT_EQ(table.output_user("/b"), "b") << "nothing has changed";
+    EXPECT_FALSE(table.claim_again("b", test::writes("/c").paths));
+    EXPECT_EQ(table.output_user("/c"), "b");
+    EXPECT_FALSE(table.output_user("/b"));
+    EXPECT_FALSE(table.claim_again("nobody", test::writes("/a").paths));
+}
+
 TEST(JobTable, TheStopOfTheServiceHasAGraceOfItsOwn) {
     JobTable table({.slots = 2, .cancel_grace = 2min, .stop_grace = 4min});
     table.start();
-    table.enqueue("cancelled", "/cancelled");
-    table.enqueue("running", "/running");
+    table.enqueue("cancelled", test::writes("/cancelled"));
+    table.enqueue("running", test::writes("/running"));
     static_cast<void>(table.poll(kNow));
     table.cancel("cancelled", kNow);
     table.stop(kNow);
@@ -118,7 +161,7 @@ TEST(JobTable, WhatKeepsAWorkerFromBeingStartedFailsNoJobAndKeepsTheQueue) {
     JobTable table({2, 2min});
     table.start();
     for (const auto* id : {"a", "b", "c"}) {
-        table.enqueue(id, id);
+        table.enqueue(id, test::writes(id));
     }
     EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("start a", "start b"));
     table.on_ended("a", outcome(Kind::not_started, "worker_not_started"), kNow);
@@ -154,8 +197,8 @@ TEST(JobTable, WhatKeepsAWorkerFromBeingStartedFailsNoJobAndKeepsTheQueue) {
 TEST(JobTable, AWorkerThatDiesIsRestartedUntilItMakesNoProgress) {
     JobTable table(kOneSlot);
     table.start();
-    table.enqueue("j", "/j");
-    table.enqueue("k", "/k");
+    table.enqueue("j", test::writes("/j"));
+    table.enqueue("k", test::writes("/k"));
     auto now = kNow;
     auto died = outcome(Kind::died);
     died.reason.message = "the worker was killed by signal 9 (Killed)";
@@ -183,12 +226,12 @@ TEST(JobTable, AWorkerThatDiesIsRestartedUntilItMakesNoProgress) {
 
 TEST(JobTable, QueuesByPriorityAndThenAsTheyCame) {
     JobTable table(kOneSlot);
-    table.restore({"old", "/old", false, false, false, false, {0, 7}});
-    table.restore({"urgent", "/urgent", false, false, false, false, {5, 9}});
-    table.restore({"ran", "/ran", true, false, false, false, {0, 8}});
-    table.enqueue("new", "/new");
-    table.enqueue("low", "/low", {-1, 11});
-    table.enqueue("revived", "/revived", {0, 3}, true);
+    table.restore({"old", test::writes("/old"), false, false, false, false, {0, 7}});
+    table.restore({"urgent", test::writes("/urgent"), false, false, false, false, {5, 9}});
+    table.restore({"ran", test::writes("/ran"), true, false, false, false, {0, 8}});
+    table.enqueue("new", test::writes("/new"));
+    table.enqueue("low", test::writes("/low"), {-1, 11});
+    table.enqueue("revived", test::writes("/revived"), {0, 3}, true);
     EXPECT_THAT(table.queue(), ElementsAre("urgent", "revived", "old", "ran", "new", "low"));
     EXPECT_TRUE(table.set_priority("low", 6));
     EXPECT_TRUE(table.set_priority("urgent", -100));
@@ -211,18 +254,18 @@ std::uint64_t visited_beside(int waiting) {
     JobTable table({.slots = 3, .cancel_grace = 2min});
     table.start();
     for (const auto* id : {"r1", "r2", "r3"}) {
-        table.enqueue(id, id);
+        table.enqueue(id, test::writes(id));
     }
     poll(table);
     for (int index = 0; index < waiting; ++index) {
         const auto id = "w" + std::to_string(index);
-        table.enqueue(id, id);
+        table.enqueue(id, test::writes(id));
     }
     poll(table);
     const auto before = table.visited();
-    EXPECT_EQ(table.judge({false, {}, "new"}), SubmitVerdict::created);
-    table.enqueue("new", "new");
-    EXPECT_EQ(table.judge({false, {}, "new"}), SubmitVerdict::conflict);
+    EXPECT_EQ(table.judge({false, {}, test::writes("new")}), SubmitVerdict::created);
+    table.enqueue("new", test::writes("new"));
+    EXPECT_EQ(table.judge({false, {}, test::writes("new")}), SubmitVerdict::conflict);
     poll(table);
     EXPECT_EQ(table.queue_position("new"), static_cast<std::uint64_t>(waiting) + 1);
     EXPECT_EQ(table.pause("new", kNow), VerbVerdict::accepted);
@@ -257,7 +300,7 @@ TEST(JobTable, SaysWhoCameIntoTheQueueAndWhoLeft) {
         EXPECT_THAT(table.take_queue_changes(), ElementsAre());
     };
     for (const auto* id : {"a", "b", "c", "d"}) {
-        table.enqueue(id, id);
+        table.enqueue(id, test::writes(id));
     }
     follow();
     poll(table);
@@ -276,7 +319,7 @@ TEST(JobTable, APausedJobHoldsNoSlotAndComesBackToItsPlace) {
     JobTable table(kOneSlot);
     table.start();
     for (const auto* id : {"a", "b", "c"}) {
-        table.enqueue(id, id);
+        table.enqueue(id, test::writes(id));
     }
     poll(table);
     EXPECT_EQ(table.pause("a", kNow), VerbVerdict::accepted);
@@ -297,8 +340,8 @@ TEST(JobTable, APausedJobHoldsNoSlotAndComesBackToItsPlace) {
 TEST(JobTable, SaysWhyAVerbIsOfNoUse) {
     JobTable table(kOneSlot);
     table.start();
-    table.enqueue("runs", "/runs");
-    table.enqueue("waits", "/waits");
+    table.enqueue("runs", test::writes("/runs"));
+    table.enqueue("waits", test::writes("/waits"));
     poll(table);
     EXPECT_EQ(table.checkpoint("runs"), VerbVerdict::accepted);
     EXPECT_EQ(table.checkpoint("waits"), VerbVerdict::not_running);
@@ -315,7 +358,7 @@ TEST(JobTable, SaysWhyAVerbIsOfNoUse) {
 TEST(JobTable, AJobThatDiedOftenBeginsAnewWhenItIsResumed) {
     JobTable table(kOneSlot);
     table.start();
-    table.enqueue("j", "/j");
+    table.enqueue("j", test::writes("/j"));
     poll(table);
     for (const auto after : {0s, 1s, 3s}) {
         table.on_ended("j", outcome(Kind::died), kNow + after);
@@ -332,7 +375,7 @@ TEST(JobTable, SaysWhenToCallAgain) {
     JobTable table(kOneSlot);
     table.start();
     EXPECT_FALSE(table.next_wakeup());
-    table.enqueue("j", "/j");
+    table.enqueue("j", test::writes("/j"));
     EXPECT_EQ(table.next_wakeup(), Time{});
     poll(table);
     EXPECT_FALSE(table.next_wakeup());

@@ -9,6 +9,11 @@
 
 namespace distilld::test {
 
+/// Of a job that writes to one folder and uses nothing else.
+inline PathClaims writes(const std::string& folder, const std::string& owner = "") {
+    return {{{folder, api::PathUse::writes, "/output"}}, owner};
+}
+
 /// An action as a short line; the readable form of the tables.
 struct ActionText {
     std::string operator()(const StartWorkerAction& it) const {

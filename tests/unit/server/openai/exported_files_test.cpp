@@ -24,6 +24,9 @@ TEST(ExportedFiles, AreThoseOfTheModelAlone) {
         std::ofstream(folder / name) << name;
     }
     std::filesystem::create_symlink("/etc/passwd", folder / "tokenizer.json");
+    std::ofstream(folder / "distilld.json") << R"({"files":["config.json","model.safetensors","tokenizer.json",)"
+                                            << R"("merged/model.safetensors","ternary/config.json"]})";
+    std::ofstream(folder / "other.safetensors") << "of somebody else";
     api::Job job;
     job.id = "job-0123456789abcdef01234567";
     job.output = folder.path().string();

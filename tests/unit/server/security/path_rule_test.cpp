@@ -108,6 +108,66 @@ TEST_F(Paths, PatternsAreWhatTheyMatch) {
     EXPECT_THAT(refused(one), ElementsAre("/dataset/train")) << "a pattern looks into folders outside";
 }
 
+TEST_F(Paths, F4APatternIsSearchedForOnlyWhereItMayBegin) {
+    for (const char* below : {"a", "b", "c", "d"}) {
+        for (const char* root : {"root", "outside"}) {
+            fs::create_directories(base_ / root / below);
+            fs::create_directory_symlink("..", base_ / root / below / "up");  // in circles
+        }
+    }
+    const std::string wide = "*/up/*/up/*/up/*/up/*/up/*/up/*/up/*/x";  // more than 10,000 folders
+    const auto detail = [&](const fs::path& pattern) {
+        JobSpec asked = spec();
+        asked.dataset.train = {pattern};
+        const auto found = PathRule(options()).check(asked).violations;
+        return found.empty() ? std::string() : found.at(0).pointer + " " + found.at(0).detail;
+    };
+    EXPECT_THAT(detail(base_ / "outside" / wide), HasSubstr("/dataset/train '" + (base_ / "outside").string()));
+    EXPECT_THAT(detail(base_ / "outside" / wide), HasSubstr("is not below a folder that specs may name"));
+    EXPECT_THAT(detail("/proc/self/task/*/root/*/*/*/*"), HasSubstr("is not below"));
+    EXPECT_THAT(detail(base_ / "root" / wide), HasSubstr("the pattern looks into too many folders"));
+    JobSpec both = spec();  // one budget for all patterns of a spec
+    both.dataset.train.assign(40, base_ / "root/*/up/*/up/*/up/*/up/*/x");
+    EXPECT_THAT(refused(both), Not(IsEmpty()));
+    both.dataset.train.resize(1);
+    EXPECT_THAT(refused(both), IsEmpty());
+}
+
+TEST_F(Paths, F2NothingThatAJobWritesHoldsARootOrTheServicesFolders) {
+    fs::create_directories(base_ / "root/service/outputs");
+    fs::create_directory_symlink(base_ / "root", base_ / "root/models/up");
+    PathRuleOptions nested{.roots = {base_ / "root", base_ / "root/data"}, .data_dir = base_ / "root/service"};
+    nested.shared = {base_ / "root/service/outputs"};
+    const auto with = [&](void (*set)(JobSpec&, const std::string&), const fs::path& path) {
+        JobSpec asked = spec();
+        set(asked, path.string());
+        return refused(asked, nested);
+    };
+    for (const char* path : {"root", "root/.", "root/data", "root/models/up", "root/service", "root/service/outputs"}) {
+        EXPECT_THAT(with([](JobSpec& spec, const std::string& to) { spec.output = to; }, base_ / path),
+                    ElementsAre("/output"))
+            << path;
+        EXPECT_THAT(with([](JobSpec& spec, const std::string& to) { spec.checkpoint.dir = to; }, base_ / path),
+                    ElementsAre("/checkpoint/dir"))
+            << path;
+        EXPECT_THAT(with([](JobSpec& spec, const std::string& to) { spec.metrics.tensorboard_dir = to; }, base_ / path),
+                    ElementsAre("/metrics/tensorboard_dir"))
+            << path;
+        EXPECT_THAT(with(
+                        [](JobSpec& spec, const std::string& to) {
+                            spec.teacher.emplace().store = to;
+                            spec.teacher->endpoints = {"http://teacher:1"};
+                        },
+                        base_ / path),
+                    ElementsAre("/teacher/store"))
+            << path;
+    }
+    for (const char* path : {"root/out", "root/data/out", "root/service/outputs/job-1"}) {
+        EXPECT_THAT(with([](JobSpec& spec, const std::string& to) { spec.output = to; }, base_ / path), IsEmpty())
+            << path;
+    }
+}
+
 TEST_F(Paths, TheServicesOwnFilesAreNobodys) {
     PathRuleOptions all{.roots = {base_}, .data_dir = base_ / "service"};
     for (const char* own : {"service", "service/keys.json", "service/jobs.sqlite", "service/jobs.sqlite-wal",

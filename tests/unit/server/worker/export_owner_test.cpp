@@ -54,12 +54,13 @@ TEST_F(ExportOwner, AModelOfSomebodyElseIsNamed) {
 
 TEST_F(ExportOwner, TheModelOfTheSameRunMayBeReplaced) {
     const std::string identity = make_run_identity(spec_of_a_run(), "hash");
-    ASSERT_TRUE(write_export_owner(folder_.path(), identity, 10, ""));
+    ASSERT_TRUE(write_export_owner(folder_.path(), {identity, 10}));
     test::write_bytes(folder_ / "config.json", "x");
     EXPECT_EQ(refusal(), "") << "a part of an export that was cut short is known, too";
-    ASSERT_TRUE(write_export_owner(folder_.path(), identity, 10, "abc"));
+    ASSERT_TRUE(write_export_owner(folder_.path(), {identity, 10, "abc", {"config.json"}}));
     EXPECT_EQ(refusal(), "");
-    EXPECT_THAT(test::read_bytes(folder_ / "distilld.json"), HasSubstr(R"("step":10,"weights_sha256":"abc")"));
+    EXPECT_THAT(test::read_bytes(folder_ / "distilld.json"),
+                HasSubstr(R"("step":10,"weights_sha256":"abc","files":["config.json"])"));
 
     JobSpec other = spec_of_a_run();
     other.training.seed = 1;

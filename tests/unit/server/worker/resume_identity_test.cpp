@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 JobSpec spec_of_a_run() {
@@ -39,6 +40,20 @@ std::string refusal(const JobSpec& spec, const std::string& hash = "hash") {
 TEST(ResumeIdentity, TheSameRunGoesOn) {
     EXPECT_EQ(refusal(spec_of_a_run()), "");
     EXPECT_THAT(last_bits_warnings(make_run_identity(spec_of_a_run(), "hash"), spec_of_a_run()), IsEmpty());
+}
+
+TEST(ResumeIdentity, F2NoQueryOfAUrlIsWrittenDown) {
+    JobSpec spec = spec_of_a_run();
+    spec.teacher->endpoints = {"http://teacher:1/v1?key=s3cret"};
+    spec.metrics.mlflow_url = "http://mlflow:2?token=s3cret";
+    spec.metrics.otlp_url = "http://collector:3?token=s3cret";
+    TeacherSpec other;
+    other.endpoints = {"http://other:1/v1?key=s3cret"};
+    spec.teachers["b"] = other;
+    const std::string identity = make_run_identity(spec, "hash");
+    EXPECT_THAT(identity, HasSubstr("http://teacher:1/v1?…"));
+    EXPECT_THAT(identity, Not(HasSubstr("s3cret")));
+    EXPECT_TRUE(check_run_identity(identity, spec, "hash"));
 }
 
 TEST(ResumeIdentity, ARunMayBeProlongedAndMoved) {
