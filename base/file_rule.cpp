@@ -22,12 +22,7 @@ std::string listed(const std::vector<std::string>& roots) {
     return text.empty() ? "none" : text;
 }
 
-}  // namespace
-
-bool is_below(const fs::path& path, const fs::path& folder) {
-    return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
-}
-
+/// `place`, resolved, is the folder of the service or one of its own files there.
 bool is_own(const fs::path& place, const FileRule& rule) {
     const fs::path folder = rule.own_folder;
     if (folder.empty() || !is_below(place, folder)) {
@@ -42,6 +37,12 @@ bool is_own(const fs::path& place, const FileRule& rule) {
     return std::ranges::any_of(rule.own_names, [&name](const std::string& own) {
         return name == own || (name.starts_with(own) && own.find('.') != std::string::npos);
     });
+}
+
+}  // namespace
+
+bool is_below(const fs::path& path, const fs::path& folder) {
+    return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
 }
 
 std::string complaint_about(const fs::path& path, const std::optional<fs::path>& place, const FileRule& rule) {

@@ -14,7 +14,8 @@ struct FileRule {
     std::vector<std::string> roots{};      ///< as resolved_path() gives them
     std::string own_folder{};              ///< the service's data folder, resolved; empty: none
     std::vector<std::string> own_names{};  ///< what is never opened there; `keys.` stands for what begins with it
-    /// What the service itself has put into a spec: that, and what lies below it, is allowed whatever the rest says.
+    /// What the service itself has put into a spec, as resolved_path() gives it: that, and what lies below it, is
+    /// allowed whatever the rest says.
     std::vector<std::string> given{};
 };
 
@@ -28,9 +29,6 @@ void describe(Visitor& v, T& rule) {
 
 /// Whether a path is `folder` or lies below it, by their spelling.
 [[nodiscard]] bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder);
-
-/// Whether `place`, resolved, is the rule's own folder or one of its own files there.
-[[nodiscard]] bool is_own(const std::filesystem::path& place, const FileRule& rule);
 
 /// Why `path`, which leads to `place` (nothing: nowhere), must not be opened; empty: it may. The text names the path
 /// and not the place: whoever may not go there need not know what is there.
