@@ -33,8 +33,8 @@ std::string now_text() {
 }
 
 JobJournal::JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
-                       std::function<void(const std::string& id)> wake)
-    : store_(std::move(store)), metrics_kept_(metrics_kept), wake_(std::move(wake)) {}
+                       std::function<void(const std::string& id)> wake, std::uint32_t messages_kept)
+    : store_(std::move(store)), metrics_kept_(metrics_kept), messages_kept_(messages_kept), wake_(std::move(wake)) {}
 
 std::vector<StoredJob> JobJournal::restore() {
     auto jobs = store_->unfinished();
@@ -313,12 +313,14 @@ bool JobJournal::write(const std::string& id) {
 }
 
 void JobJournal::drop_old(const std::string& id, Live& live, std::uint64_t sequence) {
-    if (sequence <= metrics_kept_ || sequence < live.next_drop) {
+    if (sequence <= std::min(metrics_kept_, messages_kept_) || sequence < live.next_drop) {
         return;
     }
     try {
-        store_->drop_metrics(id, sequence - metrics_kept_);
-        store_->drop_messages(id, metrics_kept_);
+        if (sequence > metrics_kept_) {
+            store_->drop_metrics(id, sequence - metrics_kept_);
+        }
+        store_->drop_messages(id, messages_kept_);
     } catch (const ErrorException& error) {
         refused(error.what());
         return;

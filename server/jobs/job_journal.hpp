@@ -23,10 +23,10 @@ namespace distilld {
 /// cannot be written waits here, up to a bound, and is written in its order when there is space. One thread.
 class JobJournal {
   public:
-    /// `metrics_kept`: about how many metrics events of a job are kept, and as many messages. `wake` is called when a
-    /// job has an event.
+    /// `metrics_kept`, `messages_kept`: about how many metrics events and messages of a job are kept. `wake` is called
+    /// when a job has an event.
     JobJournal(std::unique_ptr<JobStore> store, std::uint32_t metrics_kept,
-               std::function<void(const std::string& id)> wake);
+               std::function<void(const std::string& id)> wake, std::uint32_t messages_kept = 10'000);
 
     /// Events of one job that wait for space: beyond it old ones go, first those of metrics, and the history says so.
     static constexpr std::size_t kMaxUnsavedEvents = 1000;
@@ -126,6 +126,7 @@ class JobJournal {
 
     std::unique_ptr<JobStore> store_;
     std::uint32_t metrics_kept_;
+    std::uint32_t messages_kept_;
     std::function<void(const std::string& id)> wake_;
     std::optional<std::chrono::steady_clock::time_point> writable_at_;  ///< when that was last seen
     JobBoard board_;

@@ -36,7 +36,7 @@ struct JobManagerOptions {
     std::uint32_t slots = 1;                          ///< jobs that run at once
     std::vector<Slot> places{};                       ///< one for each of them; empty = they share the machine
     std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
-    std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about, and messages
+    std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
     std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
     std::chrono::milliseconds stop_limit{std::chrono::seconds(270)};  ///< of stop(): what runs then is killed
     std::chrono::milliseconds heartbeat{10000};                       ///< longest wait of wait_events()

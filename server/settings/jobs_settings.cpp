@@ -58,7 +58,7 @@ SettingsSection jobs_section() {
              .flag = "--metrics-interval"},
             {.name = "metrics_kept",
              .kind = make_integer_setting(&ServiceSettings::jobs, &JobsSettings::metrics_kept, 100, 10'000'000),
-             .help = "stored metrics events of a job, about, and stored messages; older ones go",
+             .help = "stored metrics events of a job, about; older ones go",
              .flag = "--metrics-kept"},
             {.name = "idempotency_hours",
              .kind = make_integer_setting(&ServiceSettings::jobs, &JobsSettings::idempotency_hours, 1, 8760),

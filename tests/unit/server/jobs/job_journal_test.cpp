@@ -88,6 +88,17 @@ TEST_F(JobJournalTest, OldMetricsAreDroppedWhateverTheirNumbers) {
     EXPECT_EQ(events.size() - static_cast<std::size_t>(metrics), 560U) << "the others stay";
 }
 
+TEST_F(JobJournalTest, F6OldMessagesAreDroppedByThemselves) {
+    JobJournal journal(open(), 1'000'000, [](const std::string&) {}, 100);
+    journal.create(job("a"));
+    for (int i = 0; i < 110; ++i) {
+        journal.append("a", record_of(LogEvent{"info", "a word"}));
+    }
+    const auto events = open()->events("a", 0, 2000).events;
+    EXPECT_EQ(events.front().message, "1 older messages are no longer kept");
+    EXPECT_EQ(events.front().level, "warn");
+}
+
 TEST_F(JobJournalTest, ShowsWhatAFullDiskRefusesAndWritesItLater) {
     const auto full = std::make_shared<std::atomic<bool>>(false);
     std::vector<std::string> woken;
