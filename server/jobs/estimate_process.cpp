@@ -46,6 +46,9 @@ constexpr const char* kFailure = "failure";
 /// What the estimates of a service share. Used on their executor, but for `thread`.
 struct Shared {
     explicit Shared(EstimateProcessOptions options_in) : options(std::move(options_in)) {}
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+    ~Shared() { thread.join(); }  // what it was to reap is reaped
 
     EstimateProcessOptions options;
     std::optional<Condition> freed;  ///< a turn

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -128,12 +128,11 @@ TEST_F(OpenFileTest, F3ASwapBetweenJudgingAndOpeningGainsNothing) {
     folder_.write("root/file", "inside");
     fs::create_directory_symlink("../outside", at("root/evil_folder"));
     fs::create_symlink("../outside/secret", at("root/evil_file"));
-    std::atomic<bool> stop{false};
-    std::thread swapper([&] {
+    std::jthread swapper([this](const std::stop_token& stop) {
         const auto exchange = [this](const char* one, const char* other) {
             ::renameat2(AT_FDCWD, at(one).c_str(), AT_FDCWD, at(other).c_str(), RENAME_EXCHANGE);
         };
-        while (!stop) {
+        while (!stop.stop_requested()) {
             exchange("root/folder", "root/evil_folder");
             exchange("root/real", "root/evil_folder");
             exchange("root/file", "root/evil_file");
@@ -142,7 +141,7 @@ TEST_F(OpenFileTest, F3ASwapBetweenJudgingAndOpeningGainsNothing) {
     const FileRule allowed = rule();
     int inside = 0;
     int refused = 0;
-    for (int tries = 0; tries < 1000 || (tries < 400000 && (inside < 100 || refused < 100)); ++tries) {
+    for (int tries = 0; tries < 10000 || (tries < 400000 && (inside < 100 || refused < 100)); ++tries) {
         for (const char* name : {"root/folder/secret", "root/real/secret", "root/file"}) {
             const std::string content = opened(at(name), allowed);
             ASSERT_NE(content, kSecret) << name;
@@ -150,8 +149,7 @@ TEST_F(OpenFileTest, F3ASwapBetweenJudgingAndOpeningGainsNothing) {
             refused += content.starts_with("path_not_allowed") ? 1 : 0;
         }
     }
-    stop = true;
-    swapper.join();
+    swapper.request_stop();
     EXPECT_GT(inside, 0);
     EXPECT_GT(refused, 0);
 }

@@ -8,7 +8,8 @@ from rules import RuleTest, broken, cpp_files, line_of, repository, without_comm
 
 # What opens, makes, renames or removes by a path.
 OPENS = re.compile(
-    r"std::[io]?fstream\b|\bfopen\(|\bopendir\(|(?<![\w.>])::(?:open|openat|creat|truncate|rename|renameat2?|unlink|mkdir|"
+    r"std::[io]?fstream\b|\bfopen\("
+    r"|\bopendir\(|(?<![\w.>])::(?:open|openat|creat|truncate|rename|renameat2?|unlink|mkdir|"
     r"mkdirat|unlinkat|link|symlink)\(|\b(?:recursive_)?directory_iterator\b|"
     r"\b(?:fs|filesystem)::(?:remove|remove_all|rename|create_director(?:y|ies)|copy|copy_file|resize_file)\("
 )
