@@ -56,7 +56,7 @@ Result<std::string> sha256_file(const std::filesystem::path& path) {
     };
     const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rbe"));
     if (!file) {
-        return io_error(path.string() + ": cannot open: " + std::generic_category().message(errno));
+        return write_error(path.string() + ": cannot open: " + std::generic_category().message(errno), errno);
     }
     Sha256 hash;
     std::vector<std::byte> buffer(std::size_t{1} << 20);
