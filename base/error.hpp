@@ -13,10 +13,10 @@ enum class ErrorKind {
     invalid_input,     ///< a spec, a dataset, a model folder: the user's to mend
     io,                ///< a file or a socket could not be read or written
     path_not_allowed,  ///< a file that leads where this process may not go (base/open_file.hpp)
-    disk_full,         ///< a file could not be written for lack of space: worth another try when there is some
-    teacher,           ///< the teacher refused, answered garbage or stayed away
-    cancelled,         ///< stopped on request
-    internal,          ///< a defect of ours
+    disk_full,  ///< a file could not be written, for lack of space or of what else may come back: worth another try
+    teacher,    ///< the teacher refused, answered garbage or stayed away
+    cancelled,  ///< stopped on request
+    internal,   ///< a defect of ours
 };
 
 /// The kind as programs read it: in a job's status_reason, in the worker's last event.
@@ -69,10 +69,12 @@ class ErrorException : public std::runtime_error {
 [[nodiscard]] inline Error io_error(std::string message) {
     return Error{ErrorKind::io, std::move(message)};
 }
-/// A file could not be written, for the reason `number` (an errno): disk_full when the disk or a quota is, else io.
+/// A file could not be written, for the reason `number` (an errno). disk_full when that passes, or is mended from
+/// outside, without the program: no space, a quota, no file descriptor left, a file system that has become read-only;
+/// else io.
 [[nodiscard]] inline Error write_error(std::string message, int number) {
-    const bool full = number == ENOSPC || number == EDQUOT;
-    return Error{full ? ErrorKind::disk_full : ErrorKind::io, std::move(message)};
+    const bool passes = number == ENOSPC || number == EDQUOT || number == EMFILE || number == ENFILE || number == EROFS;
+    return Error{passes ? ErrorKind::disk_full : ErrorKind::io, std::move(message)};
 }
 [[nodiscard]] inline Error teacher_error(std::string message) {
     return Error{ErrorKind::teacher, std::move(message)};

@@ -65,8 +65,9 @@ bool is_leftover(std::string_view name) {
 }
 
 /// Whether distilld wrote the folder: its manifest says so.
-bool is_ours(const fs::path& folder) {
-    return read_checkpoint_manifest(folder).has_value();
+Result<void> has_our_manifest(const fs::path& folder) {
+    const Result<CheckpointManifest> manifest = read_checkpoint_manifest(folder);
+    return manifest ? Result<void>() : Result<void>(manifest.error());
 }
 
 struct Found {
@@ -175,7 +176,12 @@ Result<fs::path> CheckpointStore::commit(std::uint64_t step, const StudentSnapsh
     const fs::path temporary = folder_ / (std::string(kTemporaryPrefix) + name);
     const fs::path final_folder = folder_ / name;
     std::error_code code;
-    if (fs::exists(fs::symlink_status(final_folder, code)) && !is_ours(final_folder)) {
+    const bool is_there = fs::exists(fs::symlink_status(final_folder, code));
+    const Result<void> ours = is_there ? has_our_manifest(final_folder) : Result<void>();
+    if (!ours && ours.error().kind == ErrorKind::disk_full) {
+        return ours.error();
+    }
+    if (!ours) {
         return invalid_input(final_folder.string() +
                              " is in the way of a checkpoint and has no manifest of one: move it elsewhere, or name "
                              "another folder in /checkpoint/dir");
@@ -274,9 +280,8 @@ Result<std::vector<fs::path>> CheckpointStore::set_aside(const std::vector<fs::p
             free = folder;
             free += std::string(kDamagedSuffix) + "." + std::to_string(number);
         }
-        fs::rename(folder, free, code);
-        if (code) {
-            return failure("rename " + folder.string() + " to", free, code);
+        if (const Result<void> renamed = rename_entry(folder, free); !renamed) {
+            return renamed.error();
         }
         aside.push_back(std::move(free));
     }
@@ -303,7 +308,7 @@ Result<void> CheckpointStore::prune(std::uint64_t newest_step) {
     }
     std::uint32_t kept = 0;
     for (const Found& candidate : content->checkpoints) {
-        if (!is_ours(candidate.folder)) {
+        if (!has_our_manifest(candidate.folder)) {
             continue;
         }
         if (candidate.step <= newest_step && kept < keep_) {

@@ -12,9 +12,10 @@
 
 namespace distilld {
 
-/// Writes files, and waits out a full disk: what fails with ErrorKind::disk_full is tried again every few seconds until
-/// there is space, or until nobody wants it any more. A WaitingEvent (disk_full) says that a wait has begun, one with
-/// an empty code that it is over. All calls on the executor it is given, which is single-threaded.
+/// Writes files, and waits out a full disk and what else passes (write_error()): what fails with ErrorKind::disk_full
+/// is tried again every few seconds until it succeeds, or until nobody wants it any more. A WaitingEvent (disk_full)
+/// says that a wait has begun, one with an empty code that it is over. All calls on the executor it is given, which is
+/// single-threaded.
 class SpaceWait {
   public:
     static constexpr std::chrono::milliseconds kPause{5000};

@@ -1,7 +1,11 @@
 #include "server/worker/disk_space.hpp"
 
+#include <sys/statvfs.h>
+
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <system_error>
 #include <utility>
 
 namespace distilld {
@@ -15,11 +19,27 @@ std::optional<std::uint64_t> free_bytes(const std::filesystem::path& folder) {
     return space.available;
 }
 
-std::optional<DiskUsage> disk_usage(std::string of, std::filesystem::path folder) {
+namespace {
+
+/// The folder, or the one above it that is there.
+std::filesystem::path existing(std::filesystem::path folder) {
     std::error_code code;
     while (!std::filesystem::exists(folder, code) && folder.has_relative_path()) {
         folder = folder.parent_path();
     }
+    return folder;
+}
+
+}  // namespace
+
+bool is_read_only(const std::filesystem::path& folder) {
+    struct statvfs status{};
+    return ::statvfs(existing(folder).c_str(), &status) == 0 && (status.f_flag & ST_RDONLY) != 0;
+}
+
+std::optional<DiskUsage> disk_usage(std::string of, std::filesystem::path folder) {
+    std::error_code code;
+    folder = existing(std::move(folder));
     const auto space = std::filesystem::space(folder, code);
     if (code || space.available == static_cast<std::uintmax_t>(-1)) {
         return std::nullopt;
@@ -46,7 +66,11 @@ Error explain_full_disk(Error error, const std::filesystem::path& folder, const 
         return error;
     }
     const auto free = free_bytes(folder);
-    error.message = folder.string() + ": no space on the disk: " + what + " needs " + size_text(needed) +
+    const auto says = [&error](int number) {
+        return error.message.find(std::generic_category().message(number)) != std::string::npos;
+    };
+    const char* why = says(ENOSPC) || says(EDQUOT) ? ": no space on the disk: " : ": cannot be written to: ";
+    error.message = folder.string() + why + what + " needs " + size_text(needed) +
                     (free ? ", " + size_text(*free) + " are free" : "") + " (" + error.message + ")";
     return error;
 }

@@ -23,13 +23,17 @@ namespace distilld {
 /// What an unprivileged user may still write to the folder's file system; absent: it does not say.
 [[nodiscard]] std::optional<std::uint64_t> free_bytes(const std::filesystem::path& folder);
 
+/// Whether the folder's file system is read-only, or that of the folder that it will be made in.
+[[nodiscard]] bool is_read_only(const std::filesystem::path& folder);
+
 /// Of the folder's file system, or of the one that the folder will be made on.
 [[nodiscard]] std::optional<DiskUsage> disk_usage(std::string of, std::filesystem::path folder);
 
 /// "12.3 MB": decimal units.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
 
-/// Of an error of kind disk_full: folder, what `what` needs and what is free in front of it. Others stay as they are.
+/// Of an error of kind disk_full: folder, what `what` needs and what is free in front of the reason. Others stay as
+/// they are.
 [[nodiscard]] Error explain_full_disk(Error error, const std::filesystem::path& folder, const std::string& what,
                                       std::uint64_t needed);
 

@@ -17,6 +17,7 @@
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
+#include "server/worker/disk_space.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/store_plan.hpp"
@@ -212,7 +213,7 @@ class GenerateRun {
             Result<std::shared_ptr<StoreWriter>> opened =
                 open_writer(*spec_.teacher, data_.stored, teacher_.info, true);
             if (!opened) {
-                return opened.error();
+                return is_read_only(folder()) ? io_error(opened.error().message) : opened.error();
             }
             writer_ = std::move(*opened);
             return folder();

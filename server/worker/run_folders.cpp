@@ -10,6 +10,7 @@
 #include "base/files.hpp"
 #include "base/open_file.hpp"
 #include "pipeline/graph/space_wait.hpp"
+#include "server/worker/disk_space.hpp"
 #include "server/worker/gives_up.hpp"
 
 namespace distilld {
@@ -31,13 +32,17 @@ Result<void> require_writable(const std::filesystem::path& folder) {
     return probe ? Result<void>() : Result<void>(probe.error());
 }
 
-/// A full disk is waited out here as well.
+/// A full disk is waited out here as well. A file system that is read-only when the run begins is another folder's
+/// name, and one that becomes it later a fault that is waited out.
 asio::awaitable<Result<void>> make_writable(std::filesystem::path folder, GraphExecutors executors, RunControl& control,
                                             EmitEvent emit) {
     SpaceWait space(executors.io, std::move(emit));
     const GivesUp gives_up(control, space);
     std::function<Result<std::string>()> attempt = [folder]() -> Result<std::string> {
         const Result<void> writable = require_writable(folder);
+        if (!writable && is_read_only(folder)) {
+            return io_error(writable.error().message);
+        }
         return writable ? Result<std::string>(folder.string()) : Result<std::string>(writable.error());
     };
     auto making = space.perform(executors.disk, std::move(attempt));

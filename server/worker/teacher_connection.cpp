@@ -322,7 +322,8 @@ class Connection {
             Result<std::shared_ptr<StoreWriter>> opened = co_await std::move(opening);
             if (opened) {
                 options.writer = std::move(*opened);
-            } else if (opened.error().kind == ErrorKind::io && reader) {
+            } else if ((opened.error().kind == ErrorKind::io || opened.error().kind == ErrorKind::disk_full) &&
+                       reader) {
                 warn(opened.error().message + "; this run reads from the store and does not write");
             } else {
                 co_return opened.error();

@@ -68,6 +68,15 @@ TEST(AtomicFile, AFullDiskIsAKindOfItsOwn) {
     EXPECT_EQ(write_error("x", EIO).kind, ErrorKind::io);
 }
 
+TEST(AtomicFile, F12WhatPassesIsWorthAnotherTry) {
+    for (const int number : {EMFILE, ENFILE, EROFS}) {
+        EXPECT_EQ(write_error("x", number).kind, ErrorKind::disk_full) << number;
+    }
+    for (const int number : {EIO, EACCES, EPERM, ENOENT, ENOLCK, ESTALE, EFBIG}) {
+        EXPECT_EQ(write_error("x", number).kind, ErrorKind::io) << number;
+    }
+}
+
 TEST(AtomicFile, CleansUpWhenTheNameIsAFolder) {
     const TemporaryFolder folder;
     std::filesystem::create_directories(folder / "taken/inside");

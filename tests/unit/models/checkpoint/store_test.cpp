@@ -309,6 +309,23 @@ TEST_F(CheckpointStoreTest, AWriteTheSystemRefusesNamesTheFile) {
     EXPECT_THAT(names(folder_), ElementsAre("step-00000005"));
 }
 
+TEST_F(CheckpointStoreTest, F12WithoutADescriptorItIsWorthAnotherTry) {
+    ASSERT_TRUE(store_.commit(5, TextSnapshot("five")));
+    for (const std::uint64_t step : {5, 6}) {
+        rlimit old{};
+        ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+        const rlimit none{0, old.rlim_max};
+        ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+        const auto committed = store_.commit(step, TextSnapshot("more"));
+        setrlimit(RLIMIT_NOFILE, &old);
+        ASSERT_FALSE(committed);
+        EXPECT_EQ(committed.error().kind, ErrorKind::disk_full);
+        EXPECT_THAT(committed.error().message, HasSubstr("Too many open files"));
+        EXPECT_THAT(names(folder_), ElementsAre("step-00000005"));
+    }
+    EXPECT_TRUE(store_.commit(6, TextSnapshot("six")));
+}
+
 TEST_F(CheckpointStoreTest, AFileInTheWayOfTheFolderIsNamed) {
     fs::create_directories(folder_.parent_path());
     write_bytes(folder_, "not a folder");

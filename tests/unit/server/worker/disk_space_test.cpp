@@ -8,6 +8,7 @@
 namespace distilld {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -20,6 +21,16 @@ TEST(DiskSpace, SaysWhatIsNeededAndWhatIsFree) {
                 StartsWith(folder.path().string() + ": no space on the disk: a checkpoint needs 1.5 GB, "));
     EXPECT_THAT(told.message, HasSubstr("B are free (x: cannot write: No space left on device)"));
     EXPECT_EQ(explain_full_disk(io_error("x: broken"), folder.path(), "a checkpoint", 1).message, "x: broken");
+}
+
+TEST(DiskSpace, F12SaysWhyWhenItIsNotForSpace) {
+    const test::TemporaryFolder folder;
+    const Error none{ErrorKind::disk_full, "x: cannot create: Too many open files"};
+    EXPECT_THAT(explain_full_disk(none, folder.path(), "a checkpoint", 1000).message,
+                AllOf(StartsWith(folder.path().string() + ": cannot be written to: a checkpoint needs 1.0 kB, "),
+                      HasSubstr("(x: cannot create: Too many open files)")));
+    EXPECT_FALSE(is_read_only(folder.path()));
+    EXPECT_FALSE(is_read_only(folder / "not/there/yet"));
 }
 
 TEST(DiskSpace, WarnsOfLessThanOneCheckpoint) {
