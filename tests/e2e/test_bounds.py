@@ -165,6 +165,16 @@ def test_an_upload_that_breaks_off_gives_its_space_back(distilld, tmp_path):
     assert uploads.send(SPACE).status == 200
 
 
+def test_f12_announced_bytes_hold_no_upload_space(distilld, tmp_path):
+    uploads = Uploads(distilld.service(tmp_path / "service", "--upload-space", str(SPACE)))
+    with socket.create_connection(address(uploads.rest), timeout=60) as client:
+        body = form(190_000)
+        head = f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        client.sendall((head + f"Content-Type: {FORM['Content-Type']}\r\n\r\n").encode() + body[:1000])
+        assert uploads.rest.request("GET", "/healthz").status == 200
+        assert uploads.send(SPACE).status == 200
+
+
 def test_a_file_that_is_a_little_too_large_does_not_stay(distilld, tmp_path):
     """So little that only the file's end shows it, for the form around it has room of its own."""
     uploads = Uploads(distilld.service(tmp_path / "service", "--max-upload-size", "100000"))
