@@ -8,7 +8,7 @@ import threading
 import pytest
 from support import jobs
 from support.keyed import Guarded
-from support.processes import Programs
+from support.processes import Programs, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +30,9 @@ def paused(guarded):
     output = guarded.root / "alice" / "student"
     spec = jobs.changed(jobs.base_spec(guarded.data, output, steps=1_000_000), {"/checkpoint/every_steps": 5})
     job_id = guarded.alice.submit(spec)
-    guarded.alice.wait_job(job_id, ["running"])
+    wait_until(lambda: list(output.glob("checkpoints/step-*")), "a checkpoint")
     guarded.alice.post(f"/v1/jobs/{job_id}/pause")
     guarded.alice.wait_job(job_id, ["paused"])
-    assert list((output / "checkpoints").glob("step-*"))
     return job_id, output
 
 
@@ -61,7 +60,7 @@ def test_f2_artifacts_are_what_the_job_wrote_and_name_no_key(guarded, teacher):
     for name in ("keys.json", "notes.txt", "merged/tokenizer.json", "other.jsonl"):
         (output / name).write_text("secret")
     (output / "vocab.json").symlink_to(guarded.data_dir / "keys.json")
-    spec = jobs.distil_spec(guarded.data, output, f"{teacher.url}/?key=s3cret", steps=2)
+    spec = jobs.distil_spec(guarded.data, output, [teacher.url, "http://127.0.0.1:9?key=s3cret"], steps=2)
     spec = jobs.changed(spec, {"/metrics/jsonl_file": str(output / "figures.jsonl")})
     job_id = guarded.bob.submit(spec)
     job = guarded.bob.wait_job(job_id, ["succeeded"])

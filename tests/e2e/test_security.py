@@ -86,7 +86,10 @@ def test_two_users_do_not_see_each_others_secrets(guarded, text_data):
             assert answer.status == 200, page
             assert secret not in answer.text, page
     assert secret not in guarded.process.out + guarded.process.err
-    # With her idempotency key and body he gets a job of his own, or a refusal, but not hers.
+    # With her idempotency key and body he is refused: her job has written there. With his own folder he gets his job.
+    refused = guarded.bob.post("/v1/jobs", spec, headers=order)
+    assert (refused.status, refused.json["error"]["code"]) == (400, "path_not_allowed")
+    spec["output"] = str(guarded.work / "his-secret")
     his = guarded.bob.post("/v1/jobs", spec, headers=order)
     assert his.status == 201 and his.json["id"] != job_id and his.json["owner"] == "bob"
 

@@ -19,10 +19,10 @@ PathClaims claims(PathUse use, const std::string& path, const std::string& owner
 class Claims : public ::testing::Test {
   protected:
     Claims() {
-        table_.claim("a", {{{"/work/alice/s", PathUse::writes, "/output"},
-                            {"/work/data/train.jsonl", PathUse::reads, "/dataset/train"},
-                            {"/work/more/*/part-?.jsonl", PathUse::reads, "/dataset/eval"},
-                            {"/work/store", PathUse::shares, "/teacher/store"}},
+        table_.claim("a", {{{"/base/alice/s", PathUse::writes, "/output"},
+                            {"/base/data/train.jsonl", PathUse::reads, "/dataset/train"},
+                            {"/base/more/*/part-?.jsonl", PathUse::reads, "/dataset/eval"},
+                            {"/base/store", PathUse::shares, "/teacher/store"}},
                            "alice"});
     }
     [[nodiscard]] std::string standing(const PathClaims& wanted) const {
@@ -35,81 +35,81 @@ class Claims : public ::testing::Test {
 TEST_F(Claims, F5NobodyWritesWhereAnUnfinishedJobWritesNorAboveNorBelow) {
     for (const char* owner : {"alice", "bob"}) {
         for (const char* path :
-             {"/work/alice/s", "/work/alice/s/checkpoints", "/work/alice/s/a/b", "/work/alice", "/work", "/"}) {
-            EXPECT_EQ(standing(writes(path, owner)), "a: /work/alice/s") << owner << " " << path;
+             {"/base/alice/s", "/base/alice/s/checkpoints", "/base/alice/s/a/b", "/base/alice", "/base", "/"}) {
+            EXPECT_EQ(standing(writes(path, owner)), "a: /base/alice/s") << owner << " " << path;
         }
-        for (const char* path : {"/work/alice/s2", "/work/alice/sibling", "/work/alices", "/other"}) {
+        for (const char* path : {"/base/alice/s2", "/base/alice/sibling", "/base/alices", "/other"}) {
             EXPECT_EQ(standing(writes(path, owner)), "") << owner << " " << path;
         }
-        EXPECT_EQ(standing(claims(PathUse::shares, "/work/alice/s/store", owner)), "a: /work/alice/s");
+        EXPECT_EQ(standing(claims(PathUse::shares, "/base/alice/s/store", owner)), "a: /base/alice/s");
     }
-    PathClaims of_an_admin = writes("/work/alice/s/checkpoints", "ops");
+    PathClaims of_an_admin = writes("/base/alice/s/checkpoints", "ops");
     of_an_admin.is_admin = true;
-    EXPECT_EQ(standing(of_an_admin), "a: /work/alice/s") << "two workers in one folder are nobody's wish";
+    EXPECT_EQ(standing(of_an_admin), "a: /base/alice/s") << "two workers in one folder are nobody's wish";
 }
 
 TEST_F(Claims, F5NobodyElseWritesWhatAnUnfinishedJobReads) {
-    for (const char* path : {"/work/data/train.jsonl", "/work/data", "/work/data/train.jsonl/x"}) {
-        EXPECT_EQ(standing(writes(path, "bob")), "a: /work/data/train.jsonl") << path;
+    for (const char* path : {"/base/data/train.jsonl", "/base/data", "/base/data/train.jsonl/x"}) {
+        EXPECT_EQ(standing(writes(path, "bob")), "a: /base/data/train.jsonl") << path;
         EXPECT_EQ(standing(writes(path, "alice")), "") << path << ": her own sequence of jobs goes on";
     }
     for (const char* path :
-         {"/work/more/x/part-1.jsonl", "/work/more/x", "/work/more", "/work/more/x/part-1.jsonl/y"}) {
-        EXPECT_EQ(standing(writes(path, "bob")), "a: /work/more/*/part-?.jsonl") << path;
+         {"/base/more/x/part-1.jsonl", "/base/more/x", "/base/more", "/base/more/x/part-1.jsonl/y"}) {
+        EXPECT_EQ(standing(writes(path, "bob")), "a: /base/more/*/part-?.jsonl") << path;
     }
-    for (const char* path : {"/work/more/x/part-10.jsonl", "/work/more/x/student", "/work/data/eval.jsonl"}) {
+    for (const char* path : {"/base/more/x/part-10.jsonl", "/base/more/x/student", "/base/data/eval.jsonl"}) {
         EXPECT_EQ(standing(writes(path, "bob")), "") << path;
     }
 }
 
 TEST_F(Claims, F5AJobMayReadWhatAnotherIsStillWriting) {
-    EXPECT_EQ(standing(claims(PathUse::reads, "/work/alice/s", "bob")), "");
-    EXPECT_EQ(standing(claims(PathUse::reads, "/work/store", "bob")), "");
+    EXPECT_EQ(standing(claims(PathUse::reads, "/base/alice/s", "bob")), "");
+    EXPECT_EQ(standing(claims(PathUse::reads, "/base/store", "bob")), "");
 }
 
 TEST_F(Claims, F5WhoReadsAnothersFolderDoesNotTakeItFromItsMaker) {
-    table_.claim("b", claims(PathUse::reads, "/work/alice/s", "bob"));
+    table_.claim("b", claims(PathUse::reads, "/base/alice/s", "bob"));
     table_.end("a");
-    EXPECT_EQ(standing(writes("/work/alice/s", "alice")), "");
-    EXPECT_EQ(standing(writes("/work/alice/s", "eve")), "b: /work/alice/s");
+    EXPECT_EQ(standing(writes("/base/alice/s", "alice")), "");
+    EXPECT_EQ(standing(writes("/base/alice/s", "eve")), "b: /base/alice/s");
 }
 
 TEST_F(Claims, F5AStoreIsFilledBySeveral) {
-    EXPECT_EQ(standing(claims(PathUse::shares, "/work/store", "bob")), "");
-    EXPECT_EQ(standing(claims(PathUse::shares, "/work/store/below", "bob")), "a: /work/store");
-    EXPECT_EQ(standing(writes("/work/store", "alice")), "a: /work/store");
+    EXPECT_EQ(standing(claims(PathUse::shares, "/base/store", "bob")), "");
+    EXPECT_EQ(standing(claims(PathUse::shares, "/base/store/below", "bob")), "a: /base/store");
+    EXPECT_EQ(standing(writes("/base/store", "alice")), "a: /base/store");
     table_.end("a");
-    EXPECT_EQ(standing(claims(PathUse::shares, "/work/store", "bob")), "");
-    EXPECT_EQ(standing(writes("/work/store", "bob")), "a (ended): /work/store");
+    EXPECT_EQ(standing(claims(PathUse::shares, "/base/store", "bob")), "");
+    EXPECT_EQ(standing(writes("/base/store", "bob")), "a (ended): /base/store");
 }
 
 TEST_F(Claims, F5WhatAJobHasWrittenStaysItsOwnersUntilItIsForgotten) {
     table_.end("a");
-    for (const char* path : {"/work/alice/s", "/work/alice/s/checkpoints", "/work/alice"}) {
-        EXPECT_EQ(standing(writes(path, "bob")), "a (ended): /work/alice/s") << path;
+    for (const char* path : {"/base/alice/s", "/base/alice/s/checkpoints", "/base/alice"}) {
+        EXPECT_EQ(standing(writes(path, "bob")), "a (ended): /base/alice/s") << path;
         EXPECT_EQ(standing(writes(path, "alice")), "") << path;
         PathClaims of_an_admin = writes(path, "ops");
         of_an_admin.is_admin = true;
         EXPECT_EQ(standing(of_an_admin), "") << path;
     }
-    EXPECT_EQ(standing(writes("/work/data/train.jsonl", "bob")), "") << "it reads no more";
+    EXPECT_EQ(standing(writes("/base/data/train.jsonl", "bob")), "") << "it reads no more";
     table_.forget("a");
-    EXPECT_EQ(standing(writes("/work/alice/s", "bob")), "");
+    EXPECT_EQ(standing(writes("/base/alice/s", "bob")), "");
 }
 
 TEST_F(Claims, AJobIsNotInItsOwnWay) {
-    EXPECT_FALSE(table_.conflict(writes("/work/alice/s", "alice"), "a"));
+    EXPECT_FALSE(table_.conflict(writes("/base/alice/s", "alice"), "a"));
     table_.claim("a", writes("/elsewhere", "alice"));
-    EXPECT_EQ(standing(writes("/work/alice/s", "bob")), "");
+    EXPECT_EQ(standing(writes("/base/alice/s", "bob")), "");
     EXPECT_EQ(standing(writes("/elsewhere/x", "bob")), "a: /elsewhere");
     EXPECT_EQ(table_.writer_of("/elsewhere"), "a");
-    EXPECT_FALSE(table_.writer_of("/work/alice/s"));
+    EXPECT_FALSE(table_.writer_of("/base/alice/s"));
 }
 
 TEST_F(Claims, WhatCanBeWaitedForIsSaidFirst) {
     table_.end("a");
-    table_.claim("c", writes("/work/alice/s/below", "carl"));
-    EXPECT_EQ(standing(writes("/work/alice/s", "bob")), "c: /work/alice/s/below");
+    table_.claim("c", writes("/base/alice/s/below", "carl"));
+    EXPECT_EQ(standing(writes("/base/alice/s", "bob")), "c: /base/alice/s/below");
 }
 
 }  // namespace
