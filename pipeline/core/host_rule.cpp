@@ -90,7 +90,28 @@ bool is_name(std::string_view text) {
     });
 }
 
+/// Whether a range or an embedding begins the address.
+template <class Prefixed>
+bool lies_in(const std::array<std::uint8_t, 16>& address, const Prefixed& range) {
+    std::array<std::uint8_t, 16> bytes{};
+    ::inet_pton(AF_INET6, range.address, bytes.data());
+    return same_bits(bytes, address, range.prefix);
+}
+
 }  // namespace
+
+std::vector<std::array<std::uint8_t, 4>> embedded_ipv4(const std::array<std::uint8_t, 16>& address) {
+    std::vector<std::array<std::uint8_t, 4>> found;
+    for (const Embedding& embedding : kEmbeddings) {
+        if (lies_in(address, embedding)) {
+            auto& four = found.emplace_back();
+            for (std::size_t i = 0; i < four.size(); ++i) {
+                four[i] = static_cast<std::uint8_t>(address[embedding.bytes[i]] ^ embedding.mask);
+            }
+        }
+    }
+    return found;
+}
 
 /// Also IPv4 addresses as inet_aton(3) has them (2852039166, 0xa9.0xfe.1): the system's resolver takes them.
 std::optional<HostRule::Bytes> HostRule::read_address(const std::string& text) {
@@ -113,21 +134,14 @@ bool HostRule::covers(const Pattern& pattern, const Bytes& address) {
 }
 
 bool HostRule::is_dangerous(const Bytes& address) {
-    const auto lies_in = [](const Bytes& judged, const auto& range) {
-        Bytes bytes{};
-        ::inet_pton(AF_INET6, range.address, bytes.data());
-        return same_bits(bytes, judged, range.prefix);
-    };
-    const auto is_listed = [&](const Bytes& judged) {
+    const auto is_listed = [](const Bytes& judged) {
         return std::ranges::any_of(kDangerous, [&](const Range& range) { return lies_in(judged, range); });
     };
-    return is_listed(address) || std::ranges::any_of(kEmbeddings, [&](const Embedding& embedding) {
-               Bytes four{};
-               four[10] = four[11] = 0xff;
-               for (std::size_t i = 0; i < embedding.bytes.size(); ++i) {
-                   four[12 + i] = static_cast<std::uint8_t>(address[embedding.bytes[i]] ^ embedding.mask);
-               }
-               return lies_in(address, embedding) && is_listed(four);
+    return is_listed(address) || std::ranges::any_of(embedded_ipv4(address), [&](const auto& four) {
+               Bytes mapped{};
+               mapped[10] = mapped[11] = 0xff;
+               std::ranges::copy(four, mapped.begin() + 12);
+               return is_listed(mapped);
            });
 }
 

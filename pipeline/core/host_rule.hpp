@@ -14,6 +14,11 @@ namespace distilld {
 /// Environment variable with the hosts where teachers may be, as HostRule takes them, with commas between them.
 inline constexpr const char* kTeacherHostsVariable = "DISTILLD_TEACHER_HOSTS";
 
+/// The IPv4 addresses, four bytes each, that a gateway or a tunnel on the way to an IPv6 address would connect to:
+/// NAT64, 6to4, Teredo and their like. Most addresses hold none. One mapped into IPv6 (::ffff:a.b.c.d) is not meant:
+/// that is the address itself.
+[[nodiscard]] std::vector<std::array<std::uint8_t, 4>> embedded_ipv4(const std::array<std::uint8_t, 16>& address);
+
 /// Which servers a job may talk to. Link-local addresses and what clouds serve the credentials of a machine at are
 /// refused, whatever their spelling, unless a pattern names them. Immutable, any thread.
 ///

@@ -10,7 +10,13 @@ namespace distilld {
 namespace {
 
 namespace asio = boost::asio;
+
 constexpr std::size_t kDiskThreads = 4;
+
+struct Verdict {
+    api::SpecViolations refused;
+    std::optional<FileRule> files;
+};
 
 class CheckedWorker final : public WorkerProcess {
   public:
@@ -19,15 +25,16 @@ class CheckedWorker final : public WorkerProcess {
 
     asio::awaitable<Result<WorkerExit>> run(WorkerStart start, EventHandler on_event) override {
         if (const auto spec = api::parse_job_spec(start.spec_json)) {  // else the worker says what is wrong
-            auto judging = run_on(disk_->get_executor(), [admit = checks_.admit, spec = *spec] { return admit(spec); });
-            const auto violations = co_await std::move(judging);
-            if (!violations.violations.empty()) {
-                on_event(FailedEvent{"invalid_input", api::describe(violations)});
+            auto judging = run_on(disk_->get_executor(), [checks = checks_, spec = *spec] {
+                return Verdict{checks.admit(spec), checks.files ? checks.files(spec) : std::nullopt};
+            });
+            auto verdict = co_await std::move(judging);
+            const auto& violations = verdict.refused.violations;
+            if (!violations.empty()) {
+                on_event(FailedEvent{violations.front().code, api::describe(verdict.refused)});
                 co_return WorkerExit{};
             }
-            if (checks_.files) {
-                start.files = checks_.files(*spec);
-            }
+            start.files = std::move(verdict.files);
         }
         auto running = worker_->run(std::move(start), std::move(on_event));
         co_return co_await std::move(running);

@@ -17,7 +17,8 @@ struct WorkerChecks {
 };
 
 /// Workers that are started only when `admit` has nothing against their job's spec: what a link pointed to when the job
-/// was submitted may be another thing by the time it is used. A job that it refuses fails with invalid_input.
+/// was submitted may be another thing by the time it is used. A job that it refuses fails with the
+/// code of the first violation. Both are asked on threads of the factory's own, for they look at the disk.
 WorkerFactory make_checked_workers(WorkerFactory workers, WorkerChecks checks);
 
 }  // namespace distilld

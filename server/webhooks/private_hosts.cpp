@@ -4,6 +4,8 @@
 #include <boost/asio/ip/network_v4.hpp>
 #include <utility>
 
+#include "pipeline/core/host_rule.hpp"
+
 namespace distilld::webhooks {
 namespace {
 
@@ -22,9 +24,13 @@ bool is_private(const ip::address& address) {
         if (v6.is_v4_mapped()) {
             return is_private(ip::make_address_v4(ip::v4_mapped, v6));
         }
-        const auto first = v6.to_bytes()[0];
+        const auto bytes = v6.to_bytes();
+        const auto is_private_ipv4 = [](const auto& four) { return is_private(ip::address_v4(four)); };
+        if (std::ranges::any_of(embedded_ipv4(bytes), is_private_ipv4)) {
+            return true;
+        }
         return v6.is_loopback() || v6.is_unspecified() || v6.is_link_local() || v6.is_site_local() ||
-               v6.is_multicast() || (first & 0xFEU) == 0xFC;  // fc00::/7
+               v6.is_multicast() || (bytes[0] & 0xFEU) == 0xFC;  // fc00::/7
     }
     const auto v4 = address.to_v4();
     return std::ranges::any_of(

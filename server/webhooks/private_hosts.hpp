@@ -9,7 +9,7 @@
 namespace distilld::webhooks {
 
 /// Whether an address is of this machine, its network or an operator's inside: loopback, link-local (where clouds keep
-/// their metadata), private, shared or no place at all.
+/// their metadata), private, shared or no place at all; or holds such an IPv4 address (embedded_ipv4()).
 [[nodiscard]] bool is_private(const boost::asio::ip::address& address);
 
 /// Looks a name up and refuses private addresses, so that a public name cannot be pointed inside; but of `allowed`, and

@@ -171,7 +171,7 @@ def test_a_path_that_turns_into_a_link_later_is_caught_when_it_is_used(distilld,
     (tmp_path / "work" / "later").symlink_to(tmp_path / "outside")
     rest.post(f"/v1/jobs/{first}/cancel")
     job = rest.wait_job(second, ["failed"])
-    assert job["status_reason"]["code"] == "invalid_input"
+    assert job["status_reason"]["code"] == "path_not_allowed"
     assert "/output" in job["status_reason"]["message"]
     assert list((tmp_path / "outside").iterdir()) == []
 

@@ -161,7 +161,7 @@ TEST(CheckedWorker, AsksOnceMoreWhenTheJobBegins) {
     worker->emit(FinishedEvent{}, worker);
     worker->end(worker);
     const auto job = test::wait_for_state(*world.manager, second, api::JobState::failed);
-    EXPECT_EQ(job.status_reason.value().code, "invalid_input");
+    EXPECT_EQ(job.status_reason.value().code, "path_not_allowed");
     EXPECT_THAT(job.status_reason.value().message, HasSubstr("/output: a link leads elsewhere now"));
     EXPECT_EQ(world.fleet.count(), 1U) << "no worker was started for it";
     const auto refused = test::await(world.manager->submit({test::spec_text("/out/c"), "", false}));

@@ -21,6 +21,14 @@ TEST(PrivateHosts, AreThoseInside) {
     }
 }
 
+TEST(PrivateHosts, F12AnAddressThatHoldsAnIpv4OneIsJudgedByIt) {
+    for (const auto* inside :
+         {"64:ff9b::10.0.0.1", "64:ff9b:1::169.254.169.254", "2002:7f00:1::1", "::ffff:0:192.168.1.1"}) {
+        EXPECT_TRUE(is_private(make_address(inside))) << inside;
+    }
+    EXPECT_FALSE(is_private(make_address("64:ff9b::8.8.8.8")));
+}
+
 TEST(PrivateHosts, AreRefusedUnlessTheirNamesAreAllowed) {
     const auto lookup = public_lookup({"inside.example"}, [](const std::string& host) -> Result<HostAddresses> {
         if (host == "nowhere.example") {
