@@ -47,7 +47,6 @@ EXCEPTIONS = {
     "server/security/key_file.cpp": "the data folder",
     # What a job wrote, read by the service.
     "server/jobs/artifact_folder.cpp": "folder by folder, without links",
-    "server/openai/exported_files.cpp": "names of an output, for their sizes",
     "server/openai/model_routes.cpp": "outputs in the data folder",
 }
 
