@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Connections beyond the limit at once, which get one short answer each; beyond them one is closed without a word.
 constexpr std::size_t kMaxRefusals = 64;
+constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kCancelGrace{5};
 /// What streams get to say that the service stops and to end by themselves.
 constexpr std::chrono::milliseconds kStreamGrace{250};
