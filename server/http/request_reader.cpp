@@ -75,7 +75,6 @@ void take_header(const HttpHead& message, bool keep_alive, const Connection& con
     if (const auto id = message.value("X-Request-Id"); valid_request_id(id)) {
         reply.request_id = std::string(id);
     }
-    reply.remote = request.remote;
     set_header(request.headers, "x-request-id", reply.request_id);
 }
 
@@ -183,8 +182,9 @@ asio::awaitable<bool> read_body(Connection& connection, net::HttpReader& reader,
     co_return true;
 }
 
-IncomingRequest new_request(SessionContext& context) {
+IncomingRequest new_request(const Connection& connection, SessionContext& context) {
     IncomingRequest incoming;
+    incoming.reply.remote = connection.remote;  // also where no header can be read: refusals are bounded by address
     incoming.reply.started = std::chrono::steady_clock::now();
     incoming.reply.request_id = context.next_request_id();
     return incoming;
@@ -193,7 +193,7 @@ IncomingRequest new_request(SessionContext& context) {
 }  // namespace
 
 asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connection, SessionContext& context) {
-    IncomingRequest incoming = new_request(context);
+    IncomingRequest incoming = new_request(connection, context);
     auto reader = net::make_request_reader(kMaxHeaderBytes);
     connection.stream.expires_after(context.options.header_timeout);
     auto reading_head = reader->read_head(connection.stream, connection.buffer);
@@ -257,7 +257,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request_when_full(Connectio
     if (no_head) {
         co_return std::nullopt;
     }
-    IncomingRequest incoming = new_request(context);
+    IncomingRequest incoming = new_request(connection, context);
     const bool refused = take_head(*reader, connection, context, incoming);
     incoming.reply.keep_alive = false;
     if (!refused && (incoming.route == nullptr || !incoming.route->vital)) {

@@ -104,6 +104,15 @@ TEST_F(Guarded, LetsThroughWhoeverIsKnownWithoutTheKey) {
     EXPECT_THAT(seen, Not(HasSubstr("good"))) << "no handler sees the key";
 }
 
+TEST_F(Guarded, F7TellsWhoSentWhatCannotBeRead) {
+    begin();
+    RawClient client(server_->address());
+    client.write("GET / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: gzip\r\n\r\n");
+    EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 400 "));
+    ASSERT_TRUE(noted("OTHER unmatched 400"));
+    EXPECT_EQ(answers().at(0).remote, "127.0.0.1");
+}
+
 TEST_F(Guarded, TellsOfEveryAnswerToAChange) {
     begin();
     RawClient client(server_->address());
