@@ -121,7 +121,8 @@ bool ClaimTable::stands_against(const Held& held, const PathClaim& wanted, const
     if (wanted.use == PathUse::reads) {
         return false;
     }
-    if (held.claim.use == PathUse::shares && wanted.use == PathUse::shares && held.claim.path == wanted.path) {
+    const bool both_share = held.claim.use == PathUse::shares && wanted.use == PathUse::shares;
+    if (both_share && held.claim.path == wanted.path && !(held.claim.is_output && wanted.is_output && !holder.ended)) {
         return false;
     }
     if (holder.ended) {

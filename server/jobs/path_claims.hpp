@@ -13,7 +13,8 @@ namespace distilld {
 struct PathClaim {
     std::string path;  ///< absolute, links resolved; reads: may be a pattern (glob)
     api::PathUse use = api::PathUse::writes;
-    std::string pointer{};  ///< the field of the spec that names it
+    std::string pointer{};   ///< the field of the spec that names it
+    bool is_output = false;  ///< of a shared place: it is the job's output, which no other job may have for its own
     bool operator==(const PathClaim&) const = default;
 };
 

@@ -31,11 +31,12 @@ std::string resolved_pattern(const std::string& path) {
 std::vector<PathClaim> claims_of(const JobSpec& spec) {
     std::vector<PathClaim> claims;
     api::each_path(spec, api::spec_table(), [&](const api::NamedPath& named) {
-        if (spec.kind == JobKind::generate && named.field.pointer == "/output") {
+        const bool is_generate = spec.kind == JobKind::generate;
+        if (is_generate && named.field.pointer == "/output") {
             return;  // it is the store
         }
         auto place = named.use == PathUse::reads ? resolved_pattern(named.path) : resolved(named.path);
-        claims.push_back({std::move(place), named.use, named.pointer});
+        claims.push_back({std::move(place), named.use, named.pointer, is_generate && named.use == PathUse::shares});
     });
     if (spec.kind == JobKind::train && spec.checkpoint.dir.empty()) {
         claims.push_back({resolved(fs::path(spec.output) / "checkpoints"), PathUse::writes, "/output"});

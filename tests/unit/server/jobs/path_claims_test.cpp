@@ -83,6 +83,17 @@ TEST_F(Claims, F5AStoreIsFilledBySeveral) {
     EXPECT_EQ(standing(writes("/base/store", "bob")), "a (ended): /base/store");
 }
 
+TEST_F(Claims, AStoreIsTheOutputOfOneUnfinishedJob) {
+    PathClaims output = claims(PathUse::shares, "/base/other", "alice");
+    output.paths[0].is_output = true;
+    table_.claim("g", output);
+    EXPECT_EQ(standing(output), "g: /base/other");
+    EXPECT_EQ(standing(claims(PathUse::shares, "/base/other", "alice")), "")
+        << "a job with a teacher that fills it too";
+    table_.end("g");
+    EXPECT_EQ(standing(output), "");
+}
+
 TEST_F(Claims, F5WhatAJobHasWrittenStaysItsOwnersUntilItIsForgotten) {
     table_.end("a");
     for (const char* path : {"/base/alice/s", "/base/alice/s/checkpoints", "/base/alice"}) {
