@@ -147,6 +147,7 @@ class ThrowingDoorkeeper final : public Doorkeeper {
         }
         return {};
     }
+    std::optional<api::Response> revocation(const api::Caller& /*caller*/) override { return std::nullopt; }
 };
 
 TEST_F(HttpServer, F1AnExceptionOfOneSessionEndsThatSessionOnly) {
