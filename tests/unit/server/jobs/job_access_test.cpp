@@ -220,12 +220,12 @@ TEST(Submissions, F5WhatJobsHaveMadeIsKnownAfterARestart) {
     const auto as = [&](const std::string& owner, bool is_admin) {
         SubmitRequest request{test::spec_text(folder), ""};
         request.dry_run = true;
-        request.owner = owner;
+        request.owner = api::Caller{.name = owner, .id = "key-" + owner};
         request.is_admin = is_admin;
         return test::await(world.manager->submit(request));
     };
     SubmitRequest request{test::spec_text(folder), ""};
-    request.owner = "alice";
+    request.owner = api::Caller{.name = "alice", .id = "key-alice"};
     const auto id = test::await(world.manager->submit(request)).job.id;
     const auto worker = world.fleet.next();
     worker->emit(FinishedEvent{}, worker);

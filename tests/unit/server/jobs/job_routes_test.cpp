@@ -241,7 +241,8 @@ TEST_F(JobRoutesTest, F12SaysThatTheStoreWasDeletedOrReplaced) {
     auto options = test::brisk();
     options.store_retry = std::chrono::milliseconds(1);
     World world(options);
-    routes_ = make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"));
+    routes_ = make_job_routes(*world.manager, world.metrics, std::make_shared<JobLogs>(world.folder / "logs"),
+                              test::estimates_here());
     const auto ready = [&] { return get("/readyz").status == 200U; };
     EXPECT_TRUE(ready());
     for (const char* name : {"jobs.sqlite", "jobs.sqlite-wal"}) {
