@@ -80,8 +80,8 @@ std::optional<FileRule> PathRule::rule() const {
     }
     FileRule rule;
     rule.roots = resolved(options_.roots.empty() ? options_.otherwise : options_.roots);
-    if (const auto home = resolved_path(fs::absolute(options_.data_dir)); home && !options_.data_dir.empty()) {
-        rule.own_folder = home->string();
+    if (!options_.data_dir.empty()) {
+        rule.own_folder = resolved_path(fs::absolute(options_.data_dir)).value_or(fs::path()).string();
     }
     rule.own_names.assign(std::begin(kOwnFiles), std::end(kOwnFiles));
     return rule;

@@ -102,8 +102,8 @@ TEST(WorkerProtocol, RefusesWhatIsNoMessage) {
         EXPECT_FALSE(decode_up(line).has_value()) << line;
     }
     for (const char* line :
-         {"", "x", "{\"type\":\"start\"}", "{\"type\":\"start\",\"version\":2,\"spec\":{}}",
-          "{\"type\":\"start\",\"version\":1,\"spec\":\"{}\"}", "{\"type\":\"set_limit\"}",
+         {"", "x", "{\"type\":\"start\"}", "{\"type\":\"start\",\"version\":3,\"spec\":{}}",
+          "{\"type\":\"start\",\"version\":2,\"spec\":\"{}\"}", "{\"type\":\"set_limit\"}",
           "{\"type\":\"set_limit\",\"max_concurrent\":4294967296}", "{\"type\":\"set_limit\",\"max_concurrent\":0}",
           "{\"type\":\"start\",\"spec\":{}}", "{\"type\":\"hello\"}"}) {
         EXPECT_FALSE(decode_down(line).has_value()) << line;
