@@ -124,8 +124,7 @@ TEST_F(EstimateProcess, F11NoneHoldsTheServiceWhenThatEnds) {
 }
 
 TEST_F(EstimateProcess, F11SomeAreMadeAtOnceAndTheOthersWaitForTheirTurn) {
-    EstimateProcessOptions options =
-        shell("echo x >> " + (folder_ / "started").string() + "; while :; do :; done");
+    EstimateProcessOptions options = shell("echo x >> " + (folder_ / "started").string() + "; while :; do :; done");
     options.at_once = 1;
     options.deadline = 1500ms;
     options.turn_deadline = 100ms;
