@@ -97,12 +97,11 @@ TEST_F(EstimateProcess, F11OneIsKilledWhenWhoeverAskedForItHasLeft) {
     const EstimateRunner runner =
         make_estimate_processes(shell("echo $$ > " + file.string() + "; while :; do :; done"));
     std::string said = "nothing";
-    const auto leave = [&]() -> asio::awaitable<void> {
-        auto asking = ask(runner, said);
+    const auto leave = [](asio::awaitable<void> asking) -> asio::awaitable<void> {
         auto limited = with_deadline(std::move(asking), 500ms);
         EXPECT_FALSE(co_await std::move(limited));
     };
-    asio::co_spawn(context_, leave, asio::detached);
+    asio::co_spawn(context_, leave(ask(runner, said)), asio::detached);
     context_.run();
     EXPECT_EQ(said, "nothing");
     EXPECT_GT(ended(file), 0);
