@@ -29,6 +29,13 @@ enum class Packing {
     joined,     ///< documents end to end, cut into full rows; a position sees what stands before it, whosever it is
     documents,  ///< whole documents side by side, kept apart in attention and positions
 };
+/// What becomes of a document that is longer than a row, where rows hold whole documents.
+enum class Overflow {
+    automatic,  ///< split with Packing::documents, truncate with Packing::off
+    split,      ///< it is cut into rows, each read by itself
+    truncate,   ///< what is behind the first sequence_length tokens is left out
+    error,      ///< the job is refused, and the document named
+};
 enum class OptimizerKind { adamw, adamw_8bit, sgd };
 enum class Quantization { none, ternary };
 /// In which order an epoch visits the rows: any, those of a block after those of the block before it, or as they stand.
@@ -80,6 +87,10 @@ inline constexpr std::array kPackingNames{EnumName<Packing>{"off", Packing::off}
                                           EnumName<Packing>{"joined", Packing::joined},
                                           EnumName<Packing>{"documents", Packing::documents}};
 
+inline constexpr std::array kOverflowNames{EnumName<Overflow>{"split", Overflow::split},
+                                           EnumName<Overflow>{"truncate", Overflow::truncate},
+                                           EnumName<Overflow>{"error", Overflow::error}};
+
 /// Low-rank adapters (arXiv 2106.09685) on a frozen base, as PEFT has them.
 struct LoraSpec {
     std::uint32_t r = 8;
@@ -125,12 +136,13 @@ struct TeacherSpec {
     double max_retry_after_secs = 300.0;         ///< a longer Retry-After is obeyed for so long
     std::uint32_t top_k = 0;                     ///< 0 = all tokens
     TargetsChoice targets = TargetsChoice::automatic;
-    std::string api_key_env;        ///< name of the environment variable that holds the key; empty = none
-    std::string api_key_file;       ///< file that holds the key, below the operator's folder of keys; empty = none
-    std::string ca_file;            ///< PEM file trusted beside the system's; empty = none
-    std::uint32_t max_retries = 8;  ///< further attempts of one micro-batch after faults of its answers
-    bool hedge = true;              ///< a second request for what is slower than the 95th percentile
-    std::string store;              ///< folder of stored answers; empty = none
+    std::string api_key_env;             ///< name of the environment variable that holds the key; empty = none
+    std::string api_key_file;            ///< file that holds the key, below the operator's folder of keys; empty = none
+    std::string ca_file;                 ///< PEM file trusted beside the system's; empty = none
+    std::uint32_t max_retries = 8;       ///< further attempts of one micro-batch after faults of its answers
+    bool require_same_tokenizer = true;  ///< a teacher whose tokenizer is known to be another is refused
+    bool hedge = true;                   ///< a second request for what is slower than the 95th percentile
+    std::string store;                   ///< folder of stored answers; empty = none
     TeacherCache cache = TeacherCache::readwrite;  ///< of a store beside endpoints or model_dir
     // Of a store that is made: names of kStoreFormatChoices and kStoreValuesChoices, which are those of pipeline/store.
     std::string store_format = "auto";  ///< "auto": topk or, of full logits, full
@@ -160,6 +172,7 @@ struct DatasetSpec {
     std::uint32_t sequence_length = 0;  ///< T: input positions of a row
     std::uint64_t eval_rows = 0;        ///< rows of eval that are evaluated, from the first; 0 = all
     Packing packing = Packing::joined;
+    Overflow overflow = Overflow::automatic;
     bool cache = true;                 ///< tokens are kept beside the output and mapped at the next start
     bool completion_only_loss = true;  ///< of {"prompt", "completion"} and messages: no loss on what was given
     Shuffle shuffle = Shuffle::full;
@@ -172,11 +185,13 @@ struct TrainingSpec {
     bool batch_size_auto = false;     ///< batch_size was "auto": probe the memory before step 0
     std::uint32_t batch_size = 1;     ///< B: sequences of one micro-batch
     std::uint32_t micro_batches = 1;  ///< M: micro-batches of one optimizer step
+    bool micro_batches_auto = false;  ///< micro_batches was "auto": chosen from the size of the data before step 0
     std::optional<std::uint64_t> max_steps;
     std::optional<double> epochs;
     double learning_rate = 1e-4;
     LrScheduler lr_scheduler_type = LrScheduler::linear;
     std::uint64_t warmup_steps = 0;
+    double warmup_ratio = 0.0;  ///< share of all steps; used where warmup_steps is 0, as in transformers
     double weight_decay = 0.0;
     double max_grad_norm = 1.0;  ///< 0 = no clipping
     double adam_beta1 = 0.9;

@@ -186,7 +186,8 @@ struct StartedEvent {
     std::uint64_t first_step = 0;  ///< above 0 after a resume
     std::uint64_t parameters = 0;
     std::uint64_t dataset_rows = 0;
-    std::uint64_t dataset_tokens = 0;
+    std::uint64_t dataset_tokens = 0;       ///< that the rows hold
+    std::uint64_t dataset_tokens_read = 0;  ///< that the files held; 0: not known
     std::string dtype;
     std::string teacher;  ///< what the probe said; empty without a teacher
     std::uint32_t batch_size = 0;
