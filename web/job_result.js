@@ -62,12 +62,10 @@ export function makeResult(id, signal) {
             if (text === shown) return;
             shown = text;
             const done = job.state === "succeeded";
-            const what = generates(job) ? "The answers" : "The student";
-            folder.replaceChildren(
-                done ? `${what} of this job: ` : `${what} will be in `,
-                h("code", {}, job.output || "–"),
-                done ? " on the service's machine." : " on the service's machine, once the job has succeeded.",
-            );
+            const what = generates(job) ? "answers" : "student";
+            const coming = job.terminal ? "The job wrote to " : `The ${what} will be in `;
+            const before = done ? `The ${what} of this job: ` : coming;
+            folder.replaceChildren(before, h("code", {}, job.output || "–"), " on the service's machine.");
             setHidden(files, true);
             setHidden(trouble, true);
             setText(

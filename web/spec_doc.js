@@ -80,8 +80,8 @@ export function typedText(value) {
 }
 
 /**
- * The fields of the table of specs: [{pointer, section, name, schema, required}] in its order, sections in place. What a
- * job needs that trains is required, too.
+ * The fields of the table of specs: [{pointer, section, name, schema, required}] in its order, sections in place. What
+ * jobs that train need is required, too.
  */
 export function fieldsOf(schema, section = "") {
     const required = new Set([...(schema.required ?? []), ...(schema.else?.required ?? [])]);

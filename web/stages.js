@@ -18,13 +18,13 @@ const added = (before, after) => STATES.map((state) => Math.max(0, after[state] 
 const sum = (parts) => parts.reduce((a, b) => a + b, 0);
 
 /**
- * Seconds that have passed, as the stages count them: all of the student's, who works or waits, and those of what he
- * stands still for. Without a student, those of the stage that counts most.
+ * Seconds that have passed, as the stages count them: those in which the student works or waits, and those in which it
+ * stands still for an evaluation or a snapshot. Without a student, those of the stage that counts most.
  */
 function passed(first, last) {
-    const of = (name) => (last.has(name) ? sum(added(first?.get(name), last.get(name))) : 0);
-    if (last.has("student")) return of("student") + sum([...ASIDE].map(of));
-    return Math.max(0, ...[...last.keys()].map(of));
+    const of = (name) => (last.has(name) ? added(first?.get(name), last.get(name)) : [0]);
+    if (last.has("student")) return sum(of("student")) + sum([...ASIDE].map((name) => of(name)[0]));
+    return Math.max(0, ...[...last.keys()].map((name) => sum(of(name))));
 }
 
 /** Shares of the three in the time that has passed, the rest being idle; null for a stage that did not do anything. */

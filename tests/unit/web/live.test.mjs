@@ -101,16 +101,18 @@ test("a stage that has hardly worked is idle, be it all that it did", () => {
         stage("plan", 0.0002 * seconds, 0, 0),
         stage("student", 0.6 * seconds, 0.2 * seconds, 0),
         stage("evaluation", 0.2 * seconds, 0, 0),
+        stage("snapshot", 0, seconds, 0),
     ];
     for (const second of [0, 30, 60]) history.add(of(second), second * 1000);
     for (const ended of [false, true]) {
-        const [plan, student, evaluation] = history.now(ended).stages;
+        const [plan, student, evaluation, snapshot] = history.now(ended).stages;
         assert.equal(plan.main, null);
         assert.ok(plan.shares.busy < 0.01);
         assert.equal(student.main, "busy");
         assert.ok(Math.abs(student.shares.busy - 0.6) < 1e-9);
         assert.equal(evaluation.main, null, "idle for most of the time");
         assert.ok(Math.abs(evaluation.shares.busy - 0.2) < 1e-9);
+        assert.equal(snapshot.main, "input", "beside the chain, and no part of its time");
     }
 });
 
