@@ -9,7 +9,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Takes model folders, adapters beside their base and BitNet weights alike, which `vllm serve` does not.
+// Takes model folders, adapters beside their base and BitNet weights alike; of servers none does.
 constexpr const char* kPipeline =
     "python3 -c 'import sys, transformers; "
     "print(transformers.pipeline(\"text-generation\", sys.argv[1])(\"Once upon a time\"))' ";
@@ -33,8 +33,7 @@ std::string next_step(const JobSpec& spec, const std::string& output) {
     if (!fs::exists(fs::path(folder) / "tokenizer.json", code)) {
         return where + ", without a tokenizer (docs/use-the-student.md)";
     }
-    const bool by_vllm = !adapter && spec.student.quantization == Quantization::none;
-    return where + " (docs/use-the-student.md); try: " + (by_vllm ? "vllm serve " : kPipeline) + shell_word(folder);
+    return where + " (docs/use-the-student.md); try: " + kPipeline + shell_word(folder);
 }
 
 }  // namespace distilld::cli
