@@ -9,10 +9,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Takes model folders, adapters beside their base and BitNet weights alike; of servers none does.
+// Takes model folders, adapters beside their base and BitNet weights alike; of servers none does. Of an adapter it
+// would take the base's tokenizer, without a chat template that the job has brought.
 constexpr const char* kPipeline =
-    "python3 -c 'import sys, transformers; "
-    "print(transformers.pipeline(\"text-generation\", sys.argv[1])(\"Once upon a time\"))' ";
+    "python3 -c 'import sys, transformers; folder = sys.argv[1]; "
+    "print(transformers.pipeline(\"text-generation\", folder, tokenizer=folder)(\"Once upon a time\"))' ";
 
 }  // namespace
 
