@@ -4,11 +4,13 @@ The image itself is built and run by scripts/check-docker.sh, which takes a quar
 DISTILLD_TEST_DOCKER is set and there is an engine.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -228,20 +230,19 @@ def documented(programs, teacher_folder, text_data, tmp_path):
 
     def run(*lines):
         """Lines of a script; a word with an @ stands for the block that holds what follows it."""
-        script = ["set -ex", f"trap 'kill $(cat {home}/*.pid) 2>/dev/null || true' EXIT"]
+        script = ["set -ex"]
         for line in lines:
             found = [block.text for block in blocks if line[1:] in block.text] if line.startswith("@") else [line]
             assert len(found) == 1, f"{line}: {len(found)} blocks of docs/docker.md"
             script.append(stand_in_engine.contained(found[0], root))
-        done = subprocess.run(
-            [*network, "bash", "-c", "\n".join(script)],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=2 * PATIENCE,
-            check=False,
-        )
+        command = [*network, "bash", "-c", "\n".join(script)]
+        options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+        try:
+            done = subprocess.run(command, timeout=2 * PATIENCE, check=False, **options)
+        finally:
+            for file in home.glob("*.pid"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(int(file.read_text()), signal.SIGKILL)
         logs = "".join(f"\n--- {log.name}\n{log.read_text()[-2000:]}" for log in home.glob("*.log"))
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:] + logs
         return done.stdout + done.stderr

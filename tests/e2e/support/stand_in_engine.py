@@ -60,8 +60,9 @@ class Engine:
             source.mkdir(parents=True, exist_ok=True)
         target = pathlib.Path(contained(target, self.root))
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        target.symlink_to(source)
+        if not target.is_symlink() or target.readlink() != source:  # others may be looking through it
+            target.unlink(missing_ok=True)
+            target.symlink_to(source)
 
     def container(self, name, command, environment, detach=False):
         """Exit code of what has ended, 0 of what goes on in the background."""
