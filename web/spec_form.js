@@ -26,7 +26,7 @@ const USUAL = new Set([
 
 /** What the table of fields says of each alone does not tell that one of several is needed. */
 const NEEDED = {
-    "/student/model": "required, unless weights are drawn: init and config",
+    "/student/model": "required, unless init is random",
     "/training/max_steps": "required, or epochs",
 };
 
