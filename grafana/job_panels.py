@@ -18,7 +18,7 @@ JOB = (
             figure(
                 "Training loss now",
                 panels.NATS,
-                "Of the newest step, in nats a token: KD from the teacher, cross entropy with the data, or a mix of "
+                "Of the newest step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of "
                 "the two by training.kd_ratio (docs/losses.md).",
                 ("distilld_job_loss{JOB}", "{{job_id}}"),
             ),
@@ -53,7 +53,7 @@ JOB = (
             plot(
                 "Training loss",
                 panels.NATS,
-                "Of each step, in nats a token: KD from the teacher, cross entropy with the data, or a mix of the two "
+                "Of each step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of the two "
                 "by training.kd_ratio (docs/losses.md).",
                 ("distilld_job_loss{JOB}", "{{job_id}}"),
                 width=12,
@@ -87,7 +87,7 @@ JOB = (
             plot(
                 "Parts of the loss",
                 panels.NATS,
-                "Of each step, in nats a token and not weighted: KD, the divergence from the teacher; cross entropy "
+                "Of each step, in nats per token and not weighted: KD, the divergence from the teacher; cross entropy "
                 "with the data; and the newest held-out cross entropy, where there is a held-out set.",
                 ("distilld_job_kd_loss{JOB}", "KD"),
                 ("distilld_job_ce_loss{JOB}", "cross entropy"),
@@ -96,7 +96,7 @@ JOB = (
             plot(
                 "Held out, beside the teacher",
                 "short",
-                "At each evaluation: divergence of the student from the teacher in nats a token, and the share of "
+                "At each evaluation: divergence of the student from the teacher in nats per token, and the share of "
                 "tokens whose likeliest one is the teacher's.",
                 ("distilld_job_eval_kl{JOB}", "KL"),
                 ("distilld_job_eval_top1_agreement{JOB}", "same first choice"),

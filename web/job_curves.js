@@ -11,7 +11,7 @@ const FIGURES = [
     ["stall_fraction", "share of time that the student waits"],
     ["grad_norm", "norm of the gradient"],
     ["learning_rate", "learning rate"],
-    ["eval_kl", "KL from the teacher, held-out (nats a token)"],
+    ["eval_kl", "KL from the teacher, held-out (nats per token)"],
     ["eval_top1_agreement", "same top token, held-out"],
     ["teacher_hidden_fraction", "share of the teacher's time that is hidden"],
     ["seconds_remaining", "seconds left"],
@@ -19,13 +19,13 @@ const FIGURES = [
 
 /** {element, show(SeriesSet, what the training loss is called), stop()} */
 export function makeCurves() {
-    const losses = makeChart("Losses over the steps, in nats a token");
+    const losses = makeChart("Losses over the steps, in nats per token");
     const other = makeChart("The chosen figure over the steps", number);
     const choice = h("select", { id: "figure", onchange: showOther });
     const lossBox = h(
         "section",
         { class: "panel", "aria-labelledby": "loss-title" },
-        h("h2", { id: "loss-title" }, "Losses (nats a token)"),
+        h("h2", { id: "loss-title" }, "Losses (nats per token)"),
         losses.element,
     );
     const element = h(

@@ -6,7 +6,7 @@ import { duration, lossName, moment, number, rate, share, whole } from "./format
 import { makeState } from "./jobs_view.js";
 import { generates, verbsOf } from "./verbs.js";
 
-/** [caption or what makes one of a job, text of a job]; one that is null is left out. Losses are in nats a token. */
+/** [caption or what makes one of a job, text of a job]; one that is null is left out. Losses are in nats per token. */
 const FACTS = [
     ["time left", (job, progress) => (job.state === "running" ? duration(progress.seconds_remaining) : null)],
     ["speed", (_, progress) => rate(progress.tokens_per_second)],

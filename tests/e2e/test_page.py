@@ -165,7 +165,7 @@ def test_a_job_that_has_succeeded_hands_out_what_it_has_made(tab, work, module_s
     facts = page.locator(".facts")
     expect(facts).to_contain_text("training loss (KD), nats/token")
     expect(facts).to_contain_text("held-out cross entropy, nats/token")
-    expect(page.locator(".chart").first).to_have_attribute("aria-label", re.compile("nats a token.*KD"))
+    expect(page.locator(".chart").first).to_have_attribute("aria-label", re.compile("nats per token.*KD"))
     expect(page.locator(".events time").first).to_have_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"))
     expect(page.locator(".events")).to_contain_text("job queued")
 
