@@ -53,8 +53,8 @@ JOB = (
             plot(
                 "Training loss",
                 panels.NATS,
-                "Of each step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of the two "
-                "by training.kd_ratio (docs/losses.md).",
+                "Of each step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of the "
+                "two by training.kd_ratio (docs/losses.md).",
                 ("distilld_job_loss{JOB}", "{{job_id}}"),
                 width=12,
             ),
