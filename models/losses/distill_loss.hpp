@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "models/losses/divergence.hpp"
+
 namespace distilld::models {
 
 /// Targets of n rows; every row carries loss (masked positions were dropped before). Without a teacher only `labels` is
@@ -31,7 +33,7 @@ struct DistillTargets {
 struct DistillLossOptions {
     double kd_ratio = 1.0;  ///< without a teacher it counts as 0
     double temperature = 1.0;
-    double beta = 0.0;            ///< 0: forward KL, 1: reverse KL, between: generalized JSD (TRL's beta)
+    Divergence divergence;        ///< forward KL unless set
     double gradient_scale = 1.0;  ///< gradients are those of gradient_scale × the sum of the loss
     std::int64_t chunk_rows = 0;  ///< 0 = loss_chunk_rows(V)
     bool count_agreement = false;
@@ -69,13 +71,14 @@ struct DistillLossGradients {
 ///
 ///     loss = Σ_rows (1 − r)·CE + r·T²·D(p, q),   q = softmax(z / T),   z = hidden · headᵀ
 ///
-/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures). D is, by beta,
-/// forward KL(p ‖ q), reverse KL(q ‖ p) or what lies between them: see bucket_divergence.hpp, and for beta 0: Hidden
-/// states: teacher = teacher_hidden · teacher_headᵀ, a chunk at a time and in the type of the head; then as full
+/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures). D is
+/// options.divergence (divergence.hpp). The formulas below are for forward KL.
+///
+/// Hidden states: teacher = teacher_hidden · teacher_headᵀ, one chunk at a time in the head's dtype; then as full
 /// logits.
 /// Full logits: p = softmax(teacher / T) over the vocabulary, dKL/dz = (q − p) / T.
-/// Top-k: D over k + 1 buckets, the last one all other tokens (Megatron-LM's "ghost token",
-/// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's own mass outside the k,
+/// Top-k: D over k + 1 buckets, the last one holding all other tokens (Megatron-LM's "ghost token",
+/// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's mass outside the k,
 ///
 ///     T·dKL/dz_v = q_v − p_v                      for the k,
 ///                  q_v·(1 − p_tail / q_tail)      for all others.
