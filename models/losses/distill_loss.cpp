@@ -301,12 +301,6 @@ void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidd
 
 }  // namespace
 
-std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept {
-    constexpr std::int64_t kElements = std::int64_t{1} << 26;
-    const std::int64_t rows = kElements / std::max<std::int64_t>(vocabulary_size, 1);
-    return std::clamp<std::int64_t>(rows / 64 * 64, 128, 4096);
-}
-
 DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head, const DistillTargets& targets,
                                         const DistillLossOptions& options, DistillLossGradients* gradients) {
     const torch::NoGradGuard no_grad;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "models/losses/divergence.hpp"
+#include "models/losses/loss_chunks.hpp"
 
 namespace distilld::models {
 
@@ -62,11 +63,6 @@ struct DistillLossGradients {
     bool with_head = true;  ///< false: the head does not learn, and `head` stays as it is
 };
 
-/// Rows of logits held at once: a function of V only, so that sums have one order. About 256 MiB in fp32, 128 MiB in
-/// bf16; up to 80 MiB of intermediate tensors come to it, and with hidden states the teacher's logits of the chunk in
-/// the type of its head (tests/unit/models/losses/loss_memory_test.cpp prints them).
-[[nodiscard]] std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept;
-
 /// Distillation loss of the rows and its gradients, without autograd:
 ///
 ///     loss = Σ_rows (1 − r)·CE + r·T²·D(p, q),   q = softmax(z / T),   z = hidden · headᵀ
@@ -86,9 +82,10 @@ struct DistillLossGradients {
 /// q_tail is summed over the other tokens, not taken as 1 − Σq, which cancels; a sum below 1e-30 of the largest
 /// exponential counts as 1e-30, so log q_tail is finite.
 ///
-/// Chunks of rows: logits of one chunk exist at a time and are turned into their gradient in place, a block of rows at
-/// a time. Softmax and sums are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's
-/// dtype.
+/// Chunks of rows (loss_chunks.hpp): logits of one chunk exist at a time and are turned into their gradient in place, a
+/// block of rows at a time. Up to 80 MiB of intermediate tensors come to them and, with hidden states, the teacher's
+/// logits of the chunk in the head's dtype (tests/unit/models/losses/loss_memory_test.cpp prints them). Softmax and
+/// sums are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's dtype.
 ///
 /// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
 ///
