@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <span>
 
-#include "models/losses/bucket_divergence.hpp"
-
 namespace distilld::models {
 namespace {
 
@@ -27,7 +25,7 @@ struct Weights {
     double kd = 0;  ///< of T²·KL, gradient scale included
     double temperature = 1;
     bool tempered = false;  ///< temperature is not 1: CE needs a softmax of its own
-    double beta = 0;        ///< 0: forward KL
+    Divergence divergence;
 };
 
 /// Log of what exp gave, with a floor that keeps it finite.
@@ -82,9 +80,10 @@ Tensor finish_cross_entropy(Tensor& gradient, const StudentBuckets& student, con
     return student.log_total - student.label_logit;
 }
 
-/// Forward KL over k + 1 buckets. `scaled` [n, V] = (logits − row maximum) / T; becomes the gradient of kd·T²·KL, and
-/// at temperature 1 of ce·CE too. Returns KL [n, 1] and, at temperature 1, CE [n, 1].
-std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+/// Forward KL over k + 1 buckets, with kernels of its own (divergence.hpp). `scaled` [n, V] = (logits − row maximum) /
+/// T; becomes the gradient of kd·T²·KL, and at temperature 1 of ce·CE too. Returns KL [n, 1] and, at temperature 1, CE
+/// [n, 1].
+std::pair<Tensor, Tensor> topk_forward_kl(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     const auto type = scaled.scalar_type();
     const Tensor& ids = rows.topk_ids;
     const Tensor p = rows.topk_probabilities.to(type);
@@ -107,7 +106,7 @@ std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& 
 }
 
 /// Forward KL against full logits; in and out as above.
-std::pair<Tensor, Tensor> full_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+std::pair<Tensor, Tensor> full_forward_kl(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     const auto type = scaled.scalar_type();
     Tensor teacher = rows.teacher_logits.to(type);
     if (weights.tempered) {
@@ -144,8 +143,8 @@ Tensor cross_of(const Tensor& scaled, const Tensor& log_total, const Tensor& lab
     return log_total - scaled.gather(1, labels.unsqueeze(1));
 }
 
-/// Reverse KL or generalized JSD over k + 1 buckets; in and out as topk_divergence().
-std::pair<Tensor, Tensor> topk_mixture(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+/// Any other divergence over k + 1 buckets; in and out as topk_forward_kl().
+std::pair<Tensor, Tensor> topk_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     const auto type = scaled.scalar_type();
     const Tensor& ids = rows.topk_ids;
     const std::int64_t k = ids.size(1);
@@ -154,7 +153,8 @@ std::pair<Tensor, Tensor> topk_mixture(Tensor& scaled, const DistillTargets& row
     const StudentBuckets student = split_buckets(scaled, rows, weights);
     const auto& [label_logit, top_logits, top, rest, total, log_total] = student;
     Tensor slope = torch::cat({top_logits - log_total, rest.log() - log_total}, 1);
-    const Tensor value = bucket_divergence(slope, log_p, torch::cat({top, rest}, 1).div_(total), weights.beta);
+    const Tensor value = weights.divergence.value_and_slope(slope, log_p, torch::cat({top, rest}, 1).div_(total),
+                                                            weights.divergence.parameter);
 
     const double kd = weights.kd * weights.temperature;
     const double ce = weights.tempered ? 0.0 : weights.ce;
@@ -166,7 +166,7 @@ std::pair<Tensor, Tensor> topk_mixture(Tensor& scaled, const DistillTargets& row
 }
 
 /// The same against full logits.
-std::pair<Tensor, Tensor> full_mixture(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
+std::pair<Tensor, Tensor> full_divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
     Tensor log_p;
     {
         Tensor teacher = rows.teacher_logits.to(scaled.scalar_type());
@@ -184,7 +184,7 @@ std::pair<Tensor, Tensor> full_mixture(Tensor& scaled, const DistillTargets& row
     }
     q.div_(total);
     scaled.sub_(log_total);
-    const Tensor value = bucket_divergence(scaled, log_p, q, weights.beta);
+    const Tensor value = weights.divergence.value_and_slope(scaled, log_p, q, weights.divergence.parameter);
 
     const double kd = weights.kd * weights.temperature;
     const double ce = weights.tempered ? 0.0 : weights.ce;
@@ -195,13 +195,13 @@ std::pair<Tensor, Tensor> full_mixture(Tensor& scaled, const DistillTargets& row
     return {value, cross};
 }
 
-/// In and out as topk_divergence().
+/// In and out as topk_forward_kl().
 std::pair<Tensor, Tensor> divergence(Tensor& scaled, const DistillTargets& rows, const Weights& weights) {
-    if (weights.beta == 0) {
-        return rows.topk_ids.defined() ? topk_divergence(scaled, rows, weights)
-                                       : full_divergence(scaled, rows, weights);
+    const bool topk = rows.topk_ids.defined();
+    if (weights.divergence.is_forward_kl()) {
+        return topk ? topk_forward_kl(scaled, rows, weights) : full_forward_kl(scaled, rows, weights);
     }
-    return rows.topk_ids.defined() ? topk_mixture(scaled, rows, weights) : full_mixture(scaled, rows, weights);
+    return topk ? topk_divergence(scaled, rows, weights) : full_divergence(scaled, rows, weights);
 }
 
 /// Turns `work`, the logits [n, V] of a block of rows in fp32 (fp64), into the gradient of the weighted loss with
@@ -301,12 +301,6 @@ void add_head_gradient(Tensor& total, const Tensor& gradient, const Tensor& hidd
 
 }  // namespace
 
-std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept {
-    constexpr std::int64_t kElements = std::int64_t{1} << 26;
-    const std::int64_t rows = kElements / std::max<std::int64_t>(vocabulary_size, 1);
-    return std::clamp<std::int64_t>(rows / 64 * 64, 128, 4096);
-}
-
 DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head, const DistillTargets& targets,
                                         const DistillLossOptions& options, DistillLossGradients* gradients) {
     const torch::NoGradGuard no_grad;
@@ -321,7 +315,7 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
     weights.kd = kd_ratio * options.gradient_scale;
     weights.temperature = options.temperature;
     weights.tempered = options.temperature != 1.0;
-    weights.beta = options.beta;
+    weights.divergence = options.divergence;
 
     const auto sum_type = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
     const std::int64_t count = x.size(0);

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "models/losses/divergence.hpp"
+#include "models/losses/loss_chunks.hpp"
+
 namespace distilld::models {
 
 /// Targets of n rows; every row carries loss (masked positions were dropped before). Without a teacher only `labels` is
@@ -31,7 +34,7 @@ struct DistillTargets {
 struct DistillLossOptions {
     double kd_ratio = 1.0;  ///< without a teacher it counts as 0
     double temperature = 1.0;
-    double beta = 0.0;            ///< 0: forward KL, 1: reverse KL, between: generalized JSD (TRL's beta)
+    Divergence divergence;        ///< forward KL unless set
     double gradient_scale = 1.0;  ///< gradients are those of gradient_scale × the sum of the loss
     std::int64_t chunk_rows = 0;  ///< 0 = loss_chunk_rows(V)
     bool count_agreement = false;
@@ -60,22 +63,18 @@ struct DistillLossGradients {
     bool with_head = true;  ///< false: the head does not learn, and `head` stays as it is
 };
 
-/// Rows of logits held at once: a function of V only, so that sums have one order. About 256 MiB in fp32, 128 MiB in
-/// bf16; up to 80 MiB of intermediate tensors come to it, and with hidden states the teacher's logits of the chunk in
-/// the type of its head (tests/unit/models/losses/loss_memory_test.cpp prints them).
-[[nodiscard]] std::int64_t loss_chunk_rows(std::int64_t vocabulary_size) noexcept;
-
 /// Distillation loss of the rows and its gradients, without autograd:
 ///
 ///     loss = Σ_rows (1 − r)·CE + r·T²·D(p, q),   q = softmax(z / T),   z = hidden · headᵀ
 ///
-/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures). D is, by beta,
-/// forward KL(p ‖ q), reverse KL(q ‖ p) or what lies between them: see bucket_divergence.hpp, and for beta 0: Hidden
-/// states: teacher = teacher_hidden · teacher_headᵀ, a chunk at a time and in the type of the head; then as full
+/// as Hinton et al. 2015 (arXiv 1503.02531 §2; T² keeps gradients comparable across temperatures). D is
+/// options.divergence (divergence.hpp). The formulas below are for forward KL.
+///
+/// Hidden states: teacher = teacher_hidden · teacher_headᵀ, one chunk at a time in the head's dtype; then as full
 /// logits.
 /// Full logits: p = softmax(teacher / T) over the vocabulary, dKL/dz = (q − p) / T.
-/// Top-k: D over k + 1 buckets, the last one all other tokens (Megatron-LM's "ghost token",
-/// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's own mass outside the k,
+/// Top-k: D over k + 1 buckets, the last one holding all other tokens (Megatron-LM's "ghost token",
+/// megatron/training/distillation/cached_logits_loss.py). With q_tail the student's mass outside the k,
 ///
 ///     T·dKL/dz_v = q_v − p_v                      for the k,
 ///                  q_v·(1 − p_tail / q_tail)      for all others.
@@ -83,9 +82,10 @@ struct DistillLossGradients {
 /// q_tail is summed over the other tokens, not taken as 1 − Σq, which cancels; a sum below 1e-30 of the largest
 /// exponential counts as 1e-30, so log q_tail is finite.
 ///
-/// Chunks of rows: logits of one chunk exist at a time and are turned into their gradient in place, a block of rows at
-/// a time. Softmax and sums are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's
-/// dtype.
+/// Chunks of rows (loss_chunks.hpp): logits of one chunk exist at a time and are turned into their gradient in place, a
+/// block of rows at a time. Up to 80 MiB of intermediate tensors come to them and, with hidden states, the teacher's
+/// logits of the chunk in the head's dtype (tests/unit/models/losses/loss_memory_test.cpp prints them). Softmax and
+/// sums are fp32 (fp64 for fp64 input) whatever hidden's dtype; matrix products run in hidden's dtype.
 ///
 /// hidden [n, H], head [V, H]: the same dtype (f32, bf16 or f64) and device. `gradients` null: the sums only.
 ///

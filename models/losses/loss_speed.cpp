@@ -54,7 +54,7 @@ LossSpeed measure_loss(const LossShape& shape) {
     const Tensor head = (0.02 * torch::randn({shape.vocabulary, shape.hidden})).to(type);
     const DistillTargets targets = random_targets(shape);
     DistillLossOptions options;
-    options.beta = shape.beta;
+    options.divergence = divergence_of_beta(shape.beta);
     options.chunk_rows = shape.chunk_rows;
     LossSpeed speed;
     speed.chunk_rows =

@@ -17,7 +17,6 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t kMinQuantized = 4096;        ///< numbers of a parameter; smaller ones keep 32 bits
 constexpr std::int64_t kMinBlocksOfPart = 1 << 12;  ///< so that a thread has at least a million numbers
 
 /// What a step's update is for every number.

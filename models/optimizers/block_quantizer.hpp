@@ -4,10 +4,9 @@
 #include <cstdint>
 #include <span>
 
-namespace distilld::models {
+#include "models/optimizers/state_sizes.hpp"
 
-/// Numbers of a block, which share a scale; as bitsandbytes has it.
-inline constexpr std::int64_t kQuantizedBlock = 256;
+namespace distilld::models {
 
 /// A number of 8 bits by "dynamic tree quantization" (Dettmers, arXiv 1511.04561 and 2110.02861 §2): seven decades
 /// below 1, of which each larger one has twice the values of the one before it, spread evenly over it, and beside them

@@ -61,7 +61,7 @@ class CausalLmStudent final : public Student {
         DistillLossOptions options;
         options.kd_ratio = training_.kd_ratio;
         options.temperature = training_.temperature;
-        options.beta = training_.beta;
+        options.divergence = divergence_of_beta(training_.beta);
         const auto before = [&](std::size_t group) {
             if (optimizer_.pending()) {
                 const auto began = std::chrono::steady_clock::now();

@@ -5,6 +5,8 @@
 #include <boost/json/value.hpp>
 
 #include "models/families/network_shape.hpp"
+#include "models/losses/loss_chunks.hpp"
+#include "models/optimizers/state_sizes.hpp"
 #include "pipeline/core/batch_plan.hpp"
 
 namespace distilld {
@@ -15,13 +17,6 @@ namespace json = boost::json;
 constexpr std::uint64_t kMaster = 4;  ///< bytes of a master, a gradient, a moment
 /// What a worker takes that trains next to nothing: measured (tests/e2e/test_dry_run.py).
 constexpr std::uint64_t kRuntimeBytes = std::uint64_t{150} << 20;
-/// As models/losses/distill_loss.cpp cuts a micro-batch.
-constexpr std::uint64_t kLossElements = std::uint64_t{1} << 26;
-constexpr std::uint64_t kFewestLossRows = 128;
-constexpr std::uint64_t kMostLossRows = 4096;
-/// As models/optimizers/adamw_8bit.cpp: two codes of a byte, and two scales for each block.
-constexpr std::uint64_t kBlock = 256;
-
 struct Counts {
     std::uint64_t frozen = 0;
     std::uint64_t trained = 0;
@@ -48,20 +43,6 @@ Counts counts_of(const JobSpec& spec, const models::NetworkShape& shape) {
     return counts;
 }
 
-std::uint64_t optimizer_bytes(const TrainingSpec& training, const Counts& counts) {
-    switch (training.optimizer) {
-        case OptimizerKind::adamw:
-            return 2 * kMaster * counts.trained;
-        case OptimizerKind::adamw_8bit: {
-            const std::uint64_t coded = counts.trained - counts.trained_tables;
-            return 2 * kMaster * counts.trained_tables + 2 * (coded + kMaster * (coded / kBlock));
-        }
-        case OptimizerKind::sgd:
-            return training.sgd_momentum > 0 ? kMaster * counts.trained : 0;
-    }
-    return 0;
-}
-
 /// What backward needs of forward, and the loss.
 std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig& decoder, std::uint64_t positions,
                                std::uint64_t element) {
@@ -78,8 +59,7 @@ std::uint64_t activation_bytes(const JobSpec& spec, const models::DecoderConfig&
         kept = layers * hidden + layer;
     }
     const auto vocabulary = static_cast<std::uint64_t>(decoder.vocab_size);
-    const std::uint64_t most =
-        std::clamp(kLossElements / std::max<std::uint64_t>(vocabulary, 1), kFewestLossRows, kMostLossRows);
+    const auto most = static_cast<std::uint64_t>(models::loss_chunk_rows(decoder.vocab_size));
     const std::uint64_t loss = std::min(positions, most) * vocabulary * kMaster;
     // The logits, which become their gradient, and as much again for teacher's targets and blocks of both.
     return saturating_sum(saturating_product(element * positions, kept + 3 * hidden), 2 * loss);
@@ -126,7 +106,7 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     // What is frozen lies there once; of what learns forward makes a copy in 16 bits and keeps it for backward.
     memory.weights = counts.frozen * element + counts.trained * (kMaster + (bf16 ? 2 : 0));
     memory.gradients = counts.trained * kMaster;
-    memory.optimizer = optimizer_bytes(spec.training, counts);
+    memory.optimizer = models::optimizer_state_bytes(spec.training, counts.trained, counts.trained_tables);
     memory.activations = activation_bytes(spec, inputs.student->decoder, positions, element);
     memory.teacher_buffers = teacher_bytes(spec, inputs, positions);
     memory.runtime = kRuntimeBytes;

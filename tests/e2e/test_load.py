@@ -1,4 +1,4 @@
-"""bench/load.py on a small scale: counts, order and memory. What it says of time is for docs/load.md."""
+"""bench/load.py on a small scale: counts, order and memory. Its times are in bench/README.md."""
 
 import json
 import pathlib

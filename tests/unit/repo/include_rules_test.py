@@ -37,7 +37,8 @@ LAYERS = {
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
     # What a run will come to, from its spec, the student's config and the data.
     "server/estimate/": [
-        *["base/", "pipeline/core/", "pipeline/data/", "models/families/", "api/", "server/estimate/"],
+        *["base/", "pipeline/core/", "pipeline/data/", "models/families/", "models/losses/", "models/optimizers/"],
+        *["api/", "server/estimate/"],
     ],
     "server/jobs/": [*BELOW_JOBS, "pipeline/store/", "server/estimate/", "server/jobs/"],
     "server/openai/": [*BELOW_JOBS, "server/jobs/", "server/openai/"],

@@ -73,7 +73,7 @@ TEST(Divergence, IsThatOfTrl) {
                 targets.teacher_logits = teacher;
             }
             DistillLossOptions options;
-            options.beta = wanted.beta;
+            options.divergence = divergence_of_beta(wanted.beta);
             options.temperature = wanted.temperature;
             const double square = wanted.temperature * wanted.temperature;  // TRL has no T²
             DistillLossGradients gradients;
@@ -134,13 +134,10 @@ Tensor plain_loss(const Problem& problem, const Tensor& hidden, const Tensor& he
     const Tensor q = log_q.exp();
     const Tensor& p = problem.buckets;
     const Tensor log_p = p.clamp_min(1e-30).log();
-    Tensor value;
-    if (options.beta == 1) {
-        value = q * (log_q - log_p);
-    } else {
-        const Tensor log_m = (options.beta * p + (1 - options.beta) * q).log();
-        value = options.beta * torch::xlogy(p, p) - options.beta * p * log_m + (1 - options.beta) * q * (log_q - log_m);
-    }
+    const double beta = options.divergence.parameter;  // 0: reverse KL
+    const Tensor log_m = (beta * p + (1 - beta) * q).log();
+    const Tensor value = beta == 0 ? q * (log_q - log_p)
+                                   : beta * torch::xlogy(p, p) - beta * p * log_m + (1 - beta) * q * (log_q - log_m);
     return (1 - options.kd_ratio) * ce + options.kd_ratio * options.temperature * options.temperature * value.sum();
 }
 
@@ -151,7 +148,7 @@ class DivergenceGradients : public testing::TestWithParam<std::tuple<Teacher, do
         DistillLossOptions made;
         made.temperature = std::get<1>(GetParam());
         made.kd_ratio = std::get<2>(GetParam());
-        made.beta = std::get<3>(GetParam());
+        made.divergence = divergence_of_beta(std::get<3>(GetParam()));
         return made;
     }
 };
@@ -221,7 +218,7 @@ TEST(Divergence, VanishesWhenTheStudentIsTheTeacher) {
         Problem problem = make_problem(Teacher::full, 1.0);
         problem.targets.teacher_logits = problem.hidden.mm(problem.head.t());
         DistillLossOptions options;
-        options.beta = beta;
+        options.divergence = divergence_of_beta(beta);
         DistillLossGradients gradients;
         const DistillLossSums sums = distill_loss(problem.hidden, problem.head, problem.targets, options, &gradients);
         EXPECT_NEAR(sums.kd, 0, 1e-12);
@@ -234,7 +231,7 @@ TEST(Divergence, OneTokenAndAllOfThemAreTopKToo) {
         for (const double beta : {0.4, 1.0}) {
             const Problem problem = make_problem(Teacher::topk, 2.0, k);
             DistillLossOptions options;
-            options.beta = beta;
+            options.divergence = divergence_of_beta(beta);
             options.temperature = 2.0;
             options.kd_ratio = 0.5;
             const Tensor hidden = problem.hidden.clone().requires_grad_(true);
@@ -252,7 +249,7 @@ TEST(Divergence, OneTokenAndAllOfThemAreTopKToo) {
 TEST(Divergence, WhatTheTeacherRulesOutCostsAFiniteAmount) {
     for (const double beta : {0.5, 1.0}) {
         DistillLossOptions options;
-        options.beta = beta;
+        options.divergence = divergence_of_beta(beta);
         Problem full = make_problem(Teacher::full, 1.0);
         full.targets.teacher_logits = full.teacher_logits.clone();
         full.targets.teacher_logits.select(1, 3).fill_(-kInfinity);
@@ -279,7 +276,7 @@ TEST(Divergence, ACertainStudentGivesAFiniteLossAndGradient) {
         for (const double beta : {0.5, 1.0}) {
             const Problem problem = make_problem(teacher, 1.0);
             DistillLossOptions options;
-            options.beta = beta;
+            options.divergence = divergence_of_beta(beta);
             options.kd_ratio = 0.5;
             DistillLossGradients gradients;
             const DistillLossSums sums =

@@ -52,7 +52,7 @@ std::int64_t peak_of(const Case& wanted, torch::ScalarType type, std::int64_t ch
     DistillLossOptions options;
     options.kd_ratio = 0.5;
     options.temperature = 2.0;
-    options.beta = wanted.beta;
+    options.divergence = divergence_of_beta(wanted.beta);
     options.chunk_rows = chunk_rows;
     return peak_bytes_of([&] {
         DistillLossGradients gradients;

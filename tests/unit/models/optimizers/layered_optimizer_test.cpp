@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "models/optimizers/state_sizes.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -286,6 +288,18 @@ TEST(LayeredOptimizer, SaysWhatTrainingTakes) {
     EXPECT_EQ(bytes({.kind = OptimizerKind::sgd}), kBase);
     EXPECT_EQ(bytes({.kind = OptimizerKind::sgd, .momentum = 0.9}), kBase + (kTable + kMatrix + 512) * 4);
     EXPECT_EQ(bytes({.kind = OptimizerKind::adamw_8bit}), kBase + (kTable + 512) * 8 + kMatrix * 2 + kMatrix / 256 * 8);
+
+    // Estimates, which have no libtorch, say the same of every optimizer.
+    for (const auto& row : kOptimizerKindNames) {
+        for (const double momentum : {0.0, 0.9}) {
+            TrainingSpec training;
+            training.optimizer = row.value;
+            training.sgd_momentum = momentum;
+            EXPECT_EQ(kBase + optimizer_state_bytes(training, kTable + kMatrix + 512, kTable + 512),
+                      bytes(optimizer_options(training)))
+                << row.text << " " << momentum;
+        }
+    }
 }
 
 struct Trained {

@@ -1,20 +1,23 @@
-#include "models/losses/bucket_divergence.hpp"
+#include "models/losses/divergence.hpp"
 
 #include <cmath>
 
 namespace distilld::models {
+namespace {
 
 using torch::Tensor;
 
-Tensor bucket_divergence(Tensor& log_q, Tensor& log_p, const Tensor& q, double beta) {
+Tensor reverse_kl(Tensor& log_q, Tensor& log_p, const Tensor& q, double /*parameter*/) {
+    log_q.sub_(log_p.clamp_min_(kLogOfMinTeacherProbability));
+    log_p.reset();
+    Tensor mean = (q * log_q).sum(1, true);
+    log_q.sub_(mean);
+    return mean;
+}
+
+/// s = (1 − beta)·(log(q / m) − Σ q·log(q / m)): the terms in which m moves cancel.
+Tensor jensen_shannon(Tensor& log_q, Tensor& log_p, const Tensor& q, double beta) {
     log_p.clamp_min_(kLogOfMinTeacherProbability);
-    if (beta == 1.0) {
-        log_q.sub_(log_p);
-        log_p.reset();
-        Tensor mean = (q * log_q).sum(1, true);
-        log_q.sub_(mean);
-        return mean;
-    }
     // Only what has to exist at the same time does: with a whole vocabulary these are the largest tensors there are.
     Tensor log_m = log_p + (std::log(beta) - std::log1p(-beta));
     at::logaddexp_out(log_m, log_m, log_q);
@@ -27,6 +30,15 @@ Tensor bucket_divergence(Tensor& log_q, Tensor& log_p, const Tensor& q, double b
     const Tensor mean = (q * log_q).sum(1, true);
     log_q.sub_(mean).mul_(1.0 - beta);
     return mean.mul(1.0 - beta).add_(of_teacher, beta);
+}
+
+}  // namespace
+
+Divergence divergence_of_beta(double beta) noexcept {
+    if (beta == 0.0) {
+        return {};
+    }
+    return beta == 1.0 ? Divergence{reverse_kl} : Divergence{jensen_shannon, beta};
 }
 
 }  // namespace distilld::models

@@ -1,0 +1,20 @@
+#include "models/optimizers/state_sizes.hpp"
+
+namespace distilld::models {
+
+std::uint64_t optimizer_state_bytes(const TrainingSpec& training, std::uint64_t numbers, std::uint64_t exact) noexcept {
+    constexpr std::uint64_t kFloat = 4;
+    switch (training.optimizer) {
+        case OptimizerKind::adamw:
+            return 2 * kFloat * numbers;
+        case OptimizerKind::adamw_8bit: {
+            const std::uint64_t coded = numbers - exact;  // two codes of a byte, and two scales per block
+            return 2 * kFloat * exact + 2 * (coded + kFloat * (coded / kQuantizedBlock));
+        }
+        case OptimizerKind::sgd:
+            return training.sgd_momentum > 0 ? kFloat * numbers : 0;
+    }
+    return 0;
+}
+
+}  // namespace distilld::models
