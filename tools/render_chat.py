@@ -360,7 +360,7 @@ def main():
     parser.add_argument(
         "--save-tokenizer",
         metavar="DIR",
-        help="copy the tokenizer's files there, with the chat template: the student gets it by `student.tokenizer`",
+        help="copy the tokenizer with the chat template to DIR, for student.tokenizer",
     )
     parser.add_argument("--model", help="which model of the server")
     parser.add_argument("--api-key-env", metavar="NAME", help="environment variable with the server's key")
@@ -389,8 +389,8 @@ def main():
             renderer.save(options.tokenizer, options.save_tokenizer)
         elif options.chat_template:
             print(
-                "render_chat: the student's folder gets this chat template only by --save-tokenizer DIR and "
-                '"student": {"tokenizer": "DIR"} (docs/use-the-student.md)',
+                "render_chat: the student does not get this chat template: add --save-tokenizer DIR, and set "
+                "student.tokenizer to DIR (docs/use-the-student.md)",
                 file=sys.stderr,
             )
     except (OSError, EOFError) as error:
