@@ -16,9 +16,10 @@ JOB = (
         (
             figure("Step", "short", "Optimizer steps done.", ("distilld_job_step{JOB}", "{{job_id}}")),
             figure(
-                "Loss now",
-                "short",
-                "Loss of the newest step, in nats a token.",
+                "Training loss now",
+                panels.NATS,
+                "Of the newest step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of "
+                "the two by training.kd_ratio (docs/losses.md).",
                 ("distilld_job_loss{JOB}", "{{job_id}}"),
             ),
             figure(
@@ -49,7 +50,14 @@ JOB = (
                 ("sum(distilld_jobs_waiting{INSTANCE}) or vector(0)", "waiting"),
                 warn_above=1,
             ),
-            plot("Loss", "short", "Of each step, in nats a token.", ("distilld_job_loss{JOB}", "{{job_id}}"), width=12),
+            plot(
+                "Training loss",
+                panels.NATS,
+                "Of each step, in nats per token: KD from the teacher, cross entropy with the data, or a mix of the "
+                "two by training.kd_ratio (docs/losses.md).",
+                ("distilld_job_loss{JOB}", "{{job_id}}"),
+                width=12,
+            ),
             plot(
                 "Throughput",
                 "short",
@@ -78,17 +86,17 @@ JOB = (
             ),
             plot(
                 "Parts of the loss",
-                "short",
-                "Of each step, in nats a token and not weighted: divergence from the teacher, cross entropy with the "
-                "data; and the newest held-out loss, where there is a held-out set.",
-                ("distilld_job_kd_loss{JOB}", "teacher"),
-                ("distilld_job_ce_loss{JOB}", "data"),
-                ("distilld_job_eval_loss{JOB}", "held out"),
+                panels.NATS,
+                "Of each step, in nats per token and not weighted: KD, the divergence from the teacher; cross entropy "
+                "with the data; and the newest held-out cross entropy, where there is a held-out set.",
+                ("distilld_job_kd_loss{JOB}", "KD"),
+                ("distilld_job_ce_loss{JOB}", "cross entropy"),
+                ("distilld_job_eval_loss{JOB}", "held-out cross entropy"),
             ),
             plot(
                 "Held out, beside the teacher",
                 "short",
-                "At each evaluation: divergence of the student from the teacher in nats a token, and the share of "
+                "At each evaluation: divergence of the student from the teacher in nats per token, and the share of "
                 "tokens whose likeliest one is the teacher's.",
                 ("distilld_job_eval_kl{JOB}", "KL"),
                 ("distilld_job_eval_top1_agreement{JOB}", "same first choice"),

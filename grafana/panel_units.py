@@ -39,6 +39,7 @@ UNITS = {
     "s": _seconds,
     "reqps": _with(1000, ["", "K"], " req/s"),
     "Bps": _with(1000, ["B", "kB", "MB", "GB"], "/s"),
+    "suffix: nats/token": _with(1000, ["", "K"], " nats/token"),
     "bytes": _with(1024, ["B", "KiB", "MiB", "GiB", "TiB"], ""),
 }
 

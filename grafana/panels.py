@@ -7,6 +7,8 @@ the top of the dashboard, TEACHER for the teacher servers; RATE is the range tha
 
 import dataclasses
 
+NATS = "suffix: nats/token"  # a unit of our own, as Grafana takes one
+
 
 @dataclasses.dataclass(frozen=True)
 class Panel:

@@ -232,7 +232,7 @@ if [ "$target" != cpu ]; then
 fi
 
 cp docker/demo/* "$work/volumes/demo/"
-begin teacher-model --entrypoint tini -- sh /demo/make-teacher.sh /demo/teacher.json /models/data
+begin teacher-model --entrypoint tini -- sh /demo/make-teacher.sh /demo/teacher.json /models/data /models/teacher
 finish teacher-model
 say "teacher trained"
 

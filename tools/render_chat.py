@@ -10,6 +10,9 @@ has vLLM's /tokenize (needs nothing). Files ending in .gz and .zst are packed, t
 
     python3 tools/render_chat.py --tokenizer models/student chat.jsonl chat.ids.jsonl
     python3 tools/render_chat.py --tokenize-url http://127.0.0.1:8000/tokenize chat.jsonl.gz chat.ids.jsonl.gz
+
+A template from elsewhere (--chat-template FILE) reaches the student by --save-tokenizer DIR, which copies the
+tokenizer's files there with that template: name DIR as `student.tokenizer` in the spec.
 """
 
 import argparse
@@ -20,6 +23,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -30,6 +34,16 @@ NO_LOSS = -100
 ANSWERING = "assistant"
 CHUNK = 64  # lines that are under way at once for each thread that asks a server
 PROGRESS_SECONDS = 10
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "added_tokens.json",
+)
+TEMPLATE_FILE = "chat_template.jinja"
 
 
 class BadLineError(Exception):
@@ -93,6 +107,15 @@ class TemplateRenderer:
         template = self.tokenizer.get_chat_template()
         self.marks_answers = re.search(r"\{%-?\s*generation\s*-?%\}", template) is not None
         self.ends = tuple(self.tokenizer.all_special_tokens)
+
+    def save(self, source, folder):
+        """The files of the tokenizer's folder as they are, and the template where transformers and vLLM look for it."""
+        os.makedirs(folder, exist_ok=True)
+        for name in TOKENIZER_FILES:
+            with contextlib.suppress(FileNotFoundError, shutil.SameFileError):
+                shutil.copyfile(os.path.join(source, name), os.path.join(folder, name))
+        with open(os.path.join(folder, TEMPLATE_FILE), "w", encoding="utf-8") as file:
+            file.write(self.tokenizer.get_chat_template())
 
     def text(self, conversation, count, answer_follows=False):
         return self.tokenizer.apply_chat_template(
@@ -334,6 +357,11 @@ def main():
     by.add_argument("--tokenizer", metavar="FOLDER", help="tokenizer.json and chat template: the student's")
     by.add_argument("--tokenize-url", metavar="URL", help="/tokenize of a vLLM that serves the teacher")
     parser.add_argument("--chat-template", metavar="FILE", help="a Jinja template in place of the folder's")
+    parser.add_argument(
+        "--save-tokenizer",
+        metavar="DIR",
+        help="copy the tokenizer with the chat template to DIR, for student.tokenizer",
+    )
     parser.add_argument("--model", help="which model of the server")
     parser.add_argument("--api-key-env", metavar="NAME", help="environment variable with the server's key")
     parser.add_argument("--requests", type=int, default=8, help="to the server at once (default 8)")
@@ -348,6 +376,8 @@ def main():
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("output", metavar="OUTPUT")
     options = parser.parse_args()
+    if options.save_tokenizer and not options.tokenizer:
+        parser.error("--save-tokenizer goes with --tokenizer, whose files it copies")
     if options.tokenizer:
         renderer = TemplateRenderer(options.tokenizer, options.chat_template)
     else:
@@ -355,6 +385,14 @@ def main():
         renderer = ServerRenderer(options.tokenize_url, options.model, key, options.timeout)
     try:
         convert(options, renderer)
+        if options.save_tokenizer:
+            renderer.save(options.tokenizer, options.save_tokenizer)
+        elif options.chat_template:
+            print(
+                "render_chat: the student does not get this chat template: add --save-tokenizer DIR, and set "
+                "student.tokenizer to DIR (docs/use-the-student.md)",
+                file=sys.stderr,
+            )
     except (OSError, EOFError) as error:
         raise SystemExit(f"render_chat: {error}") from error
 

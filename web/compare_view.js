@@ -3,7 +3,7 @@
 import { getJson, isAbort, jobPath, messageOf } from "./api.js";
 import { makeChart } from "./chart.js";
 import { h, makeTable, setHidden, setText } from "./dom.js";
-import { duration, number, rate, share, valueText, whole } from "./format.js";
+import { duration, lossName, number, rate, share, valueText, whole } from "./format.js";
 import { oneJob, recentJobs } from "./jobs_view.js";
 import { SeriesSet } from "./series.js";
 import { differences } from "./spec_doc.js";
@@ -11,8 +11,8 @@ import { differences } from "./spec_doc.js";
 const POINTS = 1000;
 
 const CHARTS = [
-    ["Loss", "loss"],
-    ["Held-out loss", "eval_loss"],
+    ["Training loss, nats/token", "loss"],
+    ["Held-out cross entropy, nats/token", "eval_loss"],
     ["Tokens a second", "tokens_per_second"],
     ["Share of time that the student waits", "stall_fraction"],
 ];
@@ -20,10 +20,11 @@ const CHARTS = [
 const FIGURES = [
     ["State", (job) => job.state],
     ["Steps", (job) => whole(job.progress?.step)],
-    ["Loss at the end", (job) => number(job.progress?.loss)],
-    ["Held-out loss", (job) => number(job.eval_loss)],
-    ["Held-out loss of the exported weights", (job) => number(job.exported_eval_loss)],
-    ["KL from the teacher", (job) => number(job.eval_kl)],
+    ["What the training loss is", (job) => lossName(job.resolved_spec)],
+    ["Training loss at the end, nats/token", (job) => number(job.progress?.loss)],
+    ["Held-out cross entropy, nats/token", (job) => number(job.eval_loss)],
+    ["The same of the exported weights", (job) => number(job.exported_eval_loss)],
+    ["KL from the teacher, held-out, nats/token", (job) => number(job.eval_kl)],
     ["Same top token", (job) => share(job.eval_top1_agreement)],
     ["Speed", (job) => rate(job.progress?.tokens_per_second)],
     ["Time", (job) => duration(job.progress?.seconds_elapsed)],

@@ -22,7 +22,17 @@ function breakerOf(endpoint) {
     );
 }
 
-/** {element, show(progress)} */
+/** What there is to say before anything was asked. */
+function beforeRequests(job) {
+    const spec = job.resolved_spec ?? job.spec ?? {};
+    if (job.progress?.fetch?.store) return "Answers come from a store.";
+    if (spec.teacher?.model_dir) return "The job runs the teacher's model itself: nothing is asked over the network.";
+    if (!spec.teacher && !spec.teachers) return "This job has no teacher.";
+    if (job.state === "failed") return "No answer was trained on: the job failed before, for the reason at the top.";
+    return "The teacher has not been asked yet.";
+}
+
+/** {element, show(job)} */
 export function makeEndpoints() {
     const line = h("p");
     const table = makeTable("Endpoints of the teacher", [
@@ -40,12 +50,12 @@ export function makeEndpoints() {
     const element = h("div", { "data-part": "endpoints" }, line, table.element, store);
     return {
         element,
-        show(progress) {
-            const fetch = progress?.fetch;
+        show(job) {
+            const fetch = job.progress?.fetch;
             const endpoints = fetch?.endpoints ?? [];
             setHidden(table.element, endpoints.length === 0);
             if (!fetch || (fetch.requests === 0 && endpoints.length === 0)) {
-                setText(line, fetch?.store ? "Answers come from a store." : "No teacher is asked.");
+                setText(line, beforeRequests(job));
             } else {
                 setText(
                     line,
@@ -61,7 +71,8 @@ export function makeEndpoints() {
                     breakerOf(one),
                     // 0: not measured yet
                     duration(one.latency_seconds || undefined),
-                    `${whole(one.in_flight)} of ${whole(one.limit)}`,
+                    // Its own limit may be above what the whole job may ask for at once.
+                    `${whole(one.in_flight)} of ${whole(Math.min(one.limit, fetch.concurrency))}`,
                     whole(one.outcomes?.success ?? 0),
                     failuresOf(one),
                     whole(one.retries),

@@ -59,14 +59,24 @@ export function bytes(value) {
 
 const pad = (value) => String(value).padStart(2, "0");
 
-/** A time of the service in the reader's zone: 14:05:09 today, else with the day. */
-export function moment(text, now = new Date()) {
+/** A time of the service in the reader's zone: 2026-11-23 14:05:09. */
+export function moment(text) {
     if (!text) return NOTHING;
     const time = new Date(text);
     if (Number.isNaN(time.getTime())) return text;
     const clock = `${pad(time.getHours())}:${pad(time.getMinutes())}:${pad(time.getSeconds())}`;
-    if (time.toDateString() === now.toDateString()) return clock;
     return `${time.getFullYear()}-${pad(time.getMonth() + 1)}-${pad(time.getDate())} ${clock}`;
+}
+
+/**
+ * What the loss of training is, by the share of distillation in it (docs/losses.md): "training loss (KD)". Unit: nats a
+ * token.
+ */
+export function lossName(spec) {
+    const share = spec?.training?.kd_ratio;
+    if (!known(share)) return "training loss";
+    const what = share === 1 ? "KD" : share === 0 ? "cross entropy" : "KD and cross entropy";
+    return `training loss (${what})`;
 }
 
 /** Any value of a spec in one line. */

@@ -3,45 +3,29 @@
 import { makeChart } from "./chart.js";
 import { h, setHidden } from "./dom.js";
 import { number } from "./format.js";
+import { lossesOf } from "./losses.js";
 
-const LOSSES = [
-    ["loss", "loss"],
-    ["kd_loss", "distillation"],
-    ["ce_loss", "cross-entropy"],
-    ["eval_loss", "held-out"],
-];
 /** Of the choice, when they have points: the likeliest first. */
 const FIGURES = [
     ["tokens_per_second", "throughput (tokens a second)"],
     ["stall_fraction", "share of time that the student waits"],
     ["grad_norm", "norm of the gradient"],
     ["learning_rate", "learning rate"],
-    ["eval_kl", "KL from the teacher, held-out"],
+    ["eval_kl", "KL from the teacher, held-out (nats per token)"],
     ["eval_top1_agreement", "same top token, held-out"],
     ["teacher_hidden_fraction", "share of the teacher's time that is hidden"],
     ["seconds_remaining", "seconds left"],
 ];
 
-const varies = (series) => series.values.some((value) => value !== null && value !== 0);
-
-/** Losses with points. Parts that are all zero, or the loss itself, say nothing. */
-export function lossesOf(series) {
-    const same = (a, b) => a.values.length === b.values.length && a.values.every((value, at) => value === b.values[at]);
-    const loss = series.get("loss");
-    return LOSSES.map(([name, label]) => ({ name, label, ...series.get(name) })).filter(
-        (one) => one.steps.length > 0 && (one.name === "loss" || (varies(one) && !same(one, loss))),
-    );
-}
-
-/** {element, show(SeriesSet), stop()} */
+/** {element, show(SeriesSet, what the training loss is called), stop()} */
 export function makeCurves() {
-    const losses = makeChart("Loss over the steps");
+    const losses = makeChart("Losses over the steps, in nats per token");
     const other = makeChart("The chosen figure over the steps", number);
     const choice = h("select", { id: "figure", onchange: showOther });
     const lossBox = h(
         "section",
         { class: "panel", "aria-labelledby": "loss-title" },
-        h("h2", { id: "loss-title" }, "Loss"),
+        h("h2", { id: "loss-title" }, "Losses (nats per token)"),
         losses.element,
     );
     const element = h(
@@ -71,9 +55,9 @@ export function makeCurves() {
 
     return {
         element,
-        show(series) {
+        show(series, lossName) {
             last = series;
-            const all = lossesOf(series);
+            const all = lossesOf(series, lossName);
             setHidden(lossBox, all.length === 0 && series.names().length > 0);
             losses.show(all);
             const there = FIGURES.filter(([name], at) => at === 0 || series.get(name).steps.length > 0);

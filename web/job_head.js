@@ -2,17 +2,23 @@
 
 import { jobPath, messageOf, send } from "./api.js";
 import { announce, h, setAttribute, setHidden, setText } from "./dom.js";
-import { duration, moment, number, rate, share, whole } from "./format.js";
+import { duration, lossName, moment, number, rate, share, whole } from "./format.js";
 import { makeState } from "./jobs_view.js";
 import { generates, verbsOf } from "./verbs.js";
 
-/** [caption, text of a job]; one that is null is left out. */
+/** [caption or what makes one of a job, text of a job]; one that is null is left out. Losses are in nats per token. */
 const FACTS = [
     ["time left", (job, progress) => (job.state === "running" ? duration(progress.seconds_remaining) : null)],
     ["speed", (_, progress) => rate(progress.tokens_per_second)],
-    ["loss", (job, progress) => (generates(job) ? null : number(progress.loss))],
-    ["held-out loss", (job) => (generates(job) ? null : number(job.eval_loss))],
-    ["KL from the teacher", (job) => (job.eval_kl === null || job.eval_kl === undefined ? null : number(job.eval_kl))],
+    [
+        (job) => `${lossName(job.resolved_spec)}, nats/token`,
+        (job, progress) => (generates(job) ? null : number(progress.loss)),
+    ],
+    ["held-out cross entropy, nats/token", (job) => (generates(job) ? null : number(job.eval_loss))],
+    [
+        "KL from the teacher, held-out, nats/token",
+        (job) => (job.eval_kl === null || job.eval_kl === undefined ? null : number(job.eval_kl)),
+    ],
     ["same top token", (job) => (typeof job.eval_top1_agreement === "number" ? share(job.eval_top1_agreement) : null)],
     ["student waits", (job, progress) => (generates(job) ? null : share(progress.stall_fraction))],
     ["learning rate", (job, progress) => (generates(job) ? null : number(progress.learning_rate))],
@@ -72,11 +78,12 @@ export function makeJobHead(id, onDone) {
     const done = h("p", { class: "hint" });
     const facts = h("dl", { class: "facts" });
     const verbs = makeVerbs(id, onDone);
-    const rows = FACTS.map(([caption]) => {
+    const rows = FACTS.map(() => {
+        const caption = h("dt", { class: "caption" });
         const value = h("dd");
-        const element = h("div", { class: "fact" }, h("dt", { class: "caption" }, caption), value);
+        const element = h("div", { class: "fact" }, caption, value);
         facts.append(element);
-        return { element, value };
+        return { element, caption, value };
     });
     const element = h(
         "div",
@@ -103,6 +110,7 @@ export function makeJobHead(id, onDone) {
             const since = job.status_reason?.since ? `, since ${moment(job.status_reason.since)}` : "";
             setText(reason, `${place}${why}${since}`);
             setHidden(reason, reason.textContent === "");
+            reason.classList.toggle("trouble", job.state === "failed");
             setAttribute(bar, "value", progress.percent ?? 0);
             const unit = generates(job) ? "row" : "step";
             setText(
@@ -111,9 +119,10 @@ export function makeJobHead(id, onDone) {
                     ? `${unit} ${whole(progress.step)} of ${whole(progress.total_steps)}, ${number(progress.percent)} %`
                     : "not begun",
             );
-            FACTS.forEach(([, textOf], at) => {
+            FACTS.forEach(([caption, textOf], at) => {
                 const text = textOf(job, progress);
                 setHidden(rows[at].element, text === null);
+                setText(rows[at].caption, typeof caption === "string" ? caption : caption(job));
                 setText(rows[at].value, text ?? "");
             });
             verbs.show(job);

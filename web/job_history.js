@@ -7,6 +7,9 @@ import { repeat } from "./timing.js";
 
 const MOST_EVENTS = 500;
 const PAGE = 100;
+/** So many lines are looked for at first, in so many events at most: those of type metrics stand in the curves. */
+const FIRST_LINES = 20;
+const FIRST_LOOK = 3000;
 const LOG_LINES = 300;
 const LOG_INTERVAL = 4000;
 
@@ -48,13 +51,14 @@ const LEVELS = { warn: "⚠ ", error: "✕ " };
 
 /**
  * Events but those of type metrics, newest first. {element, add(event), begin()}: begin() resolves to the number of the
- * newest event that there is, from which a stream goes on.
+ * newest event that there is, from which a stream goes on. `onEvent(event)` follows each that is shown.
  */
-export function makeEvents(id, signal) {
+export function makeEvents(id, signal, onEvent) {
     const list = h("ol", { class: "events", "aria-label": "Events, newest first", tabindex: "0" });
     const trouble = h("p", { class: "trouble", hidden: true });
     const older = h("button", { type: "button", hidden: true, onclick: () => void showOlder() }, "Older events");
     let oldest = null;
+    let newest = null;
 
     function line(event) {
         return h(
@@ -68,14 +72,18 @@ export function makeEvents(id, signal) {
         );
     }
 
-    async function page() {
+    /** The next older events, and of them those that are shown; whether there are more. */
+    async function page(size) {
         const after = oldest === null ? "" : `&after=${oldest}`;
-        const answer = await getJson(jobPath(id, `/events?order=desc&limit=${PAGE}${after}`), signal);
+        const answer = await getJson(jobPath(id, `/events?order=desc&limit=${size}${after}`), signal);
         const events = answer.data;
+        newest ??= events[0]?.sequence ?? 0;
         if (events.length > 0) oldest = events.at(-1).sequence;
         setHidden(older, !answer.has_more);
-        list.append(...events.filter((event) => event.type !== "metrics").map(line));
-        return events;
+        const shown = events.filter((event) => event.type !== "metrics");
+        list.append(...shown.map(line));
+        shown.forEach(onEvent);
+        return answer.has_more;
     }
 
     async function showOlder() {
@@ -83,7 +91,7 @@ export function makeEvents(id, signal) {
         try {
             // A page of nothing but metrics would look as if the button did not work.
             const before = list.children.length;
-            while (list.children.length === before && (await page()).length === PAGE);
+            while ((await page(PAGE * 10)) && list.children.length === before);
             setHidden(trouble, true);
         } catch (error) {
             setText(trouble, messageOf(error));
@@ -96,12 +104,16 @@ export function makeEvents(id, signal) {
     return {
         element: h("div", { "data-part": "events" }, list, trouble, older),
         async begin() {
-            const events = await page();
-            return events.length > 0 ? events[0].sequence : 0;
+            let more = await page(PAGE);
+            for (let looked = PAGE; more && list.children.length < FIRST_LINES && looked < FIRST_LOOK; looked += 1000) {
+                more = await page(1000);
+            }
+            return newest;
         },
         add(event) {
             if (event.type === "metrics") return;
             list.prepend(line(event));
+            onEvent(event);
             while (list.children.length > MOST_EVENTS) list.lastElementChild.remove();
         },
     };

@@ -3,9 +3,11 @@
 import { getJson, isAbort, jobPath, messageOf, Problem } from "./api.js";
 import { h, setHidden, setText } from "./dom.js";
 import { makeEndpoints } from "./endpoints.js";
+import { lossName } from "./format.js";
 import { makeCurves } from "./job_curves.js";
 import { makeJobHead } from "./job_head.js";
 import { makeCheckpoints, makeEvents, makeLog } from "./job_history.js";
+import { makeResult, makeSamples } from "./job_result.js";
 import { SeriesSet } from "./series.js";
 import { makeStageGraph } from "./stage_graph.js";
 import { StageHistory } from "./stages.js";
@@ -30,13 +32,13 @@ function specPart() {
 }
 
 /** Redraws the curves, not more often than is of use. */
-function makePainter(curves, series, signal) {
+function makePainter(draw, signal) {
     let timer = null;
     signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
     return () => {
         timer ??= setTimeout(() => {
             timer = null;
-            curves.show(series);
+            draw();
         }, DRAW_INTERVAL);
     };
 }
@@ -51,15 +53,21 @@ export function makeJobView(id, signal) {
     const curves = makeCurves();
     const endpoints = makeEndpoints();
     const checkpoints = makeCheckpoints();
-    const events = makeEvents(id, signal);
+    const result = makeResult(id, signal);
+    const samples = makeSamples();
+    const events = makeEvents(id, signal, samples.add);
     const spec = specPart();
-    const paint = makePainter(curves, series, signal);
+    let loss;
+    const drawCurves = () => curves.show(series, loss);
+    const paint = makePainter(drawCurves, signal);
     signal.addEventListener("abort", () => curves.stop(), { once: true });
+    const measured = h("div", {}, panel("Stages", graph.element), curves.element);
     const body = h(
         "div",
         {},
-        panel("Stages", graph.element),
-        curves.element,
+        result.element,
+        measured,
+        samples.element,
         panel("Teacher", endpoints.element),
         panel("Checkpoints", checkpoints.element),
         panel("Events", live, events.element),
@@ -83,7 +91,11 @@ export function makeJobView(id, signal) {
         head.show(job);
         spec.show(job);
         checkpoints.show(job);
-        endpoints.show(job.progress);
+        endpoints.show(job);
+        result.show(job);
+        loss = lossName(job.resolved_spec);
+        // One that ended before it began has nothing to show there.
+        setHidden(measured, job.terminal && !job.progress);
         if (job.progress) stages.add(job.progress.stages ?? [], performance.now());
         graph.show(stages.now(job.terminal), job.progress?.bottleneck);
         return !job.terminal;
@@ -121,9 +133,9 @@ export function makeJobView(id, signal) {
         repeat(refresh, INTERVAL, within, onError).then(() => repeat(lookAgain, SLOW_INTERVAL, within, onError));
         (async () => {
             position ??= await events.begin();
-            const measured = await getJson(jobPath(id, `/metrics?max_points=${POINTS}`), within);
-            series.load(measured.data);
-            curves.show(series);
+            const figures = await getJson(jobPath(id, `/metrics?max_points=${POINTS}`), within);
+            series.load(figures.data);
+            drawCurves();
             await follow(position, within);
         })().catch(onError);
     }

@@ -46,7 +46,7 @@ function makeRow(chosen, onChoice) {
         const state = makeState();
         const bar = h("progress", { max: 100, "aria-label": `Progress of ${first.name}` });
         const done = h("span", { class: "hint" });
-        const loss = fact("loss");
+        const loss = fact("training loss");
         const speed = fact("speed");
         const left = fact("time left");
         const created = fact("created");
@@ -70,7 +70,7 @@ function makeRow(chosen, onChoice) {
             setAttribute(bar, "value", progress.percent ?? 0);
             const steps = `${whole(progress.step ?? 0)} of ${whole(progress.total_steps)}`;
             setText(done, job.progress ? `${steps} ${generates(job) ? "rows" : "steps"}` : "not begun");
-            setText(loss.value, number(progress.loss ?? job.eval_loss));
+            setText(loss.value, number(progress.loss));
             setText(speed.value, rate(progress.tokens_per_second));
             setText(left.value, job.state === "running" ? duration(progress.seconds_remaining) : "–");
             setText(created.value, moment(job.created_at));

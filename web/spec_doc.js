@@ -79,9 +79,12 @@ export function typedText(value) {
     return typeof value === "string" ? value : JSON.stringify(value, null, isObject(value) ? 1 : 0);
 }
 
-/** The fields of the table of specs: [{pointer, section, name, schema, required}] in its order, sections in place. */
+/**
+ * The fields of the table of specs: [{pointer, section, name, schema, required}] in its order, sections in place. What
+ * jobs that train need is required, too.
+ */
 export function fieldsOf(schema, section = "") {
-    const required = new Set(schema.required ?? []);
+    const required = new Set([...(schema.required ?? []), ...(schema.else?.required ?? [])]);
     return Object.entries(schema.properties).flatMap(([name, one]) => {
         const pointer = `${section}/${name}`;
         if (one.properties) return fieldsOf(one, pointer);

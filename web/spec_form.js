@@ -24,6 +24,12 @@ const USUAL = new Set([
     "/output",
 ]);
 
+/** What the table of fields says of each alone does not tell that one of several is needed. */
+const NEEDED = {
+    "/student/model": "required, unless init is random",
+    "/training/max_steps": "required, or epochs",
+};
+
 const TITLES = { "": "Job", "/student": "Student", "/teacher": "Teacher", "/dataset": "Data", "/training": "Training" };
 
 const titleOf = (section) => TITLES[section] ?? section.slice(1).replaceAll("/", " / ");
@@ -55,10 +61,12 @@ function makeField(field, onInput) {
     const wrong = h("p", { class: "wrong", id: `${id}-wrong` });
     const control = makeControl(field, id, `${id}-wrong ${id}-help`);
     const isChoice = control.tagName === "SELECT";
+    const needed = NEEDED[field.pointer] ?? (field.required ? "required" : null);
+    if (needed === "required") control.setAttribute("aria-required", "true");
     const element = h(
         "div",
         { class: "field" },
-        h("label", { for: id }, field.name, field.required && h("span", { class: "hint" }, " (required)")),
+        h("label", { for: id }, field.name, needed && h("span", { class: "hint" }, ` (${needed})`)),
         control,
         wrong,
         help,

@@ -5,7 +5,7 @@ import { h, makeTable, setAttribute, setText, svg } from "./dom.js";
 import { duration, share } from "./format.js";
 import { bottleneckOf, STATES, WORDS } from "./stages.js";
 
-const BOX = { width: 138, height: 78, gap: 20, bar: 12 };
+const BOX = { width: 152, height: 78, gap: 14, bar: 12 };
 const NARROW = 700;
 
 function patterns(id) {
@@ -31,8 +31,8 @@ function patterns(id) {
                 viewBox: "0 0 8 8",
                 refX: 7,
                 refY: 4,
-                markerWidth: 7,
-                markerHeight: 7,
+                markerWidth: 6,
+                markerHeight: 6,
                 orient: "auto",
             },
             svg("path", { d: "M0 0 8 4 0 8z", class: "stage-arrow" }),
@@ -106,7 +106,7 @@ function arrow(id, from, to, narrow) {
 function legend() {
     const one = (state) =>
         h("li", {}, h("span", { class: `swatch swatch-${state}`, "aria-hidden": "true" }), WORDS[state]);
-    return h("ul", { class: "legend" }, ...STATES.map(one));
+    return h("ul", { class: "legend" }, ...STATES.map(one), h("li", {}, "the rest of a bar: idle"));
 }
 
 /** {element, show(view of StageHistory, the service's word for the bottleneck)} */

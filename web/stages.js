@@ -14,17 +14,30 @@ const seconds = (stage) => ({
     output: stage.wait_output_seconds ?? 0,
 });
 
-/** Shares of the three, which come to 1; null for a stage that did not do anything. */
-export function sharesOf(before, after) {
-    const parts = STATES.map((state) => Math.max(0, after[state] - (before?.[state] ?? 0)));
-    const sum = parts.reduce((a, b) => a + b, 0);
-    if (sum <= 0) return null;
-    return Object.fromEntries(STATES.map((state, at) => [state, parts[at] / sum]));
+const added = (before, after) => STATES.map((state) => Math.max(0, after[state] - (before?.[state] ?? 0)));
+const sum = (parts) => parts.reduce((a, b) => a + b, 0);
+
+/**
+ * Seconds that have passed, as the stages count them: those in which the student works or waits, and those in which it
+ * stands still for an evaluation or a snapshot. Without a student, those of the stage that counts most.
+ */
+function passed(first, last) {
+    const of = (name) => (last.has(name) ? added(first?.get(name), last.get(name)) : [0]);
+    if (last.has("student")) return sum(of("student")) + sum([...ASIDE].map((name) => of(name)[0]));
+    return Math.max(0, ...[...last.keys()].map((name) => sum(of(name))));
 }
 
-/** The state that a stage is mostly in. */
+/** Shares of the three in the time that has passed, the rest being idle; null for a stage that did not do anything. */
+export function sharesOf(before, after, seconds = 0) {
+    const parts = added(before, after);
+    const whole = Math.max(sum(parts), seconds);
+    if (sum(parts) <= 0) return null;
+    return Object.fromEntries(STATES.map((state, at) => [state, parts[at] / whole]));
+}
+
+/** The state that a stage is mostly in; null: it is idle. */
 export function mainState(shares) {
-    if (shares === null) return null;
+    if (shares === null || sum(Object.values(shares)) < 0.5) return null;
     return STATES.reduce((best, state) => (shares[state] > shares[best] ? state : best));
 }
 
@@ -48,8 +61,9 @@ export class StageHistory {
         const last = this.#looks.at(-1);
         if (!last) return { span: null, stages: [] };
         const first = this.#looks.length > 1 && !ended ? this.#looks[0] : null;
+        const time = passed(first?.stages, last.stages);
         const stages = [...last.stages].map(([name, after]) => {
-            const shares = sharesOf(first?.stages.get(name), after);
+            const shares = sharesOf(first?.stages.get(name), after, time);
             return { name, aside: ASIDE.has(name), shares, main: mainState(shares) };
         });
         return { span: first ? (last.time - first.time) / 1000 : null, stages };

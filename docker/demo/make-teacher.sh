@@ -2,19 +2,25 @@
 # Runs in the image: makes a small teacher for docker/compose.yaml, from nothing but what the image holds. Its text are
 # the licences of the system and distilld's own documentation; `distilld run` trains the teacher on it, from scratch.
 #
-#   make-teacher.sh SPEC DATA_FOLDER [FILE…]     text files in place of those of the image
+#   make-teacher.sh SPEC DATA_FOLDER MODEL_FOLDER [FILE…]     text files in place of those of the image
 #
-# Started again, it goes on where it stopped, and ends at once where the teacher is done.
+# Started again, it goes on where it stopped, and ends at once where there is a teacher, made here or elsewhere.
 set -eu
 spec=$1
 data=$2
-shift 2
+model=$3
+shift 3
+# `distilld run` writes config.json last.
+if [ -e "$model/config.json" ]; then
+    echo "make-teacher: $model is a model already, and taken as it is"
+    exit 0
+fi
 if [ $# = 0 ]; then set -- /usr/share/common-licenses/* /opt/distilld/share/doc/distilld/*.md \
     /opt/distilld/share/doc/distilld/docs/*.md; fi
 
 # Documents of some paragraphs each, as JSONL {"text"}; every twelfth is held out. Text of the same files is the same.
 to_jsonl() {
-    awk -v train="$data/train.jsonl" -v held_out="$data/eval.jsonl" '
+    awk -v train="$data/train.jsonl.part" -v held_out="$data/eval.jsonl" '
         function flush() {
             if (text == "") return
             count++
@@ -32,7 +38,8 @@ to_jsonl() {
 }
 
 mkdir -p "$data"
-if [ ! -e "$data/eval.jsonl" ]; then
+if [ ! -e "$data/train.jsonl" ]; then
     to_jsonl "$@"
+    mv "$data/train.jsonl.part" "$data/train.jsonl"
 fi
-exec distilld run "$spec"
+exec distilld run "$spec" --set "/output=$model"

@@ -2,22 +2,11 @@
 
 #include <string_view>
 
+#include "base/shell_word.hpp"
+
 namespace distilld {
 
 namespace {
-
-/// A word as a shell has to be given it.
-std::string quoted(const std::string& word) {
-    constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
-    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
-        return word;
-    }
-    std::string made = "'";
-    for (const char letter : word) {
-        made += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-    }
-    return made + "'";
-}
 
 std::filesystem::path beside(const std::filesystem::path& file) {
     std::string name = file.filename().string();
@@ -32,9 +21,9 @@ std::filesystem::path beside(const std::filesystem::path& file) {
 }  // namespace
 
 std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder) {
-    const std::string folder = tokenizer_folder.empty() ? "TOKENIZER_FOLDER" : quoted(tokenizer_folder);
-    return "python3 tools/render_chat.py --tokenizer " + folder + " " + quoted(file.string()) + " " +
-           quoted(beside(file).string());
+    const std::string folder = tokenizer_folder.empty() ? "TOKENIZER_FOLDER" : shell_word(tokenizer_folder);
+    return "python3 tools/render_chat.py --tokenizer " + folder + " " + shell_word(file.string()) + " " +
+           shell_word(beside(file).string());
 }
 
 }  // namespace distilld

@@ -20,6 +20,7 @@
 #include "pipeline/core/event_fields.hpp"
 #include "server/cli/commands.hpp"
 #include "server/cli/metrics_server.hpp"
+#include "server/cli/next_step.hpp"
 #include "server/cli/progress_display.hpp"
 #include "server/jobs/named_files_check.hpp"
 #include "server/supervisor/restarting_worker.hpp"
@@ -49,7 +50,7 @@ std::string absolute_text(const std::string& file) {
 
 struct PreparedJob {
     WorkerStart start;  ///< as the worker is told it
-    std::uint32_t sequence_length = 0;
+    JobSpec spec;
 };
 
 /// Nullopt when the errors have been printed.
@@ -82,7 +83,7 @@ std::optional<PreparedJob> prepare(const RunCommand& command) {
     job.start.spec_json = api::to_json(*spec);
     job.start.resume = command.resume;
     job.start.trace_file = absolute_text(command.trace_file);
-    job.sequence_length = spec->dataset.sequence_length;
+    job.spec = std::move(*spec);
     return job;
 }
 
@@ -137,7 +138,8 @@ int run(const RunCommand& command) {
     ProgressDisplay display(print, terminal_width());
     std::unique_ptr<MetricsServer> metrics;
     if (!command.metrics_listen.empty()) {
-        auto made = make_metrics_server(context.get_executor(), command.metrics_listen, job->sequence_length);
+        auto made =
+            make_metrics_server(context.get_executor(), command.metrics_listen, job->spec.dataset.sequence_length);
         if (!made) {
             print_error("--metrics-listen: " + made.error().message);
             return made.error().kind == ErrorKind::invalid_input ? kWrongUsage : kFailed;
@@ -209,6 +211,7 @@ int run(const RunCommand& command) {
             return kFailed;
         }
     }
+    display.line(next_step(job->spec, std::get<FinishedEvent>(*last).output));
     return kDone;
 }
 

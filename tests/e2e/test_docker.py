@@ -4,18 +4,23 @@ The image itself is built and run by scripts/check-docker.sh, which takes a quar
 DISTILLD_TEST_DOCKER is set and there is an engine.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import sys
 
 import pytest
 import yaml
 from compose_spec import PyCompose
-from support import jobs
-from support.processes import Process
+from support import jobs, stand_in_engine
+from support.documents import blocks_of
+from support.own_network import own_network
+from support.processes import PATIENCE, Process
 from support.prometheus import program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,9 +33,13 @@ def version():
     return re.search(r"project\(distilld VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
 
 
+def load_compose(name):
+    return yaml.safe_load(stand_in_engine.interpolated((DOCKER / name).read_text(encoding="utf-8")))
+
+
 @pytest.fixture(scope="module")
 def compose():
-    return yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
+    return load_compose("compose.yaml")
 
 
 def host_port(url):
@@ -44,7 +53,7 @@ def listens(service):
 
 def read_compose(name):
     # As JSON, for what stands behind << has been put in.
-    return PyCompose.from_json(json.dumps(yaml.safe_load((DOCKER / name).read_text(encoding="utf-8"))))
+    return PyCompose.from_json(json.dumps(load_compose(name)))
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "compose.cuda.yaml"])
@@ -64,7 +73,7 @@ def test_what_compose_mounts_is_there(compose):
         for volume in service["volumes"]:
             source, target, *_ = volume.split(":")
             assert target.startswith("/")
-            if source.startswith("."):
+            if source.startswith((".", "/")):
                 assert (DOCKER / source).exists(), f"{name}: there is no {source}"
             else:
                 assert source in compose["volumes"], f"{name}: {source} is no volume"
@@ -173,7 +182,7 @@ def test_the_demonstration_makes_a_teacher_and_distils_from_it(distilld, tmp_pat
     models = tmp_path / "models"
     teacher = jobs.write_spec(tmp_path / "teacher.json", short("teacher.json", models, steps=8))
     made = Process(
-        [DOCKER / "demo" / "make-teacher.sh", teacher, models / "data", *texts],
+        [DOCKER / "demo" / "make-teacher.sh", teacher, models / "data", models / "teacher", *texts],
         tmp_path / "make-teacher",
         env={"PATH": f"{distilld.folder}:{os.environ['PATH']}"},
     ).expect(0)
@@ -195,6 +204,119 @@ def test_the_demonstration_makes_a_teacher_and_distils_from_it(distilld, tmp_pat
     job["teacher"]["endpoints"] = [url]
     job["output"] = str(tmp_path / "student")
     distilld.run("run", jobs.write_spec(tmp_path / "job.json", job))
+
+
+@pytest.fixture
+def documented(programs, teacher_folder, text_data, tmp_path):
+    """Runs blocks of docs/docker.md with the programs in the place of containers, in a folder like the repository."""
+    network = own_network()
+    if not network:
+        pytest.skip("no network namespace can be made here")
+    home = tmp_path / "stand-in"
+    root = home / "root"
+    for folder in (home, tmp_path / "bin", tmp_path / "models"):
+        folder.mkdir()
+    (tmp_path / "bin" / "docker").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{stand_in_engine.__file__}" "$@"\n')
+    (tmp_path / "bin" / "docker").chmod(0o755)
+    shutil.copytree(DOCKER, tmp_path / "docker")
+    shutil.copytree(ROOT / "grafana" / "rules", tmp_path / "grafana" / "rules")
+    for name in ("demo/job.json", "demo/teacher.json", "prometheus.yaml"):
+        text = (tmp_path / "docker" / name).read_text().replace("15s", "1s")
+        (tmp_path / "docker" / name).write_text(stand_in_engine.contained(text, root))
+    shutil.copy(text_data, tmp_path / "models" / "train.jsonl")
+    path = f"{tmp_path / 'bin'}:{programs.resolve()}:{pathlib.Path(program('prometheus')).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "DISTILLD_STAND_IN": str(home)}
+    blocks = [block for block in blocks_of((ROOT / "docs" / "docker.md").read_text()) if "docker" in block.text]
+
+    def run(*lines):
+        """Lines of a script; a word with an @ stands for the block that holds what follows it."""
+        script = ["set -ex"]
+        for line in lines:
+            found = [block.text for block in blocks if line[1:] in block.text] if line.startswith("@") else [line]
+            assert len(found) == 1, f"{line}: {len(found)} blocks of docs/docker.md"
+            script.append(stand_in_engine.contained(found[0], root))
+        command = [*network, "bash", "-c", "\n".join(script)]
+        options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+        try:
+            done = subprocess.run(command, timeout=2 * PATIENCE, check=False, **options)
+        finally:
+            for file in home.glob("*.pid"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(int(file.read_text()), signal.SIGKILL)
+        logs = "".join(f"\n--- {log.name}\n{log.read_text()[-2000:]}" for log in home.glob("*.log"))
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:] + logs
+        return done.stdout + done.stderr
+
+    run.folder = tmp_path
+    run.teacher = teacher_folder
+    return run
+
+
+def test_the_first_commands_of_the_page_start_a_service_that_has_data(documented):
+    printed = documented("@docker build", "@docker cp", "@run /job.json")
+    assert "listening on http://0.0.0.0:8500" in (documented.folder / "stand-in" / "distilld.log").read_text()
+    assert re.search(r"state +succeeded", printed)
+    assert (documented.folder / "taken" / "model.safetensors").is_file()
+    alone = documented.folder / "stand-in" / "volumes" / "artifacts" / "alone"
+    assert jobs.sha256(alone / "model.safetensors") == jobs.sha256(documented.folder / "taken" / "model.safetensors")
+
+
+UP = "curl -sG http://127.0.0.1:9090/api/v1/query --data-urlencode 'query=up{job=\"distilld\"}'"
+
+
+def until(value):
+    return f"until {UP} | grep -q ',\"{value}\"\\]'; do sleep 0.2; done"
+
+
+def test_a_teacher_from_elsewhere_and_keys(documented):
+    """A folder from elsewhere is served as it is; Prometheus reads the metrics before and after there are keys."""
+    shutil.copytree(
+        documented.teacher, documented.folder / "my-teacher", ignore=shutil.ignore_patterns("distilld.json")
+    )
+    (documented.folder / "my-data").mkdir()
+    for name in ("train.jsonl", "eval.jsonl"):
+        shutil.copy(documented.folder / "models" / "train.jsonl", documented.folder / "my-data" / name)
+    job = documented.folder / "docker" / "demo" / "job.json"
+    fewer = {"/training/max_steps": 2, "/training/threads": 1}
+    jobs.write_spec(job, jobs.changed(json.loads(job.read_text()), fewer))
+    printed = documented(
+        "@cp -R /from",
+        "until docker exec distilld distilld healthcheck; do sleep 0.2; done",
+        "curl -s --json @docker/demo/job.json http://127.0.0.1:8500/v1/jobs | tee answer.json",
+        'distilld jobs watch "$(jq -r .id answer.json)"',
+        "docker compose -f docker/compose.yaml cp distilld:/artifacts/demo-student .",
+        until(1),
+        # As the page tells people who have others ask the service.
+        "sed -i 's/, --insecure//' docker/compose.yaml",
+        "@keys add prometheus",
+        "until docker exec distilld distilld healthcheck; do sleep 0.2; done",
+        "test \"$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8500/metrics)\" = 401",
+        until(1),
+        # And without its key it would not do.
+        "unset DISTILLD_METRICS_KEY_FILE",
+        "docker compose -f docker/compose.yaml up --detach",
+        until(0),
+    )
+    assert "is a model already, and taken as it is" in printed
+    assert re.search(r"state +succeeded", printed)
+    assert (documented.folder / "demo-student" / "model.safetensors").is_file()
+    models = documented.folder / "stand-in" / "volumes" / "distilld_models"
+    assert jobs.sha256(models / "teacher" / "model.safetensors") == jobs.sha256(
+        documented.teacher / "model.safetensors"
+    )
+
+
+@pytest.mark.parametrize(("words", "code"), [("serve --listen x", 1), ("teacher /models/t", 1), ("run /job.json", 0)])
+def test_the_health_of_what_is_no_server_is_that_it_runs(words, code, tmp_path):
+    """The image's healthcheck, with the words of process 1 in a file and an unhealthy server."""
+    check = json.loads(re.search(r"^ +CMD (\[.*\])$", DOCKERFILE, re.MULTILINE).group(1))
+    (tmp_path / "cmdline").write_bytes("\0".join(["tini", "--", "distilld", *words.split(), ""]).encode())
+    (tmp_path / "distilld").write_text('#!/bin/sh\ntest "$1" = healthcheck && exit 1\n')
+    (tmp_path / "distilld").chmod(0o755)
+    script = check[2].replace("/proc/1/cmdline", str(tmp_path / "cmdline"))
+    assert script != check[2]
+    done = subprocess.run(["sh", "-c", script], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=False)
+    assert done.returncode == code
 
 
 def engine():

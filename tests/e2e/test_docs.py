@@ -13,6 +13,7 @@ import sys
 import pytest
 from support import jobs
 from support.documents import Block, blocks_of, missing
+from support.own_network import own_network
 from support.rest import Rest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -22,25 +23,15 @@ PORTS = (8500, 8600)  # those that the documentation uses
 MAX_NOT_RUN = 12  # of one page
 MARK = "== end of block"
 
-# A network of its own, with nothing but loopback: pages use the ports that people would.
-LOOPBACK_UP = """
-import fcntl, os, socket, struct, sys
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-
 
 def blocks(page):
     return blocks_of((ROOT / page).read_text())
 
 
 def in_own_network():
-    """The words in front of a command that gives it a network of its own; none where the system permits none."""
-    for words in (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]):
-        command = [*words, sys.executable, "-c", LOOPBACK_UP]
-        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
-            return command
+    """Pages use the ports that people would: without a network of their own these have to be free."""
+    if words := own_network():
+        return words
     for port in PORTS:
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

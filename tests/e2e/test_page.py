@@ -1,14 +1,13 @@
 """The page at "/", in Chromium: what it shows of real jobs, what its buttons do, that nothing in it is markup, and that
 people can use it with a keyboard, a phone or a screen reader."""
 
-import gzip
 import json
 import re
 
 import pytest
 from support import browser, jobs
 from support.processes import wait_until
-from support.rest import Rest
+from support.rest import Rest, free_port
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is missing: setup.sh")
 if browser.chromium() is None:
@@ -34,6 +33,7 @@ def work(module_service, teacher, text_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     rest = module_service.rest
     evaluated = {"/dataset/eval": str(text_data), "/training/eval_steps": 10, "/checkpoint/every_steps": 10}
+    evaluated |= {"/eval/sample_prompts": [HOSTILE, "The old"], "/eval/sample_tokens": 4}
     made = {}
     for name, rate in (("slow rate", 5e-4), ("fast rate", 4e-3)):
         spec = jobs.distil_spec(text_data, folder / name, teacher.url, 40)
@@ -47,7 +47,10 @@ def work(module_service, teacher, text_data, tmp_path_factory):
     broken.write_text('{"text": 1}\n')
     spec = jobs.changed(jobs.base_spec(broken, folder / "failed", 5), {"/name": "failed"})
     made["failed"] = rest.submit(spec)
-    rest.wait_job(made["failed"], ("failed",))
+    nobody = jobs.distil_spec(text_data, folder / "alone", f"http://127.0.0.1:{free_port()}", 5)
+    made["alone"] = rest.submit(jobs.changed(nobody, {"/name": "alone", "/teacher/patience_secs": 0.1}))
+    for name in ("failed", "alone"):
+        rest.wait_job(made[name], ("failed",))
     return made
 
 
@@ -70,28 +73,6 @@ def row_of(page, job):
     return page.locator(f'[data-job="{job}"]')
 
 
-def test_the_document_is_whole_and_locked(module_service):
-    rest = module_service.rest
-    answer = rest.get("/")
-    assert answer.status == 200
-    policy = answer.headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert "unsafe" not in policy
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
-    packed = rest.get("/", headers={"Accept-Encoding": "gzip"})
-    assert packed.headers["Content-Encoding"] == "gzip"
-    assert gzip.decompress(packed.body) == answer.body
-    again = rest.get("/", headers={"If-None-Match": answer.headers["ETag"]})
-    assert (again.status, again.body) == (304, b"")
-    head = rest.request("HEAD", "/")
-    assert (head.status, head.body) == (200, b"")
-    assert int(head.headers["Content-Length"]) == len(answer.body)
-    # A page of another name that leads here (DNS rebinding) does not get it.
-    assert rest.get("/", headers={"Host": "evil.example"}).status == 421
-    assert rest.post("/").status == 405
-
-
 def test_jobs_are_listed_and_filtered(tab, work):
     page = tab().go()
     rows = page.locator(".job")
@@ -103,7 +84,7 @@ def test_jobs_are_listed_and_filtered(tab, work):
     before = steps.inner_text()
     expect(steps).not_to_have_text(before)  # by itself
     page.get_by_label("State").select_option("failed")
-    expect(rows).to_have_count(1)
+    expect(rows).to_have_count(2)
     assert page.url.endswith("#/?state=failed")
     page.get_by_label("State").select_option("")
     expect(rows).to_have_count(len(work))
@@ -155,6 +136,64 @@ def test_a_running_job_is_shown_live(tab, work):
     expect(page.locator('[data-part="log"] pre')).to_contain_text("a worker is started")
     page.locator("#figure").select_option("grad_norm")
     expect(page.locator(".readout").nth(1)).to_contain_text("norm of the gradient")
+
+
+def test_a_job_that_has_succeeded_hands_out_what_it_has_made(tab, work, module_service):
+    job = module_service.rest.job(work["slow rate"])
+    window = tab(accept_downloads=True)
+    page = window.go(f"#/jobs/{job['id']}")
+    result = page.locator('[data-part="result"]')
+    expect(result).to_contain_text(job["output"])
+    with_key = []
+    page.on("request", lambda request: with_key.append(request.headers.get("authorization")))
+    for key in (None, "dk_made_up"):
+        if key:
+            page.evaluate("key => sessionStorage.setItem('distilld.key', key)", key)
+        with page.expect_download() as taken:
+            result.get_by_role("link", name="config.json", exact=True).click()
+        assert taken.value.suggested_filename == "config.json"
+        with open(taken.value.path(), encoding="utf-8") as file:
+            assert json.load(file)["model_type"] == "llama"
+    assert "Bearer dk_made_up" in with_key
+    whole = result.get_by_role("link", name="everything, as a tar")
+    expect(whole).to_have_attribute("href", f"/v1/jobs/{job['id']}/artifacts")
+    samples = page.locator('[data-part="samples"]')
+    expect(samples).to_contain_text("at step 40")
+    expect(samples.locator("dt").first).to_have_text(HOSTILE)
+    assert len(samples.locator("dd").all_inner_texts()) == 2
+    assert page.evaluate("window.hacked") is None
+    facts = page.locator(".facts")
+    expect(facts).to_contain_text("training loss (KD), nats/token")
+    expect(facts).to_contain_text("held-out cross entropy, nats/token")
+    expect(page.locator(".chart").first).to_have_attribute("aria-label", re.compile("nats per token.*KD"))
+    expect(page.locator(".events time").first).to_have_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"))
+    expect(page.locator(".events")).to_contain_text("job queued")
+
+
+def test_no_words_of_the_stages_overlap(tab, work):
+    page = tab().go(f"#/jobs/{work['running']}")
+    expect(page.get_by_text(re.compile(r"Over the last \d"))).to_be_visible()
+    for width in (browser.DESKTOP, browser.PHONE):
+        page.set_viewport_size(width)
+        gaps = page.evaluate("""() => [...document.querySelectorAll(".stages g")].map(box => {
+            const edge = (name, end) => box.querySelector(name)?.getBoundingClientRect()[end];
+            // As if it were always busy: the widest share.
+            const share = box.querySelector(".stage-share");
+            if (share) share.textContent = "100 %";
+            return share ? edge(".stage-share", "left") - edge(".stage-name", "right") : 1;
+        })""")
+        assert len(gaps) > 5 and min(gaps) > 0, gaps
+
+
+def test_a_job_without_its_teacher_says_so_at_the_top(tab, work):
+    page = tab().go(f"#/jobs/{work['alone']}")
+    reason = page.locator(".job-head .reason.trouble")
+    expect(reason).to_contain_text("teacher")
+    expect(page.locator('[data-part="endpoints"]')).to_contain_text("for the reason at the top")
+    assert page.get_by_text("No teacher is asked").count() == 0
+    # Cards that have nothing to show are not between the reason and the events.
+    expect(page.locator(".stages")).to_be_hidden()
+    expect(page.locator(".events li").first).to_be_visible()
 
 
 def test_nothing_that_the_service_says_becomes_markup(tab, work, module_service):
@@ -230,6 +269,9 @@ def test_a_job_is_checked_as_it_is_typed_and_submitted(tab, module_service, text
     def wrong(pointer):
         return page.locator(".field", has=field(pointer)).locator(".wrong")
 
+    for pointer in ("/output", "/student/model", "/dataset/train", "/training/max_steps"):
+        expect(page.locator(".field", has=field(pointer)).locator("label")).to_contain_text("(required")
+    assert page.locator(".field", has=field("/name")).locator("label").inner_text() == "name"
     field("/name").fill("from the page")
     field("/student/init").select_option(label="random")
     field("/student/config").fill(json.dumps(jobs.llama_config(32)))
@@ -288,7 +330,7 @@ def test_two_jobs_are_compared(tab, work):
     expect(changes.locator("tbody tr").nth(2)).to_contain_text("0.0005")
     expect(changes.locator("tbody tr").nth(2)).to_contain_text("0.004")
     figures = result.locator("section", has=page.locator("#figures-title"))
-    expect(figures.locator("tr", has_text="Held-out loss").first).to_contain_text(re.compile(r"\d\.\d"))
+    expect(figures.locator("tr", has_text="Held-out cross entropy").first).to_contain_text(re.compile(r"\d\.\d"))
     label = result.locator(".chart").first.get_attribute("aria-label")
     assert "A: slow rate" in label
     assert "B: fast rate" in label

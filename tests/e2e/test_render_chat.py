@@ -298,3 +298,24 @@ def test_the_error_of_an_unrendered_file_names_the_command_that_renders_it(folde
     assert done.returncode == 0, done.stderr
     spec["dataset"]["train"] = command[-1]
     distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec))
+
+
+def test_a_template_from_elsewhere_reaches_the_student(distilld, folder, tmp_path):
+    made = folder(None)
+    template = tmp_path / "template.jinja"
+    template.write_text(CHATML_PLAIN)
+    source, ids = jobs.write_jsonl(tmp_path / "chat.jsonl", [{"messages": TALK}] * 8), tmp_path / "ids.jsonl"
+    told = run("--tokenizer", made, "--chat-template", template, source, ids)
+    assert "--save-tokenizer DIR" in told.stderr, "it is said how the student gets the template"
+    kept = tmp_path / "kept"
+    told = run("--tokenizer", made, "--chat-template", template, "--save-tokenizer", kept, source, ids)
+    assert "--save-tokenizer" not in told.stderr
+    assert (kept / "tokenizer.json").read_bytes() == (made / "tokenizer.json").read_bytes()
+    spec = jobs.changed(
+        jobs.base_spec(ids, tmp_path / "student", 2),
+        {"/student/config": jobs.llama_config(16, 406), "/student/tokenizer": str(kept)},
+    )
+    distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec))
+    student = transformers.AutoTokenizer.from_pretrained(tmp_path / "student")
+    said = student.apply_chat_template(TALK[:1], tokenize=False, add_generation_prompt=True)
+    assert said == "<|im_start|>user\nHow many legs has a spider?<|im_end|>\n<|im_start|>assistant\n"

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bytes, duration, moment, number, rate, share } from "../../../web/format.js";
+import { bytes, duration, lossName, moment, number, rate, share } from "../../../web/format.js";
+import { lossesOf } from "../../../web/losses.js";
 import { aligned, SeriesSet, thinned } from "../../../web/series.js";
 import { SseParser } from "../../../web/sse.js";
 import { bottleneckOf, StageHistory } from "../../../web/stages.js";
@@ -94,6 +95,47 @@ test("what a stage does now is what was added lately", () => {
     assert.ok(history.now(false).span <= 11);
 });
 
+test("a stage that has hardly worked is idle, be it all that it did", () => {
+    const history = new StageHistory();
+    const of = (seconds) => [
+        stage("plan", 0.0002 * seconds, 0, 0),
+        stage("student", 0.6 * seconds, 0.2 * seconds, 0),
+        stage("evaluation", 0.2 * seconds, 0, 0),
+        stage("snapshot", 0, seconds, 0),
+    ];
+    for (const second of [0, 30, 60]) history.add(of(second), second * 1000);
+    for (const ended of [false, true]) {
+        const [plan, student, evaluation, snapshot] = history.now(ended).stages;
+        assert.equal(plan.main, null);
+        assert.ok(plan.shares.busy < 0.01);
+        assert.equal(student.main, "busy");
+        assert.ok(Math.abs(student.shares.busy - 0.6) < 1e-9);
+        assert.equal(evaluation.main, null, "idle for most of the time");
+        assert.ok(Math.abs(evaluation.shares.busy - 0.2) < 1e-9);
+        assert.equal(snapshot.main, "input", "beside the chain, and no part of its time");
+    }
+});
+
+test("losses are called what they are", () => {
+    const of = (share) => lossName({ training: { kd_ratio: share } });
+    assert.deepEqual([1, 0, 0.5].map(of), [
+        "training loss (KD)",
+        "training loss (cross entropy)",
+        "training loss (KD and cross entropy)",
+    ]);
+    assert.equal(lossName(undefined), "training loss");
+    const set = new SeriesSet();
+    set.load([
+        { name: "loss", steps: [1, 2], values: [2, 1] },
+        { name: "kd_loss", steps: [1, 2], values: [2, 1] },
+        { name: "ce_loss", steps: [1, 2], values: [5, 4] },
+    ]);
+    assert.deepEqual(
+        lossesOf(set, of(1)).map((one) => one.label),
+        ["training loss (KD)", "cross entropy with the data"],
+    );
+});
+
 test("the bottleneck is what the service would call it", () => {
     const view = (student, decode, span = 10) => ({
         span,
@@ -134,6 +176,7 @@ test("figures are written as people read them", () => {
     assert.equal(duration(90000), "1 d 1 h");
     assert.equal(rate(10900), "10.9k tok/s");
     assert.equal(bytes(1536), "1.5 KiB");
+    assert.match(moment(new Date().toISOString()), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/, "today, too");
     assert.equal(moment(null), "–");
     assert.equal(moment("soon"), "soon");
 });

@@ -1,0 +1,40 @@
+#include "server/cli/next_step.hpp"
+
+#include <filesystem>
+
+#include "base/shell_word.hpp"
+
+namespace distilld::cli {
+namespace fs = std::filesystem;
+
+namespace {
+
+// Takes model folders, adapters beside their base and BitNet weights alike; of servers none does. Of an adapter it
+// would take the base's tokenizer, without a chat template that the job has brought.
+constexpr const char* kPipeline =
+    "python3 -c 'import sys, transformers; folder = sys.argv[1]; "
+    "print(transformers.pipeline(\"text-generation\", folder, tokenizer=folder)(\"Once upon a time\"))' ";
+
+}  // namespace
+
+std::string next_step(const JobSpec& spec, const std::string& output) {
+    if (spec.kind == JobKind::generate) {
+        return "the answers are in " + output + " (docs/store.md); a job whose teacher.store is that folder learns " +
+               "from them without a teacher";
+    }
+    const bool adapter = spec.student.lora && !spec.student.lora->merge;
+    std::string folder = output;
+    if (spec.student.lora && !adapter) {
+        folder = (fs::path(output) / "merged").string();
+    } else if (spec.student.quantization == Quantization::ternary) {
+        folder = (fs::path(output) / "ternary").string();
+    }
+    const std::string where = std::string(adapter ? "the adapter is in " : "the student is in ") + folder;
+    std::error_code code;
+    if (!fs::exists(fs::path(folder) / "tokenizer.json", code)) {
+        return where + ", without a tokenizer (docs/use-the-student.md)";
+    }
+    return where + " (docs/use-the-student.md); try: " + kPipeline + shell_word(folder);
+}
+
+}  // namespace distilld::cli
