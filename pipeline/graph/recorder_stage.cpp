@@ -66,7 +66,7 @@ void RecorderStage::cancel() {
 asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished) {
     ++outcome_.steps_done;
     tokens_seen_ += sums.positions;
-    meter_.on_step(outcome_.steps_done, sums.positions, sums.padding, finished.at);
+    meter_.on_step(outcome_.steps_done, sums.positions, sums.padding, finished.at, hooks_.lost());
     judge(sums, finished);
     report(sums, finished);
     const std::uint64_t every = options_.training.eval_steps;

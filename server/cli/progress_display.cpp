@@ -280,7 +280,9 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
     } else if (const auto* log = std::get_if<LogEvent>(&event)) {
         line(log->level + ": " + log->message);
     } else if (const auto* waiting = std::get_if<WaitingEvent>(&event)) {
-        line(waiting->code.empty() ? "the wait is over" : "waiting: " + waiting->message);
+        if (!waiting->message.empty()) {
+            line((waiting->code.empty() ? "" : "waiting: ") + waiting->message);
+        }
     } else if (const auto* finished = std::get_if<FinishedEvent>(&event)) {
         finish();
         write_(to_shown_utf8(summary(*finished)));
