@@ -134,6 +134,7 @@ void describe(Visitor& v, T& job) {
     v("output", job.output);
     text_or_null_field(v, "weights_sha256", job.weights_sha256);
     v("checkpoints", job.checkpoints);
+    v("checkpoints_total", job.checkpoints_total);
 }
 
 template <class Visitor, Describes<JobEvent> T>

@@ -72,6 +72,8 @@ struct JobCheckpoint {
 
 /// A job as clients see it. Times are RFC 3339 in UTC with milliseconds.
 struct Job {
+    static constexpr std::uint32_t kMaxShown = 16;
+
     std::string id;
     JobKind kind = JobKind::train;
     std::string name;
@@ -98,9 +100,11 @@ struct Job {
     std::optional<double> exported_eval_loss;   ///< of the weights as an export of less than fp32 rounds them
     std::string output;                         ///< absolute folder
     std::string weights_sha256;                 ///< of the exported model; empty before success
-    std::vector<JobCheckpoint> checkpoints;
-    std::string spec_json;           ///< as submitted
-    std::string resolved_spec_json;  ///< every default filled in, paths absolute
+    std::vector<JobCheckpoint> checkpoints;     ///< the newest ones, oldest first
+    std::uint64_t checkpoints_total = 0;        ///< that were ever written, in folders that may be gone
+    std::uint32_t max_checkpoints = kMaxShown;  ///< of `checkpoints`. Not part of the JSON
+    std::string spec_json;                      ///< as submitted
+    std::string resolved_spec_json;             ///< every default filled in, paths absolute
     std::string owner_id{};  ///< of the key that submitted it; empty = administrators' alone. Not part of the JSON
     /// What the spec was made of, when it was asked for in OpenAI's terms; empty = it was not. Not part of the JSON.
     std::string asked_json;

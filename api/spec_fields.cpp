@@ -60,7 +60,7 @@ std::vector<SpecField> document_fields() {
          .kind = make_choice(&JobSpec::kind, kJobKindNames),
          .decides_weights = no,
          .help = "train a student, or generate: write what the teacher says of the dataset into `teacher.store`, which "
-                 "takes `teacher` and `dataset` and no more"},
+                 "takes `teacher`, `dataset` and what of `student` says which tokenizer and vocabulary"},
     };
 }
 

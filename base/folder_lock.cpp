@@ -2,14 +2,19 @@
 
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "base/open_file.hpp"
 
 namespace distilld {
 namespace {
+
+constexpr std::chrono::milliseconds kMaxPause{50};
 
 /// 0, or why there is no lock (EWOULDBLOCK: another has it).
 int flock_error(int descriptor, LockShare share = LockShare::exclusive) {
@@ -31,19 +36,47 @@ Result<std::optional<FolderLock>> FolderLock::try_lock(const std::filesystem::pa
 }
 
 Result<std::optional<FolderLock>> FolderLock::try_lock_file(const std::filesystem::path& folder, LockShare share,
-                                                            const std::string& name) {
+                                                            const std::string& name,
+                                                            std::chrono::nanoseconds patience) {
     Result<Descriptor> opened = open_file(folder / name, O_RDWR | O_CREAT, 0644);
     if (!opened) {
         return opened.error();
     }
-    const int error = flock_error(opened->get(), share);
-    if (error == EWOULDBLOCK) {
-        return std::optional<FolderLock>();
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    int error = flock_error(opened->get(), share);
+    for (auto pause = std::chrono::milliseconds(1); error == EWOULDBLOCK; pause = std::min(2 * pause, kMaxPause)) {
+        if (std::chrono::steady_clock::now() >= deadline) {
+            return std::optional<FolderLock>();
+        }
+        std::this_thread::sleep_for(pause);
+        error = flock_error(opened->get(), share);
     }
     if (error != 0) {
         return io_error((folder / name).string() + ": cannot lock: " + std::generic_category().message(error));
     }
     return std::optional<FolderLock>(FolderLock(std::move(*opened)));
+}
+
+std::optional<bool> FolderLock::is_held(const std::filesystem::path& folder, const std::string& name) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / name, ignored)) {
+        return false;
+    }
+    // A second look: another who asks has it for a moment, too.
+    for (int look = 0;; ++look) {
+        int error = EBADF;
+        for (const int flags : {O_RDONLY, O_RDWR}) {  // the latter where locks are those of NFS
+            const Result<Descriptor> opened = open_file(folder / name, flags);
+            error = opened && error == EBADF ? flock_error(opened->get()) : error;
+        }
+        if (error != EWOULDBLOCK) {
+            return error == 0 ? std::optional(false) : std::nullopt;
+        }
+        if (look == 2) {
+            return true;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 }  // namespace distilld

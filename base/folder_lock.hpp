@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -23,10 +24,15 @@ class FolderLock {
 
     /// Locks the file `name` in the folder, which stays there: network file systems can do that too. Nothing when
     /// another process, or another lock of this one, has it; an error, with the file's name, when the file cannot be
-    /// made or locked. Any number have a shared lock at once, while nobody has it alone.
+    /// made or locked. Any number have a shared lock at once, while nobody has it alone. It is tried for `patience`.
     static Result<std::optional<FolderLock>> try_lock_file(const std::filesystem::path& folder,
                                                            LockShare share = LockShare::exclusive,
-                                                           const std::string& name = "lock");
+                                                           const std::string& name = "lock",
+                                                           std::chrono::nanoseconds patience = {});
+
+    /// Whether somebody has the lock of the file `name`, alone or shared; nothing when that cannot be told. Changes
+    /// nothing, but has the lock for a moment: who wants it has patience.
+    static std::optional<bool> is_held(const std::filesystem::path& folder, const std::string& name = "lock");
 
   private:
     explicit FolderLock(Descriptor locked) : locked_(std::move(locked)) {}

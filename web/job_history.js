@@ -23,15 +23,18 @@ export function makeCheckpoints() {
         { title: "Folder" },
     ]);
     const none = h("p", { class: "hint" }, "None was written yet.");
+    const older = h("p", { class: "hint", hidden: true });
     let shown = "";
     return {
-        element: h("div", { "data-part": "checkpoints" }, none, table.element),
+        element: h("div", { "data-part": "checkpoints" }, none, table.element, older),
         show(job) {
-            const kind = JSON.stringify(job.checkpoints);
+            const kind = JSON.stringify([job.checkpoints, job.checkpoints_total]);
             if (kind === shown) return;
             shown = kind;
             setHidden(none, job.checkpoints.length > 0);
             setHidden(table.element, job.checkpoints.length === 0);
+            setHidden(older, job.checkpoints_total <= job.checkpoints.length);
+            setText(older, `The newest of ${whole(job.checkpoints_total)} that were written.`);
             table.show(
                 [...job.checkpoints]
                     .reverse()

@@ -160,8 +160,8 @@ class PrefetchScheduler {
     [[nodiscard]] bool done() const noexcept { return !options_.growing && next_release_ >= options_.end; }
     /// More micro-batches may come, and fewer are left to issue than may be in flight at once.
     [[nodiscard]] bool short_of_batches() const { return options_.growing && options_.end < next_issue_ + limit(); }
-    /// The student waits for a micro-batch.
-    [[nodiscard]] bool student_waits() const noexcept { return wanted_since_.has_value(); }
+    /// Since when the student waits for a micro-batch; nullopt: it does not.
+    [[nodiscard]] const std::optional<Instant>& wanted_since() const noexcept { return wanted_since_; }
     /// How long it has waited in all, a wait under way included.
     [[nodiscard]] Nanos waited(Instant now) const noexcept {
         return waited_ + (wanted_since_ ? now - *wanted_since_ : Nanos(0));

@@ -44,10 +44,14 @@ TeacherStageOptions stage_options(const GenerateOptions& options, std::function<
 /// for them.
 class GenerateMeter {
   public:
-    GenerateMeter(Instant start, std::uint64_t rows) : start_(start) { marks_.push_back({start, rows, 0, {}}); }
+    GenerateMeter(Instant start, std::uint64_t rows) : start_(start), newest_(start) {
+        marks_.push_back({start, rows, 0, {}});
+    }
 
-    void on_batch(std::uint64_t rows, std::uint64_t tokens, const FetchCounters& fetch, Instant now) {
-        Mark mark{now, rows, marks_.back().tokens + tokens, {}};
+    /// `lost`: time of the run so far that no rate is about.
+    void on_batch(std::uint64_t rows, std::uint64_t tokens, const FetchCounters& fetch, Instant now, Nanos lost) {
+        newest_ = now;
+        Mark mark{std::max(now - lost, marks_.back().at), rows, marks_.back().tokens + tokens, {}};
         for (const EndpointCounters& endpoint : fetch.endpoints) {
             mark.endpoints.push_back(endpoint.tokens);
         }
@@ -62,7 +66,7 @@ class GenerateMeter {
         const Mark& oldest = marks_.front();
         const double span = to_seconds(newest.at - oldest.at);
         event.tokens = newest.tokens;
-        event.seconds_elapsed = to_seconds(newest.at - start_);
+        event.seconds_elapsed = to_seconds(newest_ - start_);
         if (span <= 0) {
             return;
         }
@@ -86,6 +90,7 @@ class GenerateMeter {
     };
 
     Instant start_;
+    Instant newest_;
     std::deque<Mark> marks_;  // oldest first
 };
 
@@ -267,7 +272,7 @@ class StagedGenerateGraph final : public GenerateGraph {
             co_return;
         }
         const Instant now = options_.now();
-        meter_.on_batch(writer_.progress().held_rows, tokens, teacher_->counters(), now);
+        meter_.on_batch(writer_.progress().held_rows, tokens, teacher_->counters(), now, teacher_->lost());
         if (all_sealed()) {
             claims_.notify();
         }

@@ -270,6 +270,14 @@ class JoinedTeacherStage final : public TeacherStage {
         return most;
     }
 
+    Nanos lost() const override {
+        Nanos most{0};
+        for (const Part& part : parts_) {
+            most = std::max(most, part.stage->lost());
+        }
+        return most;
+    }
+
     std::vector<RequestDurations> durations() const override {
         std::vector<RequestDurations> all;
         for (const Part& part : parts_) {
@@ -330,7 +338,8 @@ class JoinedTeacherStage final : public TeacherStage {
             return;
         }
         const auto other = std::ranges::find_if(parts_, [](const Part& one) { return one.waiting.has_value(); });
-        emit(other != parts_.end() ? *other->waiting : WaitingEvent{});
+        const std::string end = waiting->message.empty() ? std::string() : in_words_of(part, waiting->message);
+        emit(other != parts_.end() ? *other->waiting : WaitingEvent{"", end, 0});
     }
 
     /// The busiest of them decides.

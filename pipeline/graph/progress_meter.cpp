@@ -13,14 +13,15 @@ constexpr double kNearlyAlways = 0.9;
 }  // namespace
 
 ProgressMeter::ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Instant start)
-    : total_steps_(total_steps), start_(start) {
+    : total_steps_(total_steps), start_(start), newest_(start) {
     marks_.push_back({start, 0, first_step});
 }
 
-void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, std::uint64_t padding, Instant now) {
+void ProgressMeter::on_step(std::uint64_t step, std::uint64_t tokens, std::uint64_t padding, Instant now, Nanos lost) {
     padding_ += padding;
-    step_durations_.observe(to_seconds(now - marks_.back().at));
-    marks_.push_back({now, marks_.back().tokens + tokens, step});
+    step_durations_.observe(to_seconds(now - newest_));
+    newest_ = now;
+    marks_.push_back({std::max(now - lost, marks_.back().at), marks_.back().tokens + tokens, step});
     if (marks_.size() > kRecentSteps + 1) {
         marks_.pop_front();
     }
@@ -33,7 +34,7 @@ void ProgressMeter::fill(ProgressEvent& event) const {
     event.tokens = newest.tokens;
     event.padding_tokens = padding_;
     event.total_steps = total_steps_;
-    event.seconds_elapsed = to_seconds(newest.at - start_);
+    event.seconds_elapsed = to_seconds(newest_ - start_);
     event.tokens_per_second = span > 0 ? static_cast<double>(newest.tokens - oldest.tokens) / span : 0;
     const double per_step = newest.step > oldest.step ? span / static_cast<double>(newest.step - oldest.step) : 0;
     event.seconds_remaining = per_step * static_cast<double>(total_steps_ - std::min(total_steps_, newest.step));

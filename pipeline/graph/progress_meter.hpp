@@ -16,7 +16,8 @@ class ProgressMeter {
     ProgressMeter(std::uint64_t first_step, std::uint64_t total_steps, Instant start);
 
     /// One optimizer step ended at `now` after training on `tokens` input positions, with `padding` beside them.
-    void on_step(std::uint64_t step, std::uint64_t tokens, std::uint64_t padding, Instant now);
+    /// `lost`: time of the run so far that no rate is about.
+    void on_step(std::uint64_t step, std::uint64_t tokens, std::uint64_t padding, Instant now, Nanos lost = {});
 
     /// Fills tokens, padding_tokens, tokens_per_second (over the last steps), seconds_elapsed, seconds_remaining and
     /// durations.steps.
@@ -31,13 +32,14 @@ class ProgressMeter {
 
   private:
     struct Mark {
-        Instant at;
+        Instant at;  ///< less what was lost before
         std::uint64_t tokens;
         std::uint64_t step;
     };
 
     std::uint64_t total_steps_;
     Instant start_;
+    Instant newest_;
     std::deque<Mark> marks_;  // the last steps, oldest first
     std::uint64_t padding_ = 0;
     DurationCounts step_durations_;

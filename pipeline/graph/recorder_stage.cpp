@@ -66,7 +66,7 @@ void RecorderStage::cancel() {
 asio::awaitable<void> RecorderStage::record(StepSums sums, FinishedStep finished) {
     ++outcome_.steps_done;
     tokens_seen_ += sums.positions;
-    meter_.on_step(outcome_.steps_done, sums.positions, sums.padding, finished.at);
+    meter_.on_step(outcome_.steps_done, sums.positions, sums.padding, finished.at, hooks_.lost());
     judge(sums, finished);
     report(sums, finished);
     const std::uint64_t every = options_.training.eval_steps;
@@ -98,6 +98,7 @@ void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
     event.grad_norm = finished.stats.grad_norm;
     event.learning_rate = finished.learning_rate;
     event.nonfinite_steps = nonfinite_.total();
+    meter_.fill(event);
     fill(event);
     outcome_.last = event;
     outcome_.last.tokens_per_second = meter_.mean_tokens_per_second();
@@ -108,7 +109,6 @@ void RecorderStage::report(const StepSums& sums, const FinishedStep& finished) {
 }
 
 void RecorderStage::fill(ProgressEvent& event) const {
-    meter_.fill(event);
     GraphTimes times = hooks_.observe();
     event.bottleneck = stage_name(ProgressMeter::bottleneck(times.stages, times.fill_seconds));
     event.stages = std::move(times.stages);
@@ -202,6 +202,10 @@ asio::awaitable<void> RecorderStage::last_checkpoint() {
     }
     if (nothing_new) {
         fill(outcome_.last);
+        if (options_.first_step > 0) {
+            emit(LogEvent{"info", "all " + std::to_string(options_.first_step) +
+                                      " steps were done before: there was nothing left to train"});
+        }
     }
     co_await written();
     std::shared_ptr<const StudentSnapshot> taken = co_await snapshot();

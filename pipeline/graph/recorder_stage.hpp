@@ -54,6 +54,7 @@ struct RecorderHooks {
     std::function<void(const WorkerEvent&)> on_event;  ///< may be empty
     std::function<Result<std::string>(std::uint64_t step, const StudentSnapshot&)> commit_checkpoint;
     std::function<GraphTimes()> observe;
+    std::function<Nanos()> lost;                                                           ///< TeacherStage::lost()
     std::function<WorkerUsage()> usage;                                                    ///< may be empty
     std::function<std::vector<SampledText>(Student& student, std::uint64_t step)> sample;  ///< GraphHooks::sample
     std::function<void()> on_failure;  ///< the run cannot go on: see RecorderStage::failure()

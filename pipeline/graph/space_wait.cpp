@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/span_text.hpp"
 #include "base/unix_time.hpp"
 #include "pipeline/async/run_on.hpp"
 
@@ -20,7 +21,7 @@ asio::awaitable<Result<std::string>> SpaceWait::perform(asio::any_io_executor di
         Result<std::string> done = co_await std::move(attempting);
         const bool full = !done && done.error().kind == ErrorKind::disk_full;
         if (!full || given_up_) {
-            end_wait();
+            end_wait(done.has_value());
             co_return done;
         }
         begin_wait(done.error());
@@ -29,7 +30,7 @@ asio::awaitable<Result<std::string>> SpaceWait::perform(asio::any_io_executor di
             co_await changed_.wait(again);
         }
         if (given_up_) {
-            end_wait();
+            end_wait(false);
             co_return done;
         }
     }
@@ -48,12 +49,14 @@ void SpaceWait::begin_wait(const Error& error) {
     event.code = to_string(ErrorKind::disk_full);
     event.message = error.message + "; the run waits and goes on by itself";
     event.since = unix_now();
+    began_ = event.since;
     emit_(event);
 }
 
-void SpaceWait::end_wait() {
+void SpaceWait::end_wait(bool written) {
     if (std::exchange(waiting_, false) && emit_) {
-        emit_(WaitingEvent{});
+        const std::string after = span_text(from_seconds(std::max(0.0, unix_now() - began_)));
+        emit_(WaitingEvent{"", written ? "the disk has space again, after " + after : "", 0});
     }
 }
 

@@ -35,13 +35,14 @@ class SpaceWait {
 
   private:
     void begin_wait(const Error& error);
-    void end_wait();
+    void end_wait(bool written);
 
     std::function<void(const WorkerEvent&)> emit_;
     std::chrono::milliseconds pause_;
     Condition changed_;
     bool given_up_ = false;
     bool waiting_ = false;
+    double began_ = 0;  // seconds since the Unix epoch
 };
 
 }  // namespace distilld

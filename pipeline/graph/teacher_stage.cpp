@@ -21,6 +21,7 @@
 #include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/counted.hpp"
 #include "pipeline/graph/fetch_counters.hpp"
+#include "pipeline/graph/teacher_stage_parts.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -28,13 +29,6 @@ namespace distilld {
 namespace asio = boost::asio;
 
 namespace {
-
-SchedulerOptions scheduler_options(const TeacherStageOptions& options, const TeacherSource* source) {
-    SchedulerOptions scheduler = options.scheduler;
-    // Without a teacher nothing can be late, and a batch that is planned twice is work done twice.
-    scheduler.hedge.enabled = scheduler.hedge.enabled && source != nullptr;
-    return scheduler;
-}
 
 class PrefetchingTeacherStage final : public TeacherStage {
   public:
@@ -47,7 +41,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
           trace_(trace),
           scheduler_(scheduler_options(options_, source)),
           tally_(options_.scheduler.endpoints),
-          watch_(options_.on_event, unix_now, watch_options(options_)),
+          watch_(options_.on_event, unix_now, watch_options(options_, source)),
           requests_(executor, {.on_failure = [this](const std::exception_ptr& thrown) { fail(thrown); }}),
           changed_(executor),
           delivered_changed_(executor),
@@ -88,8 +82,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
     const std::optional<Error>& failure() const override { return failure_; }
 
     void on_wanted() override {
-        scheduler_.on_wanted(steady_now());
-        if (scheduler_.silent_since()) {
+        const Instant now = steady_now();
+        scheduler_.on_wanted(now);
+        if (scheduler_.silent_since() || now - heard_ > kUnremarkable) {
             wake();  // an outage is told of when the student has to wait for its end
         }
     }
@@ -129,6 +124,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     Nanos waited() const override { return scheduler_.waited(steady_now()); }
+    Nanos lost() const override { return watch_.lost(); }
 
     std::vector<RequestDurations> durations() const override {
         std::vector<RequestDurations> all;
@@ -154,10 +150,17 @@ class PrefetchingTeacherStage final : public TeacherStage {
     StageTimes times() const override { return clock_.times(); }
 
   private:
-    static TeacherWatchOptions watch_options(const TeacherStageOptions& options) {
-        TeacherWatchOptions watch = options.watch;
-        watch.max_hold = options.scheduler.breaker.max_hold;
-        return watch;
+    static constexpr Nanos kUnremarkable = std::chrono::seconds(1);  // without an answer
+
+    [[nodiscard]] TeacherNews news() const {
+        TeacherNews news;
+        news.failing_since = scheduler_.silent_since();
+        news.wanted_since = scheduler_.wanted_since();
+        if (on_the_wire_ > 0) {
+            news.unanswered_since = heard_;
+        }
+        news.usual = scheduler_.latencies().percentile(0.95);
+        return news;
     }
 
     /// None in plain training.
@@ -195,8 +198,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             const Condition::TimePoint deadline = next_deadline(now);
             co_await changed_.wait(deadline);
         }
-        // What is waited for no longer does not stay on show.
-        watch_.update(std::nullopt, false, steady_now());
+        watch_.end();  // what is waited for no longer does not stay on show
     }
 
     void tell_limits() {
@@ -208,11 +210,10 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     Condition::TimePoint next_deadline(Instant now) {
-        const std::optional<Instant>& silent = scheduler_.silent_since();
-        watch_.update(silent, scheduler_.student_waits(), now);
+        const TeacherNews news = this->news();
+        watch_.update(news, now);
         Condition::TimePoint deadline = Condition::kNever;
-        for (const std::optional<Instant>& at :
-             {scheduler_.next_wakeup(now), watch_.next_wakeup(silent, scheduler_.student_waits(), now)}) {
+        for (const std::optional<Instant>& at : {scheduler_.next_wakeup(now), watch_.next_wakeup(news, now)}) {
             deadline = at ? std::min(deadline, to_steady(*at)) : deadline;
         }
         return deadline;
@@ -322,7 +323,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             co_return;
         }
         const Instant began = steady_now();
-        ++on_the_wire_;
+        heard_ = on_the_wire_++ == 0 ? began : heard_;
         note_state();
         auto asking = ask(issue.endpoint, planned.tokens);
         FetchResult<EncodedAnswer> answer = co_await std::move(asking);
@@ -330,6 +331,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         note_state();
         // The request ends here; how long the bytes wait for their turn to be decoded is not the teacher's doing.
         const Instant received = steady_now();
+        heard_ = received;
         if (trace_ != nullptr) {
             trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, received, issue.micro_batch);
         }
@@ -399,16 +401,6 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
     }
 
-    static const char* name_of(const IssueAction& issue, const FetchResult<EncodedAnswer>& answer) {
-        if (!answer) {
-            return to_string(answer.error().kind);
-        }
-        if (issue.hedge) {
-            return "hedge";
-        }
-        return issue.attempt > 0 ? "retry" : "request";
-    }
-
     MicroBatchPlan& plan_;
     DecodeStage& decode_;
     TeacherSource* source_;
@@ -432,6 +424,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     bool growing_ = options_.scheduler.growing;
     std::optional<ConcurrencyLimits> told_limits_;
     std::optional<Error> failure_;
+    Instant heard_{};  // when the teacher was last heard of, or asked for the first time since
     bool news_ = false;
     bool stopped_ = false;
     bool ended_ = false;

@@ -27,7 +27,9 @@ struct TeacherStageOptions {
     std::vector<std::size_t> absent_endpoints;  ///< were not up when the teacher was probed
     /// Told of warnings and of outages (see TeacherWatch). May be empty; the graph gives its own.
     std::function<void(const WorkerEvent&)> on_event;
-    TeacherWatchOptions watch;  ///< max_hold is the scheduler's
+    TeacherWatchOptions watch;  ///< max_hold is the scheduler's, deadline and asked are ours
+    /// A teacher that does not answer for long is told of; not one that says itself what it waits for.
+    bool names_silence = true;
     /// Of several teachers: which one, from 0. What it answers is kept under it.
     std::uint32_t part = 0;
     /// Told of each state that times() is about. May be empty.
@@ -70,6 +72,8 @@ class TeacherStage {
     [[nodiscard]] virtual FetchCounters counters() const = 0;
     /// Time for which the student has waited for this teacher.
     [[nodiscard]] virtual Nanos waited() const = 0;
+    /// Of that, in outages that were told of and are over, which no rate is about.
+    [[nodiscard]] virtual Nanos lost() const = 0;
     /// Of the requests that were sent and have ended, by endpoint and outcome.
     [[nodiscard]] virtual std::vector<RequestDurations> durations() const = 0;
     /// Answers before decode and staging, and how many there may be.

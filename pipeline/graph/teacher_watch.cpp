@@ -1,19 +1,12 @@
 #include "pipeline/graph/teacher_watch.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <utility>
 
+#include "base/span_text.hpp"
+
 namespace distilld {
-
-namespace {
-
-std::string in_seconds(Nanos span) {
-    return std::to_string(static_cast<std::int64_t>(std::ceil(to_seconds(span)))) + " s";
-}
-
-}  // namespace
 
 TeacherWatch::TeacherWatch(Emit emit, std::function<double()> wall_clock, TeacherWatchOptions options)
     : emit_(std::move(emit)), wall_clock_(std::move(wall_clock)), options_(options) {}
@@ -40,9 +33,9 @@ void TeacherWatch::on_failure(FailureKind kind, const std::string& message, Inst
 }
 
 void TeacherWatch::on_retry_after(const std::string& endpoint, Nanos asked, Instant now) {
-    std::string text = endpoint + " asks to be left alone for " + in_seconds(asked) + " (Retry-After)";
+    std::string text = endpoint + " asks to be left alone for " + span_text(asked) + " (Retry-After)";
     if (asked > options_.max_hold) {
-        text += "; it is for " + in_seconds(options_.max_hold) + " (/teacher/max_retry_after_secs)";
+        text += "; it is for " + span_text(options_.max_hold) + " (/teacher/max_retry_after_secs)";
     }
     warn(Warning::hold, text, now);
 }
@@ -51,41 +44,70 @@ void TeacherWatch::on_breaker_opened(const std::string& endpoint, Instant now) {
     warn(Warning::breaker, endpoint + " is left out until a request that is tried now and then succeeds", now);
 }
 
-void TeacherWatch::update(const std::optional<Instant>& silent_since, bool student_waits, Instant now) {
+void TeacherWatch::update(const TeacherNews& news, Instant now) {
     if (!emit_) {
         return;
     }
-    if (!silent_since) {
+    const std::optional<Instant> silent_since = silence(news);
+    const bool failing = news.failing_since.has_value();
+    if (!failing && !(silent_since && now - *silent_since >= patience_with(news))) {
         if (said_at_) {
+            emit_(WaitingEvent{"", "the teacher answers again, after " + span_text(now - began_), 0});
+            lost_ += now - lost_from_;
             said_at_.reset();
-            emit_(WaitingEvent{});
         }
         return;
     }
-    if (!said_at_ && (!student_waits || now - *silent_since < options_.grace)) {
+    if (!said_at_ && failing && (!news.wanted_since || now - *news.failing_since < options_.grace)) {
         return;
     }
-    if (said_at_ && (said_ == last_message_ || now - *said_at_ < options_.repeat)) {
+    const std::string text = failing ? failing_text()
+                                     : "no answer from " + options_.asked + "; a request may take " +
+                                           span_text(options_.deadline) + " (/teacher/timeout_secs)";
+    if (said_at_ && (said_ == text || now - *said_at_ < options_.repeat)) {
         return;
+    }
+    if (!said_at_) {
+        began_ = failing ? *news.failing_since : *silent_since;
+        lost_from_ = std::max(began_, *news.wanted_since);
     }
     said_at_ = now;
-    said_ = last_message_;
-    emit_(WaitingEvent{"teacher_unavailable", "no answer from the teacher; last: " + last_message_,
-                       wall_clock_() - to_seconds(now - *silent_since)});
+    said_ = text;
+    emit_(WaitingEvent{"teacher_unavailable", text, wall_clock_() - to_seconds(now - began_)});
 }
 
-std::optional<Instant> TeacherWatch::next_wakeup(const std::optional<Instant>& silent_since, bool student_waits,
-                                                 Instant now) const {
-    if (!emit_ || !silent_since) {
+void TeacherWatch::end() {
+    if (std::exchange(said_at_, std::nullopt)) {
+        emit_(WaitingEvent{});
+    }
+}
+
+std::optional<Instant> TeacherWatch::next_wakeup(const TeacherNews& news, Instant now) const {
+    if (!emit_) {
         return std::nullopt;
     }
     std::optional<Instant> at;
-    if (!said_at_ && student_waits) {
-        at = *silent_since + options_.grace;
-    } else if (said_at_ && said_ != last_message_) {
+    if (!news.failing_since && !said_at_ && news.unanswered_since && !options_.asked.empty()) {
+        at = silence(news).value_or(*news.unanswered_since) + patience_with(news);
+    } else if (news.failing_since && !said_at_ && news.wanted_since) {
+        at = *news.failing_since + options_.grace;
+    } else if (said_at_ && news.failing_since && said_ != failing_text()) {
         at = *said_at_ + options_.repeat;
     }
     return at && *at > now ? at : std::nullopt;
+}
+
+std::optional<Instant> TeacherWatch::silence(const TeacherNews& news) const {
+    const bool waits = news.unanswered_since && news.wanted_since && !options_.asked.empty();
+    return waits ? std::optional(std::max(*news.unanswered_since, *news.wanted_since)) : std::nullopt;
+}
+
+Nanos TeacherWatch::patience_with(const TeacherNews& news) const {
+    return std::max(options_.grace, 2 * news.usual);
+}
+
+std::string TeacherWatch::failing_text() const {
+    return "no answer from the teacher; last: " + last_message_;
 }
 
 }  // namespace distilld

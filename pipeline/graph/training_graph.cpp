@@ -153,6 +153,7 @@ class StagedTrainingGraph final : public TrainingGraph {
         made.on_event = std::move(hooks.on_event);
         made.commit_checkpoint = std::move(hooks.commit_checkpoint);
         made.observe = [this] { return times(); };
+        made.lost = [this] { return teacher_->lost(); };
         made.usage = std::move(hooks.usage);
         made.sample = std::move(hooks.sample);
         made.on_failure = [this] { cancel(); };

@@ -5,7 +5,9 @@
 
 #include "base/files.hpp"
 #include "base/json_fields.hpp"
+#include "base/open_file.hpp"
 #include "pipeline/store/bit_packing.hpp"
+#include "pipeline/store/shard_leases.hpp"
 
 namespace distilld {
 namespace {
@@ -137,8 +139,32 @@ bool store_exists(const std::filesystem::path& folder) {
     return std::filesystem::exists(manifest_file(folder), ignored);
 }
 
+std::optional<std::string> no_store_reason(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    if (std::filesystem::exists(folder, ignored) && !std::filesystem::is_directory(folder, ignored)) {
+        return folder.string() + " is not a store: it is not a folder";
+    }
+    const auto names = names_in(folder);
+    if (store_exists(folder) || !names) {
+        return std::nullopt;
+    }
+    const auto foreign = [](const std::string& name) {
+        return name != "lock" && !name.starts_with('.') && !ShardLeases::is_file(name);
+    };
+    const auto other = std::ranges::find_if(*names, foreign);
+    return other == names->end()
+               ? std::nullopt
+               : std::optional(folder.string() + " is not a store: it has no manifest.json, but " + *other);
+}
+
 Result<StoreManifest> read_manifest(const std::filesystem::path& folder) {
     const auto file = manifest_file(folder);
+    std::error_code failed;
+    if (!std::filesystem::exists(file, failed) && !failed) {
+        const bool is_folder = std::filesystem::is_directory(folder, failed);
+        return io_error(folder.string() +
+                        (is_folder ? " is not a store: it has no manifest.json" : " is not a store: no such folder"));
+    }
     const auto text = read_text_file(file, kMaxManifestBytes);
     if (!text) {
         return text.error();

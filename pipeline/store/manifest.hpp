@@ -102,7 +102,11 @@ Result<StoreManifest> complete_manifest(StoreManifest manifest);
 /// A store is in this folder, or was begun.
 [[nodiscard]] bool store_exists(const std::filesystem::path& folder);
 
-/// Errors name the file.
+/// Why there will not be a store in this folder, as "DIR is not a store: …"; nothing where one is, or may be begun:
+/// there is no folder, or one with nothing but what writers leave.
+[[nodiscard]] std::optional<std::string> no_store_reason(const std::filesystem::path& folder);
+
+/// Errors name the file, or say that the folder is not a store.
 Result<StoreManifest> read_manifest(const std::filesystem::path& folder);
 Result<void> write_manifest(const std::filesystem::path& folder, const StoreManifest& manifest);
 

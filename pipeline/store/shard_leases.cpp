@@ -8,7 +8,6 @@
 #include <random>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/files.hpp"
@@ -172,20 +171,14 @@ void ShardLeases::clear(const fs::path& folder) {
 }
 
 Result<FolderLock> ShardLeases::lock() const {
-    const auto deadline = std::chrono::steady_clock::now() + options_.lock_patience;
-    for (auto pause = std::chrono::milliseconds(1);; pause = std::min(2 * pause, std::chrono::milliseconds(50))) {
-        auto lock = FolderLock::try_lock_file(folder_, LockShare::exclusive, kLock);
-        if (!lock) {
-            return lock.error();
-        }
-        if (*lock) {
-            return std::move(**lock);
-        }
-        if (std::chrono::steady_clock::now() >= deadline) {
-            return io_error((folder_ / kLock).string() + ": another process does not let go of it");
-        }
-        std::this_thread::sleep_for(pause);
+    auto lock = FolderLock::try_lock_file(folder_, LockShare::exclusive, kLock, options_.lock_patience);
+    if (!lock) {
+        return lock.error();
     }
+    if (!*lock) {
+        return io_error((folder_ / kLock).string() + ": another process does not let go of it");
+    }
+    return std::move(**lock);
 }
 
 /// The file that shows that we live; whoever has taken us for dead has removed it.

@@ -1,9 +1,12 @@
 #include "pipeline/store/store_reader.hpp"
 
+#include <atomic>
 #include <utility>
 
+#include "base/folder_lock.hpp"
 #include "pipeline/store/row_codec.hpp"
 #include "pipeline/store/sealed_shards.hpp"
+#include "pipeline/store/unsealed_rows.hpp"
 
 namespace distilld {
 namespace {
@@ -11,7 +14,10 @@ namespace {
 class Reader final : public StoreReader {
   public:
     Reader(std::filesystem::path folder, const StoreManifest& manifest)
-        : folder_(std::move(folder)), codec_(make_row_codec(manifest)), shards_(folder_, *codec_) {}
+        : folder_(std::move(folder)),
+          codec_(make_row_codec(manifest)),
+          shards_(folder_, *codec_),
+          unsealed_(folder_, *codec_) {}
 
     const StoreManifest& manifest() const override { return codec_->manifest(); }
     const std::filesystem::path& folder() const override { return folder_; }
@@ -23,15 +29,27 @@ class Reader final : public StoreReader {
         }
         return rows;
     }
-    bool has(std::uint64_t row) const override { return shards_.has(row); }
+    std::uint64_t held_rows() const override { return sealed_rows() + unsealed_.count(); }
+    bool has_writer() const override { return has_writer_; }
+    bool has(std::uint64_t row) const override { return shards_.has(row) || unsealed_.has(row); }
     std::map<std::uint64_t, std::string> damaged() const override { return shards_.damaged(); }
-    Result<bool> refresh() override { return shards_.refresh(); }
+
+    Result<bool> refresh() override {
+        const auto is_sealed = [this](std::uint64_t shard) { return shards_.find(shard).has_value(); };
+        const auto sealed = shards_.refresh();
+        has_writer_ = sealed_rows() < manifest().rows && FolderLock::is_held(folder_).value_or(true);
+        if (!sealed || has_writer_) {
+            return sealed;
+        }
+        const auto more = unsealed_.refresh(is_sealed);
+        return more ? Result<bool>(*sealed || *more) : more;
+    }
 
     Result<TeacherTargets> read(const TokenBatch& batch) override {
-        std::vector<SealedShards::Row> rows;
+        std::vector<Row> rows;
         std::vector<StoredRowView> views;
         for (const std::uint64_t number : batch.row_ids) {
-            auto row = shards_.row(number);
+            auto row = this->row(number);
             if (!row) {
                 return row.error();
             }
@@ -57,7 +75,7 @@ class Reader final : public StoreReader {
         batch.lengths.assign(rows.size(), static_cast<std::int32_t>(batch.columns));
         batch.row_ids = rows;
         for (std::size_t b = 0; b < rows.size(); ++b) {
-            const auto row = shards_.row(rows[b]);
+            const auto row = this->row(rows[b]);
             if (!row) {
                 return row.error();
             }
@@ -72,9 +90,25 @@ class Reader final : public StoreReader {
     }
 
   private:
+    struct Row {
+        StoredRowView view;
+        std::shared_ptr<const void> file;  ///< keeps the view's bytes
+    };
+
+    Result<Row> row(std::uint64_t number) {
+        if (!shards_.has(number) && unsealed_.has(number)) {
+            auto row = unsealed_.row(number);
+            return row ? Result<Row>(Row{std::move(row->view), std::move(row->file)}) : row.error();
+        }
+        auto row = shards_.row(number);
+        return row ? Result<Row>(Row{std::move(row->view), std::move(row->file)}) : row.error();
+    }
+
     const std::filesystem::path folder_;
     const std::unique_ptr<RowCodec> codec_;
     SealedShards shards_;
+    UnsealedRows unsealed_;
+    std::atomic<bool> has_writer_ = false;
     TargetBuffers buffers_;
 };
 

@@ -13,8 +13,8 @@
 
 namespace distilld {
 
-/// Reads what writers have sealed. Shards are memory-mapped, so that all readers on a machine share the page cache.
-/// Any thread, several at once.
+/// Reads what writers have sealed and, while nobody writes the store, the whole rows that are in no sealed shard yet.
+/// Files are memory-mapped, so that all readers on a machine share the page cache. Any thread, several at once.
 class StoreReader {
   public:
     virtual ~StoreReader() = default;
@@ -25,19 +25,23 @@ class StoreReader {
     /// Shards that were sealed when refresh() looked last, by their number.
     [[nodiscard]] virtual std::vector<StoreShard> shards() const = 0;
     [[nodiscard]] virtual std::uint64_t sealed_rows() const = 0;
-    /// In a sealed shard.
+    /// Those and the others that can be read.
+    [[nodiscard]] virtual std::uint64_t held_rows() const = 0;
+    /// Whether a process was writing the store when refresh() looked last, as far as file locks tell. Nobody writes one
+    /// that is whole.
+    [[nodiscard]] virtual bool has_writer() const = 0;
+    /// It can be read.
     [[nodiscard]] virtual bool has(std::uint64_t row) const = 0;
     /// Shards that were sealed and whose file has another size: what is wrong with it, by number. Their rows are not
     /// there, until a writer has written them again.
     [[nodiscard]] virtual std::map<std::uint64_t, std::string> damaged() const = 0;
 
-    /// Looks for shards that were sealed since: true when there are some. Nothing is read of a shard before it is
-    /// sealed.
+    /// Looks for shards that were sealed since, and for what writers have left: true when there is something.
     virtual Result<bool> refresh() = 0;
 
     /// The targets of batch.row_ids as RowCodec::decode() describes them. The output's memory goes back to the reader
     /// when its owner does and is used again. A row's checksum is verified when it is read first. Errors name file and
-    /// row: a row that is not sealed (invalid_input), one that is damaged (io), one whose positions are not those of
+    /// row: a row that is not there (invalid_input), one that is damaged (io), one whose positions are not those of
     /// the batch's labels (invalid_input: another dataset).
     [[nodiscard]] virtual Result<TeacherTargets> read(const TokenBatch& batch) = 0;
 

@@ -10,6 +10,7 @@
 #include "pipeline/store/row_codec.hpp"
 #include "pipeline/store/sealed_shards.hpp"
 #include "pipeline/store/shard_leases.hpp"
+#include "pipeline/store/unsealed_rows.hpp"
 #include "pipeline/store/unsealed_shard.hpp"
 
 namespace distilld {
@@ -92,6 +93,13 @@ Result<StoreVerification> verify_store(const fs::path& folder) {
         verify_shard(folder, entry, *codec, result);
     }
     sort_files(folder, *manifest, names, result);
+    UnsealedRows unsealed(folder, *codec);
+    const auto is_sealed = [&shards](std::uint64_t shard) { return shards.contains(shard); };
+    if (const auto looked = unsealed.refresh(is_sealed); !looked) {
+        return looked.error();
+    }
+    result.dataset_rows = manifest->rows;
+    result.unsealed_rows = unsealed.count();
     return result;
 }
 

@@ -14,7 +14,9 @@ struct StoreVerification {
     std::uint64_t rows = 0;             ///< of them that are whole
     std::uint64_t tokens = 0;           ///< of those rows
     std::vector<std::string> defects;   ///< sentences that name file and, where it is one row, the row
-    std::vector<std::string> unsealed;  ///< files of shards that are not sealed yet
+    std::uint64_t dataset_rows = 0;     ///< that there are to be
+    std::uint64_t unsealed_rows = 0;    ///< that are whole, in files of shards that are not sealed yet
+    std::vector<std::string> unsealed;  ///< those files
     std::vector<std::string> foreign;   ///< files that are not the store's, or no longer
 };
 

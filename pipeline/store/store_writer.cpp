@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -409,7 +410,9 @@ Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, c
     if (const Result<void> made = make_folders(folder); !made) {
         return made.error();
     }
-    auto lock = FolderLock::try_lock_file(folder, options.shared ? LockShare::shared : LockShare::exclusive);
+    constexpr std::chrono::milliseconds kOfAReader{100};  // that looks whether somebody writes
+    auto lock = FolderLock::try_lock_file(folder, options.shared ? LockShare::shared : LockShare::exclusive, "lock",
+                                          kOfAReader);
     if (!lock) {
         return lock.error();
     }

@@ -11,6 +11,7 @@
 #include "base/crc32c.hpp"
 #include "base/mapped_file.hpp"
 #include "base/open_file.hpp"
+#include "base/saturating.hpp"
 #include "pipeline/store/position_format.hpp"
 #include "pipeline/store/shard_file.hpp"
 
@@ -32,13 +33,6 @@ static_assert(sizeof(RecordHead) == 48);
 
 constexpr std::uint64_t kMagic = 0x31776F526C747344ULL;  // "DstlRow1"
 constexpr std::size_t kSummedFrom = 12;
-
-struct Record {
-    StoredRowView view;
-    double kl_sum = 0;
-    std::uint64_t kl_tokens = 0;
-    std::uint64_t bytes = 0;
-};
 
 std::vector<std::byte> record_of(const StoredRow& row) {
     const StoredRowView view = view_of(row);
@@ -64,47 +58,7 @@ std::vector<std::byte> record_of(const StoredRow& row) {
     return bytes;
 }
 
-/// The record at the front of `bytes`; nothing when it is torn or damaged.
-std::optional<Record> read_record(std::span<const std::byte> bytes, const RowCodec& codec) {
-    const std::size_t streams = codec.streams().size();
-    const std::size_t head_bytes = sizeof(RecordHead) + streams * sizeof(std::uint64_t);
-    if (bytes.size() < head_bytes) {
-        return std::nullopt;
-    }
-    const auto head = load_value<RecordHead>(bytes, 0);
-    if (head.magic != kMagic || head.streams != streams ||
-        head.head_checksum != crc32c(bytes.first(head_bytes).subspan(kSummedFrom))) {
-        return std::nullopt;
-    }
-    Record record;
-    record.view.row = head.row;
-    record.view.tokens = head.tokens;
-    record.kl_sum = head.kl_sum;
-    record.kl_tokens = head.kl_tokens;
-    std::size_t at = head_bytes;
-    const auto take = [&](std::uint64_t size) {
-        const bool there = size <= bytes.size() - at;
-        const auto part = there ? bytes.subspan(at, size) : std::span<const std::byte>();
-        at = there ? at + size : bytes.size();
-        return std::pair(there, part);
-    };
-    const auto [has_mask, mask] = take((std::uint64_t{codec.manifest().sequence_length} + 7) / 8);
-    bool whole = has_mask;
-    record.view.mask = mask;
-    const auto lengths = bytes.subspan(sizeof(RecordHead));
-    for (std::size_t i = 0; i < streams && whole; ++i) {
-        const auto [has_stream, stream] = take(load_value<std::uint64_t>(lengths, i));
-        whole = has_stream;
-        record.view.streams.push_back(stream);
-    }
-    if (!whole || checksum_of(record.view) != head.row_checksum || codec.find_defect(record.view)) {
-        return std::nullopt;
-    }
-    record.bytes = at;
-    return record;
-}
-
-StoredRow copy_of(const Record& record) {
+StoredRow copy_of(const UnsealedRecord& record) {
     StoredRow copy;
     copy.row = record.view.row;
     copy.tokens = record.view.tokens;
@@ -144,6 +98,56 @@ std::optional<std::uint64_t> shard_in(std::string_view name) {
 
 }  // namespace
 
+std::size_t unsealed_head_bytes(const RowCodec& codec) {
+    return sizeof(RecordHead) + codec.streams().size() * sizeof(std::uint64_t);
+}
+
+std::optional<std::uint64_t> unsealed_record_bytes(std::span<const std::byte> bytes, const RowCodec& codec) {
+    const std::size_t streams = codec.streams().size();
+    const std::size_t head_bytes = unsealed_head_bytes(codec);
+    if (bytes.size() < head_bytes) {
+        return std::nullopt;
+    }
+    const auto head = load_value<RecordHead>(bytes, 0);
+    if (head.magic != kMagic || head.streams != streams ||
+        head.head_checksum != crc32c(bytes.first(head_bytes).subspan(kSummedFrom))) {
+        return std::nullopt;
+    }
+    std::uint64_t total = head_bytes + (std::uint64_t{codec.manifest().sequence_length} + 7) / 8;
+    for (std::size_t i = 0; i < streams; ++i) {
+        total = saturating_sum(total, load_value<std::uint64_t>(bytes.subspan(sizeof(RecordHead)), i));
+    }
+    return total;
+}
+
+std::optional<UnsealedRecord> read_unsealed_record(std::span<const std::byte> bytes, const RowCodec& codec) {
+    const auto total = unsealed_record_bytes(bytes, codec);
+    if (!total || *total > bytes.size()) {
+        return std::nullopt;
+    }
+    const auto head = load_value<RecordHead>(bytes, 0);
+    UnsealedRecord record;
+    record.view.row = head.row;
+    record.view.tokens = head.tokens;
+    record.kl_sum = head.kl_sum;
+    record.kl_tokens = head.kl_tokens;
+    record.bytes = *total;
+    std::size_t at = unsealed_head_bytes(codec);
+    const auto take = [&](std::uint64_t size) {
+        at += size;
+        return bytes.subspan(at - size, size);
+    };
+    record.view.mask = take((std::uint64_t{codec.manifest().sequence_length} + 7) / 8);
+    const auto lengths = bytes.subspan(sizeof(RecordHead));
+    for (std::size_t i = 0; i < codec.streams().size(); ++i) {
+        record.view.streams.push_back(take(load_value<std::uint64_t>(lengths, i)));
+    }
+    if (checksum_of(record.view) != head.row_checksum || codec.find_defect(record.view)) {
+        return std::nullopt;
+    }
+    return record;
+}
+
 std::string UnsealedShard::file_name(std::uint64_t shard, const std::string& owner) {
     const std::string extension = (owner.empty() ? "" : "." + owner) + ".part";
     return std::filesystem::path(shard_file_name(shard)).replace_extension(extension).string();
@@ -177,7 +181,7 @@ Result<void> UnsealedShard::find_rows() {
         return file.error();
     }
     const auto bytes = file->bytes();
-    while (const auto record = read_record(bytes.subspan(end_), *codec_)) {
+    while (const auto record = read_unsealed_record(bytes.subspan(end_), *codec_)) {
         if (record->view.row < first_row_ || record->view.row >= first_row_ + places_.size()) {
             break;
         }
@@ -205,7 +209,7 @@ Result<void> UnsealedShard::adopt(const std::filesystem::path& path) {
     }
     const auto bytes = file->bytes();
     std::uint64_t at = 0;
-    while (const auto record = read_record(bytes.subspan(at), *codec_)) {
+    while (const auto record = read_unsealed_record(bytes.subspan(at), *codec_)) {
         at += record->bytes;
         const std::uint64_t row = record->view.row;
         if (row < first_row_ || row >= first_row_ + places_.size()) {
@@ -276,7 +280,7 @@ Result<StoredRow> UnsealedShard::read(std::uint64_t row) const {
         }
         filled += static_cast<std::size_t>(count);
     }
-    const auto record = read_record(bytes, *codec_);
+    const auto record = read_unsealed_record(bytes, *codec_);
     if (!record || record->view.row != row) {
         return damaged_row(path_, row);
     }
@@ -293,7 +297,7 @@ Result<void> UnsealedShard::with_rows(const std::function<Result<void>(const Row
         const Place& place = places_[i];
         const auto bytes = file->bytes();
         const auto record = place.offset + place.bytes <= bytes.size()
-                                ? read_record(bytes.subspan(place.offset, place.bytes), *codec_)
+                                ? read_unsealed_record(bytes.subspan(place.offset, place.bytes), *codec_)
                                 : std::nullopt;
         if (!record || record->view.row != first_row_ + i) {
             return damaged_row(path_, first_row_ + i);

@@ -73,6 +73,21 @@ class UnsealedShard {
     std::uint64_t end_ = 0;  ///< of the last whole record
 };
 
+/// A row in such a file.
+struct UnsealedRecord {
+    StoredRowView view;
+    double kl_sum = 0;
+    std::uint64_t kl_tokens = 0;
+    std::uint64_t bytes = 0;  ///< of the record
+};
+/// What the record at the front of `bytes` takes, by its head; nothing when that is torn or damaged.
+[[nodiscard]] std::optional<std::uint64_t> unsealed_record_bytes(std::span<const std::byte> bytes,
+                                                                 const RowCodec& codec);
+[[nodiscard]] std::size_t unsealed_head_bytes(const RowCodec& codec);
+/// The record at the front of `bytes`, verified; nothing when it is torn or damaged.
+[[nodiscard]] std::optional<UnsealedRecord> read_unsealed_record(std::span<const std::byte> bytes,
+                                                                 const RowCodec& codec);
+
 /// By shard, the files with rows of it, and what was to become the shard when a writer was killed: rows of another
 /// kind, which adopt() passes over.
 using UnsealedFiles = std::map<std::uint64_t, std::vector<std::filesystem::path>>;

@@ -79,8 +79,8 @@ class Cache {
         StoreCounters counters;
         counters.rows = manifest().rows;
         if (!options_.writer) {
-            counters.held_rows = options_.reader->sealed_rows();
-            counters.sealed_rows = counters.held_rows;
+            counters.held_rows = options_.reader->held_rows();
+            counters.sealed_rows = options_.reader->sealed_rows();
             return counters;
         }
         const StoreProgress progress = options_.writer->progress();

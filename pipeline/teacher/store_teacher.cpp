@@ -116,6 +116,7 @@ class StoreTeacher final : public TeacherSource {
                 counters_.sealed_bytes += shard.bytes;
             }
         }
+        counters_.held_rows = reader_->held_rows();
         return counters_;
     }
 
@@ -123,8 +124,23 @@ class StoreTeacher final : public TeacherSource {
 
   private:
     [[nodiscard]] std::string sealed_text() const {
-        return std::to_string(reader_->sealed_rows()) + " of " + std::to_string(reader_->manifest().rows) +
-               " rows sealed";
+        const std::string sealed = std::to_string(reader_->sealed_rows());
+        const std::string rows = " of " + std::to_string(reader_->manifest().rows) + " rows";
+        const std::uint64_t held = reader_->held_rows();
+        return held == reader_->sealed_rows() ? sealed + rows + " sealed"
+                                              : std::to_string(held) + rows + ", " + sealed + " of them sealed";
+    }
+
+    [[nodiscard]] std::string waiting_text(std::uint64_t missing) const {
+        const std::string row = name_ + ": row " + std::to_string(missing);
+        if (reader_->has_writer()) {
+            return row + " is not there yet (" + sealed_text() + "); its writer has to go on";
+        }
+        const std::uint64_t rows = reader_->manifest().rows;
+        const std::uint64_t held = reader_->held_rows();
+        return row + " is missing, and nobody writes this store; " + std::to_string(held) + " of " +
+               std::to_string(rows) + " rows are there: run distilld generate SPEC --store " + name_ +
+               " for the other " + std::to_string(rows - held);
     }
 
     [[nodiscard]] std::optional<std::uint64_t> first_missing(const TokenBatch& batch) const {
@@ -155,17 +171,15 @@ class StoreTeacher final : public TeacherSource {
                 co_return FetchError{FailureKind::rejected, *damage + kMending, std::nullopt};
             }
             const Clock::duration silent = now - std::max(began, news_);
-            const std::string text = name_ + ": row " + std::to_string(*missing) + " is not there yet (" +
-                                     sealed_text() + "); its writer has to go on";
             if (silent >= options_.patience) {
                 const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(silent).count();
                 co_return FetchError{FailureKind::rejected,
-                                     text + ", and has sealed nothing for " + std::to_string(seconds) +
+                                     waiting_text(*missing) + "; nothing was sealed for " + std::to_string(seconds) +
                                          " s (/teacher/patience_secs is over)",
                                      std::nullopt};
             }
             if (silent >= options_.quiet) {
-                tell(text, now);
+                tell(*missing, now);
             }
             if (!looking_ && now - looked_ >= options_.poll) {
                 auto looking = look();
@@ -202,23 +216,29 @@ class StoreTeacher final : public TeacherSource {
         co_return Result<void>();
     }
 
-    /// Each of those that wait names another row: what was told is old when more rows are sealed, not when the text
-    /// differs.
-    void tell(const std::string& text, Clock::time_point now) {
-        const std::uint64_t sealed = reader_->sealed_rows();
-        if (!options_.on_waiting || told_sealed_ == sealed || (told_at_ && now - *told_at_ < options_.repeat)) {
+    /// Each of those that wait names another row: what was told is old when more rows are sealed, or somebody begins or
+    /// ends writing, not when the text differs.
+    void tell(std::uint64_t missing, Clock::time_point now) {
+        const State state{reader_->sealed_rows(), reader_->has_writer()};
+        if (!options_.on_waiting || told_ == state || (told_at_ && now - *told_at_ < options_.repeat)) {
             return;
         }
-        told_sealed_ = sealed;
+        told_ = state;
         told_at_ = now;
-        options_.on_waiting(text);
+        options_.on_waiting(waiting_text(missing));
     }
 
     void tell_over() {
-        if (std::exchange(told_sealed_, std::nullopt)) {
+        if (std::exchange(told_, std::nullopt)) {
             options_.on_waiting("");
         }
     }
+
+    struct State {
+        std::uint64_t sealed = 0;
+        bool has_writer = false;
+        bool operator==(const State&) const = default;
+    };
 
     asio::any_io_executor disk_;
     std::shared_ptr<StoreReader> reader_;
@@ -228,7 +248,7 @@ class StoreTeacher final : public TeacherSource {
     Clock::time_point news_{};    ///< when something was answered or sealed last
     Clock::time_point looked_{};  ///< when somebody looked for new shards last
     bool looking_ = false;
-    std::optional<std::uint64_t> told_sealed_;  ///< rows that were sealed when the wait was told of; none is told of
+    std::optional<State> told_;  ///< of the store when the wait was told of; nothing: none is told of
     std::optional<Clock::time_point> told_at_;
     mutable StoreCounters counters_;  ///< of the last look
 };

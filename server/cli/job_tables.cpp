@@ -231,7 +231,9 @@ std::string job_text(const api::Job& job) {
         add("as exported", std::to_string(*job.exported_eval_loss));
     }
     if (!job.checkpoints.empty()) {
-        add("checkpoint", job.checkpoints.back().folder);
+        const std::string others =
+            job.checkpoints_total > 1 ? " (" + std::to_string(job.checkpoints_total) + " were written)" : "";
+        add("checkpoint", job.checkpoints.back().folder + others);
     }
     add("output", job.output);
     add("sha256", job.weights_sha256);

@@ -270,7 +270,8 @@ int jobs(const JobsCommand& command) {
         case JobsCommand::Action::remove:
             return print_answer(command, (*client)->request("DELETE", target), deleted_text);
         case JobsCommand::Action::checkpoints:
-            return print_answer(command, (*client)->request("GET", target + "/checkpoints"), checkpoints_table);
+            return print_answer(command, (*client)->request("GET", target + "/checkpoints?limit=10000"),
+                                checkpoints_table);
         case JobsCommand::Action::logs:
             return print_log(command, (*client)->request("GET", target + "/logs?tail=" + std::to_string(command.tail)));
         case JobsCommand::Action::download:

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPlainInterval{1000};
 constexpr std::chrono::milliseconds kBarInterval{100};
+constexpr double kNoticeable = 0.001;  // of an answer, in seconds
 constexpr unsigned kBarWidth = 20;
 constexpr unsigned kLeastWidth = 20;  // of a terminal
 
@@ -121,6 +122,20 @@ std::string teacher_figures(const FetchCounters& fetch) {
     return text;
 }
 
+/// Of a training run whose answers come from a store, or pass through it.
+std::string store_figures(const FetchCounters& fetch) {
+    std::string text = "  answers         " + std::to_string(fetch.requests) + " by way of the store, which has " +
+                       std::to_string(fetch.store->held_rows) + " of " + plural(fetch.store->rows, "row");
+    if (fetch.retries != 0) {
+        text += ", " + std::to_string(fetch.retries) + " retried";
+    }
+    if (fetch.latency_p95_seconds >= kNoticeable) {
+        text += ", p50 " + format("%.3f s", fetch.latency_p50_seconds) + ", p95 " +
+                format("%.3f s", fetch.latency_p95_seconds);
+    }
+    return text + "\n";
+}
+
 std::string generate_summary(const FinishedEvent& finished) {
     const ProgressEvent& last = finished.last;
     const StoreCounters store = last.fetch.store.value_or(StoreCounters{});
@@ -184,7 +199,7 @@ std::string summary(const FinishedEvent& finished) {
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
     if (last.fetch.requests != 0) {
         text += "  teacher hidden  " + percent(last.teacher_hidden_fraction) + "\n";
-        text += teacher_figures(last.fetch);
+        text += last.fetch.store ? store_figures(last.fetch) : teacher_figures(last.fetch);
     }
     if (!last.bottleneck.empty()) {
         text += "  bottleneck      " + last.bottleneck + "\n";
@@ -265,7 +280,9 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
     } else if (const auto* log = std::get_if<LogEvent>(&event)) {
         line(log->level + ": " + log->message);
     } else if (const auto* waiting = std::get_if<WaitingEvent>(&event)) {
-        line(waiting->code.empty() ? "the wait is over" : "waiting: " + waiting->message);
+        if (!waiting->message.empty()) {
+            line((waiting->code.empty() ? "" : "waiting: ") + waiting->message);
+        }
     } else if (const auto* finished = std::get_if<FinishedEvent>(&event)) {
         finish();
         write_(to_shown_utf8(summary(*finished)));

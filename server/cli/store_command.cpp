@@ -57,6 +57,8 @@ std::string size_text(std::uint64_t bytes) {
 struct Figures {
     std::uint64_t sealed_rows = 0;
     std::uint64_t sealed_shards = 0;
+    std::uint64_t unsealed_rows = 0;  ///< that can be read
+    bool has_writer = false;
     std::uint64_t tokens = 0;
     std::uint64_t bytes = 0;
     double kl_sum = 0;
@@ -71,6 +73,8 @@ struct Figures {
             kl_sum += shard.kl_sum;
             kl_tokens += shard.kl_tokens;
         }
+        unsealed_rows = reader.held_rows() - sealed_rows;
+        has_writer = reader.has_writer();
     }
     [[nodiscard]] double bytes_per_token() const {
         return tokens == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(tokens);
@@ -88,6 +92,8 @@ json::object inspection(const StoreReader& reader, const Figures& figures, const
     report["manifest"] = write_fields(manifest);
     report["rows"] = manifest.rows;
     report["sealed_rows"] = figures.sealed_rows;
+    report["unsealed_rows"] = figures.unsealed_rows;
+    report["has_writer"] = figures.has_writer;
     report["shards"] = manifest.shard_count();
     report["sealed_shards"] = figures.sealed_shards;
     report["tokens"] = figures.tokens;
@@ -129,6 +135,15 @@ std::string inspection_text(const StoreReader& reader, const Figures& figures, c
     text += line("sealed", std::to_string(figures.sealed_rows) + " of " + std::to_string(manifest.rows) + " rows in " +
                                std::to_string(figures.sealed_shards) + " of " + std::to_string(manifest.shard_count()) +
                                " shards, " + std::to_string(figures.tokens) + " tokens");
+    if (figures.unsealed_rows > 0) {
+        text += line("unsealed", std::to_string(figures.unsealed_rows) + " whole rows, which are read like the others");
+    }
+    if (figures.sealed_rows + figures.unsealed_rows < manifest.rows) {
+        const std::string missing = std::to_string(manifest.rows - figures.sealed_rows - figures.unsealed_rows);
+        text += line("missing", missing + (figures.has_writer ? " rows, by what is sealed: a process writes this store"
+                                                              : " rows: distilld generate SPEC --store " +
+                                                                    reader.folder().string() + " adds them"));
+    }
     if (figures.tokens > 0) {
         const double saved = static_cast<double>(manifest.vocabulary * 2) / figures.bytes_per_token();
         text += line("size", size_text(figures.bytes) + ", " + short_number(figures.bytes_per_token()) +
@@ -182,9 +197,12 @@ int verify(const StoreCommand& command) {
     if (!result) {
         return fail(result.error());
     }
+    const bool complete = result->defects.empty() && result->rows == result->dataset_rows;
     if (command.json) {
         json::object report;
-        report["whole"] = result->defects.empty();
+        report["whole"] = complete;
+        report["dataset_rows"] = result->dataset_rows;
+        report["unsealed_rows"] = result->unsealed_rows;
         report["shards"] = result->shards;
         report["rows"] = result->rows;
         report["tokens"] = result->tokens;
@@ -196,14 +214,18 @@ int verify(const StoreCommand& command) {
         for (const auto& defect : result->defects) {
             print(defect + "\n");
         }
-        for (const auto& file : result->unsealed) {
-            print(file + ": is not sealed yet\n");
+        if (!result->unsealed.empty()) {
+            print("unsealed: " + std::to_string(result->unsealed_rows) + " whole rows in " +
+                  std::to_string(result->unsealed.size()) + (result->unsealed.size() == 1 ? " file" : " files") +
+                  " of shards that are not sealed yet\n");
         }
         for (const auto& file : result->foreign) {
             print(file + ": is not a file of the store\n");
         }
-        print((result->defects.empty() ? "whole: " : "damaged: ") + std::to_string(result->shards) + " shards, " +
-              std::to_string(result->rows) + " whole rows, " + std::to_string(result->tokens) + " tokens\n");
+        const std::string of = complete ? "" : " of " + std::to_string(result->dataset_rows);
+        print((complete ? "whole: " : (result->defects.empty() ? "incomplete: " : "damaged: ")) +
+              std::to_string(result->shards) + " shards, " + std::to_string(result->rows) + " whole rows" + of + ", " +
+              std::to_string(result->tokens) + " tokens\n");
     }
     return result->defects.empty() ? kDone : kFailed;
 }

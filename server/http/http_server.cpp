@@ -200,6 +200,10 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     }
     const std::string failed = "cannot listen on " + options.listen + ": ";
     const tcp::endpoint& endpoint = address->endpoint;
+    auto gate = RequestGate::make(address->host, endpoint.address(), options.hosts);
+    if (!gate) {
+        return gate.error();
+    }
     error_code ec;
     tcp::acceptor acceptor(executor);
     acceptor.open(endpoint.protocol(), ec);
@@ -221,11 +225,6 @@ Result<std::unique_ptr<Server>> make_server(asio::any_io_executor executor, Serv
     }
     const std::string host =
         bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
-
-    auto gate = RequestGate::make(address->host, bound.address(), options.hosts);
-    if (!gate) {
-        return gate.error();
-    }
     auto context = std::make_shared<SessionContext>(executor, std::move(options), std::move(*gate),
                                                     Router(std::move(routes)), std::move(observer));
     auto state = std::make_shared<State>(std::move(acceptor), std::move(context));

@@ -25,6 +25,8 @@ using api::Response;
 
 constexpr std::uint32_t kEventsDefault = 100;
 constexpr std::uint32_t kEventsMax = 1000;
+constexpr std::uint32_t kCheckpointsDefault = 1000;
+constexpr std::uint32_t kCheckpointsMax = 10000;
 constexpr std::uint32_t kPointsDefault = 500;
 constexpr std::uint32_t kPointsMax = 10000;
 constexpr auto kMaxNumber = std::numeric_limits<std::int64_t>::max();
@@ -115,18 +117,26 @@ class HistoryApi {
     }
 
     asio::awaitable<Response> checkpoints(Request request) {
-        check_query(request, {});
-        auto asking = job_of(manager_, request);
-        const api::Job job = co_await std::move(asking);
+        const std::string id(request.path_parameter("id"));
+        QueryReader query(request, {"after", "limit"});
+        const auto after = query.number<std::uint64_t>("after", 0, kMaxNumber).value_or(0);
+        const auto limit = query.limit(kCheckpointsDefault, kCheckpointsMax);
+        query.finish();
+        auto asking = manager_.checkpoints(id);
+        const auto all = co_await std::move(asking);
+        if (!all) {
+            job_not_found(request, id);
+        }
         json::array data;
-        for (const auto& checkpoint : job.checkpoints) {
-            json::object one{{"object", "job.checkpoint"}, {"number", data.size() + 1}};
-            for (auto& member : write_fields(checkpoint)) {
+        auto number = std::min<std::uint64_t>(after, all->size());
+        for (; number < all->size() && data.size() < limit; ++number) {
+            json::object one{{"object", "job.checkpoint"}, {"number", number + 1}};
+            for (auto& member : write_fields((*all)[number])) {
                 one[member.key()] = std::move(member.value());
             }
             data.push_back(std::move(one));
         }
-        const json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", false}};
+        const json::object body{{"object", "list"}, {"data", std::move(data)}, {"has_more", number < all->size()}};
         co_return json_response(200, body);
     }
 

@@ -6,9 +6,11 @@
 
 namespace distilld {
 
-void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint) {
-    std::erase_if(checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
+bool put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint) {
+    const auto erased =
+        std::erase_if(checkpoints, [&](const auto& other) { return other.folder == checkpoint.folder; });
     checkpoints.push_back(std::move(checkpoint));
+    return erased == 0;
 }
 
 api::Job newest(const LiveJob* live, api::Job stored) {
@@ -22,9 +24,13 @@ api::Job newest(const LiveJob* live, api::Job stored) {
     }
     job.asked_json = std::move(stored.asked_json);
     job.checkpoints = std::move(stored.checkpoints);
+    job.checkpoints_total = stored.checkpoints_total;
+    job.max_checkpoints = stored.max_checkpoints;
     for (const auto& checkpoint : live->unsaved_checkpoints) {
-        put_checkpoint(job.checkpoints, checkpoint);
+        job.checkpoints_total += put_checkpoint(job.checkpoints, checkpoint) ? 1 : 0;
     }
+    const auto surplus = std::ssize(job.checkpoints) - static_cast<std::ptrdiff_t>(job.max_checkpoints);
+    job.checkpoints.erase(job.checkpoints.begin(), job.checkpoints.begin() + std::max<std::ptrdiff_t>(surplus, 0));
     return job;
 }
 

@@ -26,8 +26,8 @@ struct JobVersion {
     bool operator==(const JobVersion&) const = default;
 };
 
-/// Adds a checkpoint, as the newest, in place of one in the same folder.
-void put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint);
+/// Adds a checkpoint, as the newest, in place of one in the same folder: true when there was none.
+bool put_checkpoint(std::vector<api::JobCheckpoint>& checkpoints, api::JobCheckpoint checkpoint);
 
 /// A job as the store has it, with what it does not know yet. `live` null: it knows all.
 [[nodiscard]] api::Job newest(const LiveJob* live, api::Job stored);

@@ -143,6 +143,10 @@ class ThreadedJobManager final : public JobManager {
         return views_.metrics(std::move(id), std::move(query));
     }
 
+    asio::awaitable<std::optional<std::vector<api::JobCheckpoint>>> checkpoints(std::string id) override {
+        return views_.checkpoints(std::move(id));
+    }
+
     asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) override {
         return views_.events(std::move(id), after, limit);
     }

@@ -180,6 +180,9 @@ class JobManager {
     virtual boost::asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id,
                                                                                      SeriesQuery query) = 0;
 
+    /// All that the job has written, oldest first; nothing: there is no such job.
+    virtual boost::asio::awaitable<std::optional<std::vector<api::JobCheckpoint>>> checkpoints(std::string id) = 0;
+
     /// Stored events after `after`, at once.
     virtual boost::asio::awaitable<EventBatch> events(std::string id, std::uint64_t after, std::uint32_t limit) = 0;
 

@@ -24,6 +24,18 @@ api::JobEvent event_of(const sqlite::Statement& row) {
     return event;
 }
 
+api::JobCheckpoint checkpoint_of(const sqlite::Statement& row) {
+    api::JobCheckpoint checkpoint;
+    checkpoint.step = static_cast<std::uint64_t>(row.integer(0));
+    checkpoint.folder = row.text(1);
+    checkpoint.seconds = row.real(2);
+    checkpoint.created_at = row.text(3);
+    if (!row.is_null(4)) {
+        checkpoint.bytes = static_cast<std::uint64_t>(row.integer(4));
+    }
+    return checkpoint;
+}
+
 /// Of a statement that takes id, sequence and limit.
 EventPage page_of(sqlite::Statement& statement, std::string_view id, std::uint64_t sequence, std::uint32_t limit) {
     constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
@@ -60,6 +72,15 @@ JobQueries::JobQueries(sqlite::Database& database)
       checkpoints_(
           database,
           "SELECT step, folder, seconds, created_at, bytes FROM job_checkpoints WHERE job_id = ?1 ORDER BY number"),
+      // Of older ones the folders are gone (checkpoint.keep).
+      newest_checkpoints_(
+          database,
+          "WITH kept AS (SELECT max(1, min(?2, coalesce(CAST(json_extract(resolved_spec, '$.checkpoint.keep') AS "
+          "INTEGER), "
+          "?2))) AS most FROM job_specs WHERE job_id = ?1 AND json_valid(resolved_spec)) "
+          "SELECT step, folder, seconds, created_at, bytes, (SELECT count(*) FROM job_checkpoints WHERE job_id = ?1), "
+          "coalesce((SELECT most FROM kept), ?2) FROM job_checkpoints WHERE job_id = ?1 ORDER BY number DESC "
+          "LIMIT coalesce((SELECT most FROM kept), ?2)"),
       events_(database,
               "SELECT sequence, document FROM job_events WHERE job_id = ?1 AND sequence > ?2 ORDER BY sequence "
               "LIMIT ?3"),
@@ -113,6 +134,16 @@ void JobQueries::measurements(std::string_view id, const std::function<void(cons
     }
 }
 
+std::vector<api::JobCheckpoint> JobQueries::checkpoints(std::string_view id) {
+    std::vector<api::JobCheckpoint> all;
+    const sqlite::ResetGuard guard(checkpoints_);
+    checkpoints_.bind(1, id);
+    while (checkpoints_.step()) {
+        all.push_back(checkpoint_of(checkpoints_));
+    }
+    return all;
+}
+
 std::optional<StoredJob> JobQueries::one(sqlite::Statement& statement) {
     const sqlite::ResetGuard guard(statement);
     if (!statement.step()) {
@@ -135,18 +166,15 @@ void JobQueries::add_specs(api::Job& job) {
 
 StoredJob JobQueries::whole(const sqlite::Statement& row) {
     auto stored = job_of(row);
-    const sqlite::ResetGuard guard(checkpoints_);
-    checkpoints_.bind(1, stored.job.id);
-    while (checkpoints_.step()) {
-        auto& checkpoint = stored.job.checkpoints.emplace_back();
-        checkpoint.step = static_cast<std::uint64_t>(checkpoints_.integer(0));
-        checkpoint.folder = checkpoints_.text(1);
-        checkpoint.seconds = checkpoints_.real(2);
-        checkpoint.created_at = checkpoints_.text(3);
-        if (!checkpoints_.is_null(4)) {
-            checkpoint.bytes = static_cast<std::uint64_t>(checkpoints_.integer(4));
-        }
+    const sqlite::ResetGuard guard(newest_checkpoints_);
+    newest_checkpoints_.bind(1, stored.job.id);
+    newest_checkpoints_.bind(2, std::int64_t{api::Job::kMaxShown});
+    while (newest_checkpoints_.step()) {
+        stored.job.checkpoints.push_back(checkpoint_of(newest_checkpoints_));
+        stored.job.checkpoints_total = static_cast<std::uint64_t>(newest_checkpoints_.integer(5));
+        stored.job.max_checkpoints = static_cast<std::uint32_t>(newest_checkpoints_.integer(6));
     }
+    std::ranges::reverse(stored.job.checkpoints);
     return stored;
 }
 

@@ -20,6 +20,7 @@ class JobQueries {
     [[nodiscard]] JobPage list(const JobQuery& query);
     [[nodiscard]] EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit);
     [[nodiscard]] EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit);
+    [[nodiscard]] std::vector<api::JobCheckpoint> checkpoints(std::string_view id);
     /// See JobReader.
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take);
     /// The first job, with specs, of a statement of kSelectJobs that is bound.
@@ -34,6 +35,7 @@ class JobQueries {
     sqlite::Statement list_;
     sqlite::Statement specs_;
     sqlite::Statement checkpoints_;
+    sqlite::Statement newest_checkpoints_;
     sqlite::Statement events_;
     sqlite::Statement events_before_;
     sqlite::Statement measurements_;

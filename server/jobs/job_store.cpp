@@ -22,6 +22,7 @@ class SqliteJobReader final : public JobReader {
     EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
         return queries_.events_before(id, before, limit);
     }
+    std::vector<api::JobCheckpoint> checkpoints(std::string_view id) override { return queries_.checkpoints(id); }
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         queries_.measurements(id, take);
     }
@@ -173,6 +174,7 @@ class SqliteJobStore final : public JobStore {
         return queries_->events(id, after, limit);
     }
 
+    std::vector<api::JobCheckpoint> checkpoints(std::string_view id) override { return queries_->checkpoints(id); }
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         queries_->measurements(id, take);
     }

@@ -69,6 +69,8 @@ class JobReader {
     [[nodiscard]] virtual EventPage events(std::string_view id, std::uint64_t after, std::uint32_t limit) = 0;
     /// Newest first.
     [[nodiscard]] virtual EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) = 0;
+    /// All that the job has written, oldest first; its document has the newest alone.
+    [[nodiscard]] virtual std::vector<api::JobCheckpoint> checkpoints(std::string_view id) = 0;
     /// Hands over the job's events of type metrics and evaluation that there are, ascending.
     virtual void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) = 0;
 };

@@ -30,6 +30,22 @@ asio::awaitable<EventBatch> JobViews::events_before(std::string id, std::uint64_
     });
 }
 
+asio::awaitable<std::optional<std::vector<api::JobCheckpoint>>> JobViews::checkpoints(std::string id) {
+    return run_on(thread_.get_executor(), [this, id = std::move(id)] { return checkpoints_now(id); });
+}
+
+std::optional<std::vector<api::JobCheckpoint>> JobViews::checkpoints_now(const std::string& id) {
+    const auto live = board_.find(id);
+    auto all = reader_->checkpoints(id);
+    if (all.empty() && !reader_->get(id)) {
+        return std::nullopt;
+    }
+    for (const auto& checkpoint : live ? live->unsaved_checkpoints : std::vector<api::JobCheckpoint>()) {
+        put_checkpoint(all, checkpoint);
+    }
+    return all;
+}
+
 asio::awaitable<std::optional<std::vector<MetricSeries>>> JobViews::metrics(std::string id, SeriesQuery query) {
     return run_on(history_thread_.get_executor(),
                   [this, id = std::move(id), query = std::move(query)] { return metrics_now(id, query); });

@@ -30,12 +30,16 @@ class JobViews {
     /// The same way, newest first.
     boost::asio::awaitable<EventBatch> events_before(std::string id, std::uint64_t before, std::uint32_t limit);
 
+    /// All that the job has written, oldest first. Nothing: no such job.
+    boost::asio::awaitable<std::optional<std::vector<api::JobCheckpoint>>> checkpoints(std::string id);
+
     /// Nothing: no such job.
     boost::asio::awaitable<std::optional<std::vector<MetricSeries>>> metrics(std::string id, SeriesQuery query);
 
   private:
     std::optional<api::Job> get_now(const std::string& id);
     JobListing list_now(const JobQuery& query);
+    std::optional<std::vector<api::JobCheckpoint>> checkpoints_now(const std::string& id);
     EventBatch batch_of(const std::string& id, EventPage page);
 
     std::optional<std::vector<MetricSeries>> metrics_now(const std::string& id, const SeriesQuery& query);

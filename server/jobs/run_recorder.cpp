@@ -99,6 +99,11 @@ void RunRecorder::on(const FinishedEvent& event, Time) {
     auto counted = event.last;  // by this run: what one before it counted is in the metrics already
     counted.step = last.step;
     counted.loss = last.loss;
+    if (event.last.step <= outcome_.reach.first_step) {
+        counted.tokens = 0;
+        counted.padding_tokens = 0;
+        counted.tokens_per_second = 0;
+    }
     metrics_.progress(id_, counted);
     // It goes to the disk with the state that follows.
     auto& job = journal_.edit(id_).job;

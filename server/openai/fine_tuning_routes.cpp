@@ -210,7 +210,9 @@ class FineTuningApi {
         auto measuring = parts_.manager.metrics(job.id, std::move(query));
         const auto measured = co_await std::move(measuring);
         const auto series = measured.value_or(std::vector<MetricSeries>());
-        auto newest_first = job.checkpoints;
+        auto listing = parts_.manager.checkpoints(job.id);
+        const auto listed = co_await std::move(listing);
+        auto newest_first = listed.value_or(std::vector<api::JobCheckpoint>());
         std::ranges::reverse(newest_first);
         auto next = newest_first.begin();
         if (const auto after = reader.value("after")) {

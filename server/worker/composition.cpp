@@ -53,9 +53,14 @@ TeacherStageOptions teacher_options(const PreparedRun& run, std::uint32_t decode
                                  run.spec.dataset.sequence_length, decode_threads);
 }
 
-/// What a run that has no step left to do says of its last one. Not its counters: this run has counted nothing.
+/// What a run that has no step left to do says of the one that did its last. Not what it counted of the teacher and of
+/// its stages: this run has counted nothing.
 ProgressEvent last_figures(const ProgressEvent& last) {
     ProgressEvent figures;
+    figures.tokens = last.tokens;
+    figures.padding_tokens = last.padding_tokens;
+    figures.tokens_per_second = last.tokens_per_second;
+    figures.seconds_elapsed = last.seconds_elapsed;
     figures.loss = last.loss;
     figures.kd_loss = last.kd_loss;
     figures.ce_loss = last.ce_loss;

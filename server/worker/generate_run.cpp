@@ -48,28 +48,46 @@ std::optional<std::uint32_t> vocabulary_of(const std::string& config) {
     return size != nullptr && size->is_number() ? JsonMembers::whole_number<std::uint32_t>(*size) : std::nullopt;
 }
 
-/// Of the student that the answers are for, which may be of a kind that we cannot train. Without one, what a tokenizer
-/// knows.
-Result<std::uint32_t> student_vocabulary(const StudentSpec& student) {
+/// The model whose vocabulary and tokenizer count: the student that the answers are for, or, where the spec has none,
+/// the teacher. `pointer` is where the spec names it.
+struct NamedModel {
+    std::string folder;
+    const char* pointer;
+};
+NamedModel model_of(const JobSpec& spec) {
+    if (!spec.student.model.empty() || spec.student.config_json) {
+        return {spec.student.model, "/student/model"};
+    }
+    return {spec.teacher->model_dir, "/teacher/model_dir"};
+}
+
+/// The student may be of a kind that we cannot train. Without a model, what a tokenizer knows.
+Result<std::uint32_t> vocabulary_of(const JobSpec& spec) {
+    const StudentSpec& student = spec.student;
+    const NamedModel model = model_of(spec);
     std::optional<std::uint32_t> found = vocabulary_of(student.config_json.value_or(""));
     std::string place = "/student/config";
-    if (!found && !student.model.empty()) {
-        const auto file = models::folder_with(student.model, "config.json") / "config.json";
+    if (!found && !model.folder.empty()) {
+        const auto file = models::folder_with(model.folder, "config.json") / "config.json";
         const Result<std::string> text = read_text_file(file, kMaxConfigBytes);
         if (!text) {
-            return Error{text.error().kind, "/student/model: " + text.error().message};
+            return Error{text.error().kind, std::string(model.pointer) + ": " + text.error().message};
         }
         found = vocabulary_of(*text);
-        place = "/student/model: " + file.string();
+        place = std::string(model.pointer) + ": " + file.string();
     }
     if (found && *found > 0) {
         return *found;
     }
-    if (student.config_json || !student.model.empty()) {
+    if (student.config_json || !model.folder.empty()) {
         return invalid_input(place + ": names no vocab_size");
     }
     if (student.tokenizer.empty()) {
-        return make_byte_tokenizer()->vocabulary_size();
+        return invalid_input(
+            "/student/tokenizer: is not given, nor is /student/model: name the folder of the tokenizer that student "
+            "and "
+            "teacher share; of data with ready-made input_ids, and of bytes (257), /student/config/vocab_size is "
+            "enough");
     }
     const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(student.tokenizer);
     if (!tokenizer && tokenizer.error().kind == ErrorKind::path_not_allowed) {
@@ -144,11 +162,11 @@ class GenerateRun {
     [[nodiscard]] const std::string& folder() const { return spec_.teacher->store; }
 
     Result<LoadedData> load_data() const {
-        const Result<std::uint32_t> vocabulary = student_vocabulary(spec_.student);
+        const Result<std::uint32_t> vocabulary = vocabulary_of(spec_);
         if (!vocabulary) {
             return vocabulary.error();
         }
-        const auto model = models::folder_with(spec_.student.model, "tokenizer.json");
+        const auto model = models::folder_with(model_of(spec_).folder, "tokenizer.json");
         const Result<TokenizerChoice> choice = choose_tokenizer({spec_.student.tokenizer, model, *vocabulary});
         if (!choice) {
             return choice.error();

@@ -22,7 +22,7 @@ EmitEvent named_events(const std::string& name, const EmitEvent& emit) {
     return [name, emit](const WorkerEvent& event) {
         if (const auto* log = std::get_if<LogEvent>(&event)) {
             emit(LogEvent{log->level, in_words_of(name, log->message)});
-        } else if (const auto* waiting = std::get_if<WaitingEvent>(&event); waiting && !waiting->code.empty()) {
+        } else if (const auto* waiting = std::get_if<WaitingEvent>(&event); waiting && !waiting->message.empty()) {
             emit(WaitingEvent{waiting->code, in_words_of(name, waiting->message), waiting->since});
         } else {
             emit(event);

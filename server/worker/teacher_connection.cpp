@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/span_text.hpp"
 #include "base/time.hpp"
 #include "base/unix_time.hpp"
 #include "pipeline/async/run_on.hpp"
@@ -34,10 +35,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kStorePoll{500};
 
-/// One thing that is waited for, as events. `beginning` stands in front of what is known of it.
+/// One thing that is waited for, as events. `beginning` stands in front of what is known of it, `ending` of how long it
+/// took.
 class TeacherWait {
   public:
-    TeacherWait(EmitEvent emit, std::string beginning) : emit_(std::move(emit)), beginning_(std::move(beginning)) {}
+    TeacherWait(EmitEvent emit, std::string beginning, std::string ending)
+        : emit_(std::move(emit)), beginning_(std::move(beginning)), ending_(std::move(ending)) {}
 
     void on_waiting(const std::string& text) {
         if (!waits_) {
@@ -46,15 +49,18 @@ class TeacherWait {
         waits_ = true;
         emit_(WaitingEvent{"teacher_unavailable", beginning_ + text, unix_seconds(began_)});
     }
-    void over() {
+    /// `had`: what was waited for is there.
+    void end(bool had = true) {
         if (std::exchange(waits_, false)) {
-            emit_(WaitingEvent{});
+            const std::chrono::nanoseconds waited = std::chrono::system_clock::now() - began_;
+            emit_(WaitingEvent{"", had ? ending_ + ", after " + span_text(waited) : "", 0});
         }
     }
 
   private:
     EmitEvent emit_;
     std::string beginning_;
+    std::string ending_;
     std::chrono::system_clock::time_point began_;
     bool waits_ = false;
 };
@@ -87,6 +93,9 @@ class Connection {
         auto probing = asio::co_spawn(executors_.io, teacher.probe(wish_.data.vocabulary),
                                       asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         Result<TeacherInfo> probed = co_await std::move(probing);
+        if (wait_) {
+            wait_->end(probed && !control_.cancelled());
+        }
         if (control_.cancelled()) {
             co_return stopped_on_request();
         }
@@ -146,7 +155,7 @@ class Connection {
     }
 
   private:
-    Result<std::unique_ptr<TeacherSource>> remote() const {
+    Result<std::unique_ptr<TeacherSource>> remote() {
         const TeacherSpec& spec = wish_.spec;
         RemoteTeacherOptions options;
         const char* listed = std::getenv(kTeacherHostsVariable);
@@ -158,8 +167,13 @@ class Connection {
         options.start_deadline = from_seconds(spec.startup_timeout_secs.value_or(spec.patience_secs));
         options.max_retry_after = from_seconds(spec.max_retry_after_secs);
         // Shared with the teacher, which outlives this call.
-        auto wait = std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ");
-        options.on_waiting = [wait](const std::string& text) { text.empty() ? wait->over() : wait->on_waiting(text); };
+        wait_ =
+            std::make_shared<TeacherWait>(emit_, "no endpoint of the teacher is up yet; last: ", "the teacher is up");
+        options.on_waiting = [wait = wait_](const std::string& text) {
+            if (!text.empty()) {  // what the end was, the probe says
+                wait->on_waiting(text);
+            }
+        };
         options.batch_rows = wish_.batch_rows;
         options.batch_columns = wish_.data.sequence_length;
         options.on_warning = warning();
@@ -196,19 +210,26 @@ class Connection {
     /// waited for: its writer may not have begun.
     asio::awaitable<Result<std::shared_ptr<StoreReader>>> open_reader(bool wait_for_it) {
         const std::string folder = wish_.spec.store;
-        TeacherWait wait(emit_, "");
+        TeacherWait wait(emit_, "", "there is a store in " + folder);
         const auto patience = std::chrono::nanoseconds(from_seconds(wish_.spec.patience_secs));
         const auto give_up = std::chrono::steady_clock::now() + patience;
         asio::steady_timer pause(executors_.io);
-        std::function<bool()> look = [folder] { return store_exists(folder); };
+        struct Seen {
+            bool exists = false;
+            std::optional<std::string> refusal;
+        };
+        std::function<Seen()> look = [folder] { return Seen{store_exists(folder), no_store_reason(folder)}; };
         for (bool told = false;; told = true) {
             auto looking = run_on(executors_.disk, look);
-            const bool exists = co_await std::move(looking);
-            if (exists || !wait_for_it) {
-                wait.over();
-                if (!exists) {
-                    co_return std::shared_ptr<StoreReader>();
-                }
+            const Seen seen = co_await std::move(looking);
+            if (seen.refusal && wait_for_it) {
+                co_return invalid_input("/teacher/store: " + *seen.refusal);
+            }
+            if (!seen.exists && !wait_for_it) {
+                co_return std::shared_ptr<StoreReader>();
+            }
+            if (seen.exists) {
+                wait.end();
                 break;
             }
             if (control_.cancelled()) {
@@ -249,8 +270,8 @@ class Connection {
     asio::awaitable<Result<ConnectedTeacher>> store_alone(std::shared_ptr<StoreReader> reader) {
         StoreTeacherOptions options;
         options.patience = std::chrono::nanoseconds(from_seconds(wish_.spec.patience_secs));
-        auto wait = std::make_shared<TeacherWait>(emit_, "");
-        options.on_waiting = [wait](const std::string& text) { text.empty() ? wait->over() : wait->on_waiting(text); };
+        auto wait = std::make_shared<TeacherWait>(emit_, "", wish_.spec.store + ": the rows are there");
+        options.on_waiting = [wait](const std::string& text) { text.empty() ? wait->end() : wait->on_waiting(text); };
         ConnectedTeacher connected;
         connected.source = make_store_teacher(executors_.io, executors_.disk, std::move(reader), std::move(options));
         auto probing = connected.source->probe(wish_.data.vocabulary);
@@ -344,6 +365,7 @@ class Connection {
     GraphExecutors executors_;
     RunControl& control_;
     EmitEvent emit_;
+    std::shared_ptr<TeacherWait> wait_;  ///< for endpoints; the teacher made has it too
 };
 
 Result<ConnectedTeacher> by_document(Result<ConnectedTeacher> connected, const StoredData& data) {
@@ -410,6 +432,7 @@ TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const Teac
     scheduler.breaker.max_hold = from_seconds(teacher.max_retry_after_secs);
     scheduler.hedge.enabled = teacher.hedge && source.is_slow_by_chance();
     options.deadline = std::chrono::nanoseconds(from_seconds(teacher.timeout_secs));
+    options.names_silence = can_be_asked(teacher) && teacher.model_dir.empty();
     options.absent_endpoints = info.absent;
     options.absent_endpoints.insert(options.absent_endpoints.end(), info.refused.begin(), info.refused.end());
     return options;

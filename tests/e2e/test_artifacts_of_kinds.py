@@ -52,6 +52,7 @@ def ended(module_service, teacher, text_data, tmp_path_factory):
     generate = {
         "kind": "generate",
         "teacher": {"endpoints": [teacher.url], "top_k": 16, "store": str(base / "store")},
+        "student": {"config": {"vocab_size": 257}},
         "dataset": {"train": str(text_data), "sequence_length": jobs.SEQUENCE_LENGTH},
         "training": {"batch_size": 2},
     }

@@ -60,7 +60,7 @@ def test_streams_are_as_many_as_may_be_and_all_else_goes_on(distilld, text_data,
 
 def test_more_streams_than_connections_are_a_wrong_setting(distilld, tmp_path):
     flags = ("--max-streams", "9", "--max-connections", "8")
-    err = distilld.run("serve", "--data-dir", tmp_path / "service", *flags, code=2).err
+    err = distilld.run("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "service", *flags, code=2).err
     assert "server.max_streams: must not be more than server.max_connections, which is 8" in err
 
 

@@ -85,7 +85,8 @@ def test_a_finished_run_that_is_run_again_says_the_same(distilld, teacher, text_
     spec["teacher"]["endpoints"] = [f"http://127.0.0.1:{free_port()}"]
     for flags in ([], ["--resume"]):
         again = run_report(distilld, spec, tmp_path, *flags)
-        for figure in ("step", "total_steps", "loss", "kd_loss", "ce_loss", "grad_norm", "learning_rate"):
+        figures = ("step", "total_steps", "loss", "kd_loss", "ce_loss", "grad_norm", "learning_rate", "tokens")
+        for figure in (*figures, "tokens_per_second", "seconds_elapsed"):
             assert again["last"][figure] == first["last"][figure], figure
         assert again["eval_loss"] == first["eval_loss"]
         assert again["weights_sha256"] == first["weights_sha256"]

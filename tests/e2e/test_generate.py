@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 
 import pytest
@@ -28,6 +29,7 @@ def generate_spec(data, endpoints, store=None):
             "top_k": 16,
             "timeout_secs": 30,
         },
+        "student": {"config": {"vocab_size": 257}},
         "dataset": {"train": str(data), "sequence_length": jobs.SEQUENCE_LENGTH},
         "training": {"batch_size": 2},
     }
@@ -252,6 +254,50 @@ def test_what_does_not_fit_is_named(distilld, teacher, data, generate, tmp_path)
     assert "/teacher/store: there is no store in" in nothing and "/teacher/patience_secs is over" in nothing
     _, again = generate.run(generate_spec(data, teacher.url), store, "--format", "packed", code=1)
     assert "/teacher/store_format: is packed, but the store in" in again.err
+
+
+def test_what_a_job_has_left_of_a_store_is_read_and_the_rest_named(distilld, teacher, teacher_folder, data, tmp_path):
+    store = tmp_path / "store"
+
+    def run(name, teacher_spec, steps, code=0):
+        spec = jobs.distil_spec(data, tmp_path / name, "http://unused:1", steps)
+        spec["teacher"] = {"top_k": 16, **teacher_spec}
+        report = tmp_path / f"{name}.report"
+        done = distilld.run(
+            "run", jobs.write_spec(tmp_path / f"{name}.json", spec), "--report", report, seconds=60, code=code
+        )
+        return json.loads(report.read_text())["weights_sha256"] if code == 0 else done.err, done.out
+
+    filled, _ = run("filling", {"endpoints": [teacher.url], "store": str(store), "window": 1}, 2)
+    rows = manifest_of(store)["rows"]
+    text = distilld.run("store", "inspect", store).out
+    unsealed = int(re.search(r"^unsealed +(\d+) whole rows", text, re.M)[1])
+    assert 2 * ROWS_OF_A_STEP <= unsealed < rows, text
+    assert f"missing   {rows - unsealed} rows: distilld generate SPEC --store {store} adds them" in text
+    text = distilld.run("store", "verify", store).out
+    assert f"unsealed: {unsealed} whole rows in" in text and f"incomplete: 0 shards, 0 whole rows of {rows}" in text
+    again, out = run("again", {"store": str(store)}, 2)
+    assert again == filled
+    assert f"by way of the store, which has {unsealed} of {rows} rows" in out
+    error, out = run("longer", {"store": str(store), "patience_secs": 3}, STEPS, code=1)
+    assert f"nobody writes this store; {unsealed} of {rows} rows are there" in error
+    assert f"run distilld generate SPEC --store {store} for the other {rows - unsealed}" in out
+    assert out.count("waiting: ") == 1
+    error, _ = run("foreign", {"store": str(teacher_folder)}, 2, code=1)
+    assert f"/teacher/store: {teacher_folder} is not a store: it has no manifest.json, but " in error
+
+
+def test_who_reads_text_is_said_before_it_is_read(distilld, teacher, teacher_folder, data, tmp_path):
+    spec = generate_spec(data, teacher.url, tmp_path / "bytes")
+    del spec["student"]
+    refused = distilld.run("generate", jobs.write_spec(tmp_path / "none.json", spec), code=1).err
+    assert (
+        "/student/tokenizer: is not given, nor is /student/model" in refused and "/student/config/vocab_size" in refused
+    )
+    assert not (tmp_path / "bytes").exists()
+    spec["teacher"] = {"top_k": 16, "model_dir": str(teacher_folder), "dtype": "fp32", "store": str(tmp_path / "of-it")}
+    told = distilld.run("generate", jobs.write_spec(tmp_path / "local.json", spec)).out
+    assert f"tokenizer: {teacher_folder} (" in told
 
 
 def test_a_damaged_row_is_asked_for_again_or_named(distilld, teacher, data, generate, tmp_path):

@@ -34,6 +34,7 @@ class Nodes:
         teacher = self.distilld.teacher(self.teacher_folder, "--dtype", "fp32", "--delay-ms", "60")
         spec = {
             "teacher": {"endpoints": [teacher.url], "top_k": 16, "max_concurrent": 2},
+            "student": {"config": {"vocab_size": 257}},
             "dataset": {"train": str(self.data), "sequence_length": 4, "packing": False},
             "training": {"batch_size": BATCH_ROWS},
         }

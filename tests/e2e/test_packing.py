@@ -97,6 +97,7 @@ def test_weights_do_not_depend_on_where_answers_come_from(training, distilld, te
     spec = {
         "kind": "generate",
         "teacher": {**url, "top_k": 8, "store": str(tmp_path / "made")},
+        "student": {"config": {"vocab_size": 257}},
         "dataset": {"train": str(data), "sequence_length": LENGTH, "packing": False},
         "training": {"batch_size": 3},
     }

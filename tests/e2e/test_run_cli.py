@@ -426,3 +426,19 @@ def test_epochs_and_evaluation(distilld, spec, text_data, tmp_path):
     rows = math.ceil((tokens - 2) / jobs.SEQUENCE_LENGTH)
     assert report["last"]["total_steps"] == rows // (16 * 4)
     assert 0 < report["eval_loss"] < 7
+
+
+def test_a_teacher_that_hangs_is_named_and_its_return_told(distilld, teacher_folder, text_data, tmp_path):
+    """Five seconds pass before it is said."""
+    frozen = distilld.teacher(teacher_folder, "--dtype", "fp32")
+    spec = jobs.distil_spec(text_data, tmp_path / "student", frozen.url, steps=100_000)
+    process = distilld.start("run", jobs.write_spec(tmp_path / "spec.json", spec))
+    process.wait_for_line(r"step \d+/100000 ")
+    frozen.send(signal.SIGSTOP)
+    endpoint = process.wait_for_line(r"waiting: no answer from (\S+); a request may take \d+ s").group(1)
+    assert endpoint.startswith(frozen.url)
+    frozen.send(signal.SIGCONT)
+    process.wait_for_line(r"\nthe teacher answers again, after \d+ s\n")
+    process.send(signal.SIGINT)
+    process.expect(130)
+    assert process.out.count("waiting: ") == 1

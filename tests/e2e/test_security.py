@@ -208,7 +208,9 @@ def test_teachers_are_where_the_operator_says(distilld, teacher, text_data, tmp_
     job_id = rest.submit(jobs.distil_spec(text_data, tmp_path / "named", f"http://localhost:{port}", steps=1))
     job = rest.wait_job(job_id, ["failed"])
     assert "none of the hosts where teachers may be" in job["status_reason"]["message"], job["status_reason"]
-    wrong = distilld.run("serve", "--data-dir", tmp_path / "x", "--teacher-host", "http://h", code=2)
+    wrong = distilld.run(
+        "serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "x", "--teacher-host", "http://h", code=2
+    )
     assert "'http://h' is no host" in wrong.err
 
 
@@ -305,7 +307,9 @@ def test_a_wide_address_takes_a_key_or_a_word(distilld, tmp_path):
 
 def test_an_admins_key_may_come_from_the_environment(distilld, text_data, tmp_path):
     secret = "0123456789abcdef" * 2
-    weak = distilld.run("serve", "--data-dir", tmp_path / "weak", env={"DISTILLD_ADMIN_KEY": "short"}, code=2)
+    weak = distilld.run(
+        "serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "weak", env={"DISTILLD_ADMIN_KEY": "short"}, code=2
+    )
     assert "DISTILLD_ADMIN_KEY must have 32" in weak.err
     service = distilld.start(
         *("serve", "--listen", "0.0.0.0:0", "--data-dir", tmp_path / "service", "--metrics-open"),

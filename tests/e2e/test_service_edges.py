@@ -87,8 +87,13 @@ def test_a_service_answers_to_the_names_it_is_given(distilld, tmp_path):
         "other.example": 421,
     }.items():
         assert rest.get("/v1/jobs", headers={"Host": host}).status == status, host
-    wrong = distilld.run("serve", "--data-dir", tmp_path / "x", "--host", "http://jobs.example", code=2)
-    assert "http://jobs.example" in wrong.err
+    taken = f"127.0.0.1:{service.url.rsplit(':', 1)[1]}"
+    wrong = distilld.run(
+        *("serve", "--listen", taken, "--data-dir", tmp_path / "x"),
+        *("--host", "http://jobs.example"),
+        code=2,
+    )
+    assert "http://jobs.example" in wrong.err, "that is looked at before the address, which is taken"
 
 
 def test_event_streams_leave_room_for_everything_else(module_service, slow_job):

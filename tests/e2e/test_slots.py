@@ -84,13 +84,15 @@ def test_one_slot_has_all_cores(distilld, text_data, tmp_path):
 
 def test_more_slots_than_there_is_are_refused(distilld, tmp_path):
     with on_cores(TWO[:1]):
-        refused = distilld.run("serve", "--data-dir", tmp_path / "a", "--slots", "2", code=2)
+        refused = distilld.run("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "a", "--slots", "2", code=2)
         shared = distilld.service(tmp_path / "b", "--slots", "2", "--slots-by", "none")
     assert "--slots 2: there is no core for each slot, but 1 core for all" in refused.err
     assert not (tmp_path / "a").exists()
     assert metric_samples(Rest(shared.url).get("/metrics").text)['distilld_slots{state="free"}'] == 2
     no_gpu = distilld.run(
-        "serve", "--data-dir", tmp_path / "c", "--slots-by", "devices", code=2, env={"CUDA_VISIBLE_DEVICES": ""}
+        *("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "c", "--slots-by", "devices"),
+        code=2,
+        env={"CUDA_VISIBLE_DEVICES": ""},
     )
     assert "there is no GPU" in no_gpu.err
 
@@ -106,5 +108,7 @@ def test_workers_are_nicer_than_the_service(distilld, text_data, tmp_path):
         assert nice_of(worker) == min(nice_of(service.pid) + nicer, 19)
         rest.post(f"/v1/jobs/{job_id}/cancel")
         rest.wait_job(job_id, ["cancelled"])
-    refused = distilld.run("serve", "--data-dir", tmp_path / "a", "--worker-nice", "20", code=2)
+    refused = distilld.run(
+        "serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "a", "--worker-nice", "20", code=2
+    )
     assert "--worker-nice" in refused.err

@@ -212,7 +212,7 @@ def test_verify_names_file_and_row(programs, write_store, tmp_path):
     assert told["foreign"] == [str(tmp_path / "foreign")]
     text = run(programs, "verify", tmp_path, code=1).stdout
     assert "row 3 is damaged" in text and "is not a file of the store" in text and text.endswith("tokens\n")
-    assert "manifest.json: cannot open" in run(programs, "verify", tmp_path / "none", code=1).stderr
+    assert "none is not a store: no such folder" in run(programs, "verify", tmp_path / "none", code=1).stderr
 
 
 def test_export_makes_smaller_stores_and_lines(programs, write_store, logits, tmp_path):

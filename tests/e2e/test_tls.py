@@ -143,7 +143,16 @@ def test_files_that_do_not_do_are_named(distilld, pki, tmp_path):
             code=2,
         )
         assert named in refused.err
-    alone = distilld.run("serve", "--data-dir", tmp_path / "data", "--tls-certificate", pki / "server.pem", code=2)
+    alone = distilld.run(
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        tmp_path / "data",
+        "--tls-certificate",
+        pki / "server.pem",
+        code=2,
+    )
     assert "security.tls_key" in alone.err
 
 

@@ -157,6 +157,8 @@ class Programs:
         self._started = []
 
     def start(self, *arguments, program="distilld", **options):
+        serves = arguments[:1] == ("serve",) and "--data-dir" in arguments
+        assert not serves or "--listen" in arguments, "a test's service listens where nobody else does: --listen"
         stem = self._logs / f"{len(self._started):03d}-{program}-{arguments[0] if arguments else ''}"
         process = Process([self.folder / program, *arguments], stem, **options)
         self._started.append(process)

@@ -69,8 +69,11 @@ TEST_F(FolderLockTest, ALockFileDoesTheSame) {
         const auto held = FolderLock::try_lock_file(folder_).value();
         ASSERT_TRUE(held);
         EXPECT_FALSE(FolderLock::try_lock_file(folder_).value());
+        EXPECT_EQ(FolderLock::is_held(folder_), true);
     }
     EXPECT_TRUE(FolderLock::try_lock_file(folder_).value());
+    EXPECT_EQ(FolderLock::is_held(folder_), false);
+    EXPECT_EQ(FolderLock::is_held(folder_ / "missing"), false);
     const auto missing = FolderLock::try_lock_file(folder_ / "missing");
     ASSERT_FALSE(missing);
     EXPECT_NE(missing.error().message.find("missing/lock"), std::string::npos);

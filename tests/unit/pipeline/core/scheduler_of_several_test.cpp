@@ -67,7 +67,7 @@ TEST_F(SchedulerOfSeveral, TheStudentWaitsForThisTeacherUntilItsRowsAreThere) {
     EXPECT_EQ(scheduler_.waited(now_), 3s);
     scheduler_.on_completed(first[0].request, {}, now_);
     (void)issued();
-    EXPECT_FALSE(scheduler_.student_waits());
+    EXPECT_FALSE(scheduler_.wanted_since());
     now_ += 10s;  // another teacher's rows are missing
     EXPECT_EQ(scheduler_.waited(now_), 3s);
     scheduler_.on_taken(0, now_);

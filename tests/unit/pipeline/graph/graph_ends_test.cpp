@@ -249,6 +249,9 @@ TEST_F(TrainingGraphTest, ACancelEndsTheLastEvaluationBetweenBatches) {
 TEST_F(TrainingGraphTest, AResumeAtTheEndEvaluatesAndSaysWhatTheLastStepSaid) {
     options_.first_step = 5;
     options_.resumed.loss = 1.5;
+    options_.resumed.tokens = 40;
+    options_.resumed.seconds_elapsed = 2;
+    options_.resumed.tokens_per_second = 20;
     options_.resumed_from = "step-00000005";
     const Outcome run = this->run(nullptr, held_out({{0}}));
     ASSERT_TRUE(run.outcome && run.outcome->has_value()) << run.thrown;
@@ -257,7 +260,14 @@ TEST_F(TrainingGraphTest, AResumeAtTheEndEvaluatesAndSaysWhatTheLastStepSaid) {
     EXPECT_EQ(outcome.last.step, 5U);
     EXPECT_EQ(outcome.last.total_steps, 5U);
     EXPECT_DOUBLE_EQ(outcome.last.loss, 1.5);
-    EXPECT_EQ(outcome.last.tokens, 0U) << "this run has trained on none";
+    EXPECT_EQ(outcome.last.tokens, 40U) << "of the run that did the last step";
+    EXPECT_DOUBLE_EQ(outcome.last.seconds_elapsed, 2);
+    EXPECT_DOUBLE_EQ(outcome.last.tokens_per_second, 20);
+    const auto said = [](const WorkerEvent& event) {
+        const auto* log = std::get_if<LogEvent>(&event);
+        return log != nullptr && log->message == "all 5 steps were done before: there was nothing left to train";
+    };
+    EXPECT_EQ(std::ranges::count_if(run.events, said), 1);
     EXPECT_EQ(outcome.last.stages.size(), kStageNames.size() - 2) << "all but teacher and decode";
     EXPECT_DOUBLE_EQ(*outcome.eval_loss, 2.0);
     EXPECT_EQ(outcome.checkpoint, "step-00000005");

@@ -277,6 +277,7 @@ TEST_F(JoinedTeacherStageTest, AnOutageOfOneIsSaidWithItsNameAndOver) {
     EXPECT_EQ(waits.front().code, "teacher_unavailable");
     EXPECT_THAT(waits.front().message, StartsWith("teacher b: no answer from the teacher"));
     EXPECT_EQ(waits.back().code, "");
+    EXPECT_THAT(waits.back().message, StartsWith("teacher b: the teacher answers again, after "));
     EXPECT_THAT(warnings, Each(StartsWith("teacher b: ")));
 }
 

@@ -53,5 +53,20 @@ TEST(ProgressMeter, RatesAreOfTheLastStepsAndOfTheWholeRun) {
     EXPECT_NEAR(event.durations.steps.sum_seconds, event.seconds_elapsed, 1e-9);
 }
 
+TEST(ProgressMeter, RatesLeaveOutWhatWasLost) {
+    const Instant start(0s);
+    ProgressMeter meter(0, 8, start);
+    meter.on_step(1, 100, 0, start + 1s);
+    meter.on_step(2, 100, 0, start + 23s, 21s);  // the teacher was away for most of it
+    meter.on_step(3, 100, 0, start + 24s, 21s);
+    ProgressEvent event;
+    meter.fill(event);
+    EXPECT_NEAR(event.tokens_per_second, 100, 1e-9);
+    EXPECT_NEAR(event.seconds_remaining, 5, 1e-9);
+    EXPECT_NEAR(meter.mean_tokens_per_second(), 100, 1e-9);
+    EXPECT_NEAR(event.seconds_elapsed, 24, 1e-9) << "time has passed all the same";
+    EXPECT_NEAR(event.durations.steps.sum_seconds, 24, 1e-9);
+}
+
 }  // namespace
 }  // namespace distilld

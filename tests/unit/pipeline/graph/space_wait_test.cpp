@@ -63,6 +63,7 @@ TEST_F(SpaceWaitTest, GoesOnWhenThereIsSpace) {
     EXPECT_TRUE(events_[0].message.starts_with("/out: full; the run waits"));
     EXPECT_GT(events_[0].since, 1.6e9);
     EXPECT_EQ(events_[1].code, "");
+    EXPECT_TRUE(events_[1].message.starts_with("the disk has space again, after "));
 }
 
 TEST_F(SpaceWaitTest, OtherFailuresAreNotWaitedOut) {
@@ -80,7 +81,7 @@ TEST_F(SpaceWaitTest, GivingUpEndsTheWaitAtOnce) {
     EXPECT_EQ(done->error().kind, ErrorKind::disk_full);
     EXPECT_EQ(attempts_, 1);
     ASSERT_EQ(events_.size(), 2U);
-    EXPECT_EQ(events_[1].code, "");
+    EXPECT_EQ(events_[1].code + events_[1].message, "");
 }
 
 }  // namespace

@@ -152,12 +152,28 @@ TEST_F(TeacherStageTest, AnOutageIsWarnedOfShownAndOver) {
     EXPECT_NE(waits[0].message.find("http://t: HTTP 503"), std::string::npos);
     EXPECT_GT(waits[0].since, 1.7e9);
     EXPECT_EQ(waits[1].code, "");
+    EXPECT_EQ(waits[1].message, "the teacher answers again, after 1 s");
     std::size_t warnings = 0;
     for (const WorkerEvent& event : events_) {
         const auto* log = std::get_if<LogEvent>(&event);
         warnings += log != nullptr && log->level == "warn" ? 1 : 0;
     }
     EXPECT_EQ(warnings, 2U) << "the failures, and that the endpoint is left out";
+}
+
+TEST_F(TeacherStageTest, AHangIsShownAndOver) {
+    teacher_.decide = [](std::uint64_t number, std::size_t) {
+        return FakeTeacher::Fate{number == 20 ? 400ms : 100us, {}};
+    };
+    FakeStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_TRUE(outcome.has_value()) << outcome.error().message;
+    const std::vector<WaitingEvent> waits = this->waits();
+    ASSERT_EQ(waits.size(), 2U);
+    EXPECT_TRUE(waits[0].message.starts_with("no answer from ")) << waits[0].message;
+    EXPECT_EQ(waits[1].message, "the teacher answers again, after 1 s");
+    const ProgressEvent& last = outcome->last;
+    EXPECT_GT(last.tokens_per_second * last.seconds_elapsed, static_cast<double>(last.tokens)) << "less what was lost";
 }
 
 TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLong) {
@@ -172,7 +188,7 @@ TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLon
     EXPECT_NE(outcome.error().message.find("/teacher/patience_secs"), std::string::npos);
     EXPECT_NE(outcome.error().message.find("http://t: connection refused"), std::string::npos);
     ASSERT_FALSE(waits().empty());
-    EXPECT_EQ(waits().back().code, "") << "nothing is waited for any more";
+    EXPECT_EQ(waits().back().code + waits().back().message, "") << "nothing is waited for any more, and nothing came";
 }
 
 TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDuration) {

@@ -40,6 +40,65 @@ TEST(StoreReader, SeesWhatIsSealedWhenItLooks) {
                 HasSubstr("row 2 is not in the store: shard-000000.safetensors is not sealed"));
 }
 
+TEST(StoreReader, ReadsWhatIsNotSealedWhenNobodyWrites) {
+    const TemporaryFolder folder;
+    auto writer = writer_of(folder);
+    ASSERT_TRUE(StoreData::write(*writer, {4, 6, 0}, 1));
+    const auto reader = open_store_reader(folder.path()).value();
+    EXPECT_TRUE(reader->has_writer());
+    EXPECT_TRUE(reader->has(6)) << "its shard is sealed";
+    EXPECT_FALSE(reader->has(4)) << "a writer may be at it";
+    writer.reset();
+    EXPECT_TRUE(reader->refresh().value());
+    EXPECT_FALSE(reader->refresh().value()) << "there is nothing more";
+    EXPECT_FALSE(reader->has_writer());
+    EXPECT_EQ(reader->sealed_rows(), 1U);
+    EXPECT_EQ(reader->held_rows(), 3U);
+    EXPECT_FALSE(reader->has(3));
+    // Out of the file and, sealed, out of the shard it is the same.
+    const auto unsealed = reader->read(StoreData::batch({4, 6, 0}));
+    ASSERT_TRUE(unsealed) << unsealed.error().message;
+    const auto before = test::bytes_of(*unsealed);
+    writer = writer_of(folder);
+    EXPECT_TRUE(reader->read(StoreData::batch({4})) && reader->has(4)) << "a writer that comes takes nothing away";
+    ASSERT_TRUE(StoreData::write(*writer, {1, 2, 3, 5}, 2));
+    EXPECT_TRUE(reader->refresh().value());
+    EXPECT_EQ(reader->sealed_rows(), 7U);
+    EXPECT_EQ(reader->held_rows(), 7U);
+    EXPECT_EQ(test::bytes_of(reader->read(StoreData::batch({4, 6, 0})).value()), before);
+}
+
+TEST(StoreReader, ATornRowThatIsNotSealedIsMissing) {
+    const TemporaryFolder folder;
+    ASSERT_TRUE(StoreData::write(*writer_of(folder), {3, 4}, 1));
+    const auto file = folder / "shard-000001.part";
+    const std::string whole = read_bytes(file);
+    write_bytes(file, whole.substr(0, whole.size() - 1));
+    const auto reader = open_store_reader(folder.path()).value();
+    EXPECT_TRUE(reader->has(3));
+    EXPECT_FALSE(reader->has(4));
+    EXPECT_EQ(reader->held_rows(), 1U);
+    const auto verified = verify_store(folder.path()).value();
+    EXPECT_EQ(verified.unsealed_rows, 1U);
+    EXPECT_EQ(verified.dataset_rows, 7U);
+    EXPECT_TRUE(verified.defects.empty());
+}
+
+TEST(StoreReader, SaysWhatIsNoStore) {
+    const TemporaryFolder folder;
+    EXPECT_FALSE(no_store_reason(folder.path() / "nope"));
+    EXPECT_FALSE(no_store_reason(folder.path())) << "it may become one";
+    write_bytes(folder / "lock", "");
+    EXPECT_FALSE(no_store_reason(folder.path())) << "a writer has just begun";
+    write_bytes(folder / "config.json", "{}");
+    EXPECT_EQ(no_store_reason(folder.path()),
+              folder.path().string() + " is not a store: it has no manifest.json, but config.json");
+    EXPECT_EQ(open_store_reader(folder.path() / "nope").error().message,
+              (folder.path() / "nope").string() + " is not a store: no such folder");
+    ASSERT_TRUE(StoreData::write(*writer_of(folder), {6}, 1));
+    EXPECT_FALSE(no_store_reason(folder.path()));
+}
+
 TEST(StoreReader, LeavesALineThatIsBeingWritten) {
     const TemporaryFolder folder;
     ASSERT_TRUE(StoreData::write(*writer_of(folder), {6}, 1));
@@ -163,7 +222,8 @@ TEST(StoreReader, MakesABatchOfWhatIsStored) {
 
 TEST(StoreReader, NamesWhatIsNoStore) {
     const TemporaryFolder folder;
-    EXPECT_THAT(open_store_reader(folder.path()).error().message, HasSubstr("manifest.json: cannot open"));
+    EXPECT_THAT(open_store_reader(folder.path()).error().message,
+                HasSubstr(" is not a store: it has no manifest.json"));
     write_bytes(folder / "manifest.json", "{\"version\":2}");
     EXPECT_THAT(open_store_reader(folder.path()).error().message, HasSubstr("manifest.json: "));
     write_bytes(folder / "manifest.json", "[]");

@@ -134,6 +134,25 @@ TEST_F(StoreTeacherTest, GivesUpAWriterThatSealsNothing) {
                                               HasSubstr("/teacher/patience_secs is over")));
 }
 
+TEST_F(StoreTeacherTest, ReadsWhatAWriterHasLeftAndNamesWhatToRunForTheRest) {
+    add({4, 5});
+    writer_.reset();
+    options_.patience = std::chrono::milliseconds(60);
+    const auto teacher = make();
+    EXPECT_TRUE(fetch(*teacher, {5, 4}));
+    EXPECT_TRUE(waits_.empty());
+    EXPECT_EQ(teacher->store()->held_rows, 2U);
+    EXPECT_EQ(teacher->store()->sealed_rows, 0U);
+    const auto answer = fetch(*teacher, {5, 6});
+    ASSERT_FALSE(answer);
+    const std::string said = folder_.path().string() +
+                             ": row 6 is missing, and nobody writes this store; 2 of 8 rows are there: run distilld "
+                             "generate SPEC --store " +
+                             folder_.path().string() + " for the other 6";
+    EXPECT_THAT(waits_, ElementsAre(said));
+    EXPECT_THAT(answer.error().message, AllOf(HasSubstr(said), HasSubstr("/teacher/patience_secs is over")));
+}
+
 TEST_F(StoreTeacherTest, AWaitCanBeCancelled) {
     const auto teacher = make();
     asio::steady_timer later(io_, std::chrono::milliseconds(10));

@@ -179,6 +179,11 @@ TEST(MakeServer, NamesAnAddressItCannotListenOn) {
     auto first = make_server(context.get_executor(), options, {});
     ASSERT_TRUE(first.has_value());
     options.listen = (*first)->address();
+    auto wrong = options;
+    wrong.hosts = {"http://jobs.example"};
+    const auto judged = make_server(context.get_executor(), wrong, {});
+    ASSERT_FALSE(judged);
+    EXPECT_THAT(judged.error().message, HasSubstr("http://jobs.example")) << "that is looked at before the socket";
     auto second = make_server(context.get_executor(), options, {});
     ASSERT_FALSE(second.has_value());
     EXPECT_EQ(second.error().kind, ErrorKind::io);

@@ -42,6 +42,7 @@ class FullDisk : public JobStore {
     EventPage events_before(std::string_view id, std::uint64_t before, std::uint32_t limit) override {
         return inner_->events_before(id, before, limit);
     }
+    std::vector<api::JobCheckpoint> checkpoints(std::string_view id) override { return inner_->checkpoints(id); }
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take) override {
         inner_->measurements(id, take);
     }

@@ -169,7 +169,17 @@ TEST_F(HistoryRoutesTest, ListsCheckpoints) {
     EXPECT_FALSE(data[1].at("created_at").as_string().empty());
     EXPECT_EQ(body(get("/v1/jobs/{id}", id)).at("checkpoints").at(1).at("bytes").to_number<int>(), 4096);
     EXPECT_EQ(get("/v1/jobs/{id}/checkpoints", "nobody").status, 404U);
-    EXPECT_EQ(get("/v1/jobs/{id}/checkpoints", id, {{"limit", "1"}}).status, 400U);
+    const auto first = body(get("/v1/jobs/{id}/checkpoints", id, {{"limit", "1"}}));
+    EXPECT_TRUE(first.at("has_more").as_bool());
+    EXPECT_EQ(first.at("data").as_array().size(), 1U);
+    const auto next = body(get("/v1/jobs/{id}/checkpoints", id, {{"limit", "1"}, {"after", "1"}}));
+    EXPECT_FALSE(next.at("has_more").as_bool());
+    EXPECT_EQ(next.at("data").at(0).at("number").to_number<int>(), 2);
+    EXPECT_TRUE(body(get("/v1/jobs/{id}/checkpoints", id, {{"after", "7"}})).at("data").as_array().empty());
+    for (const auto& [name, value] :
+         {std::pair{"limit", "0"}, {"limit", "10001"}, {"after", "-1"}, {"order", "desc"}}) {
+        EXPECT_EQ(get("/v1/jobs/{id}/checkpoints", id, {{name, value}}).status, 400U) << name << " " << value;
+    }
 }
 
 TEST(HistoryRoutesMetrics, AreSeriesOverTheSteps) {

@@ -70,7 +70,7 @@ TEST_F(JobJournalTest, AnEventCostsTheSameAfterThousands) {
     EXPECT_GT(first, 1000) << "each event is a transaction that writes a page at least";
     EXPECT_LT(last, first * 5 / 4) << "pages for 1,000 events after 2,000, against those for the first 1,000";
     EXPECT_LT(last, 8000) << "pages for 1,000 events";
-    EXPECT_EQ(open()->get("a")->job.checkpoints.size(), 1500U);
+    EXPECT_EQ(open()->checkpoints("a").size(), 1500U);
 }
 
 // Every second event is one of metrics, and none of them has a round number.

@@ -68,6 +68,7 @@ TEST_F(JobStoreTest, KeepsJobsAcrossReopening) {
     first.job.started_at = "2026-01-01T00:00:01.000Z";
     first.job.eval_loss = 1.25;
     first.job.progress = test::progress_at(3, std::nan(""));
+    first.job.checkpoints_total = 2;
     first.job.checkpoints = {{2, "/c/2", 0.5, "2026-01-01T00:00:02.000Z"},
                              {4, "/c/4", 0.5, "2026-01-01T00:00:03.000Z", 1ULL << 40U}};
     first.job.asked_json = R"({"model":"scratch"})";
@@ -192,6 +193,38 @@ TEST_F(JobStoreTest, NumbersEventsWithinAJob) {
     EXPECT_THROW(store->append_event("a", event("four"), {.state = &nobody}), ErrorException);
     EXPECT_EQ(store->events("a", 0, 10).events.size(), 3U);
     EXPECT_THROW(store->append_event("nobody", event("x")), ErrorException);
+}
+
+TEST_F(JobStoreTest, AJobHasItsNewestCheckpoints) {
+    const auto store = open();
+    const auto kept = [](const std::string& id, const std::string& resolved) {
+        StoredJob stored = job(id);
+        stored.job.resolved_spec_json = resolved;
+        return stored;
+    };
+    store->create(kept("two", R"({"checkpoint":{"keep":2}})"));
+    store->create(kept("all", R"({"checkpoint":{"keep":1000}})"));
+    store->create(kept("odd", "not JSON"));
+    for (const char* id : {"two", "all", "odd"}) {
+        std::vector<api::JobCheckpoint> written;
+        for (std::uint64_t step = 1; step <= 3000; ++step) {
+            written.push_back({step, "/" + std::to_string(step), 0.1, "t"});
+        }
+        store->append_event(id, event("checkpoints"), {.checkpoints = written});
+    }
+    const std::size_t most = api::Job::kMaxShown;
+    for (const auto& [id, shown] : {std::pair{"two", std::size_t{2}}, {"all", most}, {"odd", most}}) {
+        const auto found = store->get(id)->job;
+        ASSERT_EQ(found.checkpoints.size(), shown) << id;
+        EXPECT_EQ(found.checkpoints.front().step, 3001 - shown);
+        EXPECT_EQ(found.checkpoints.back().step, 3000U);
+        EXPECT_EQ(found.checkpoints_total, 3000U);
+        EXPECT_EQ(found.max_checkpoints, shown);
+        EXPECT_EQ(store->checkpoints(id).size(), 3000U);
+    }
+    EXPECT_EQ(store->list({}).jobs.at(2).job.checkpoints.size(), 2U);
+    EXPECT_EQ(store->get("two")->job.max_checkpoints, 2U);
+    EXPECT_LT(boost::json::serialize(api::to_json_object(store->get("all")->job, false)).size(), 5000U);
 }
 
 TEST_F(JobStoreTest, EachPartOfAJobChangesAlone) {

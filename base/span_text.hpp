@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "base/time.hpp"
+
+namespace distilld {
+
+/// For people, in whole seconds, not fewer than it lasts: "21 s".
+[[nodiscard]] inline std::string span_text(Nanos span) {
+    return std::to_string(static_cast<std::int64_t>(std::ceil(to_seconds(span)))) + " s";
+}
+
+}  // namespace distilld
