@@ -51,6 +51,12 @@ class JobApi {
         if (outcome.kind == SubmitOutcome::Kind::valid) {
             auto estimating = estimator_->estimate(outcome.job);
             auto estimate = co_await std::move(estimating);
+            SubmitOutcome refused = outcome;
+            refused.violations.violations = take_violations(estimate);
+            if (!refused.violations.violations.empty()) {
+                refused.kind = SubmitOutcome::Kind::invalid;
+                co_return submit_response(request, refused);
+            }
             co_return validation_response(outcome.job, std::move(estimate));
         }
         co_return submit_response(request, outcome);
@@ -142,6 +148,20 @@ class JobApi {
     }
 
   private:
+    /// Out of an estimate, which has none then.
+    static std::vector<api::Violation> take_violations(json::object& estimate) {
+        std::vector<api::Violation> found;
+        if (const auto* violations = estimate.if_contains("violations")) {
+            for (const auto& one : violations->as_array()) {
+                found.push_back({json::value_to<std::string>(one.at("pointer")),
+                                 json::value_to<std::string>(one.at("code")),
+                                 json::value_to<std::string>(one.at("detail"))});
+            }
+            estimate.erase("violations");
+        }
+        return found;
+    }
+
     static Response validation_response(const api::Job& job, json::object estimate) {
         auto body = api::to_json_object(job, true);
         return json_response(200, {{"object", "job.validation"},

@@ -146,7 +146,7 @@ TEST_F(Display, TheBarFollowsTheWindow) {
 
 TEST_F(Display, SaysWhatIsTrained) {
     auto display = make(false);
-    display.show(StartedEvent{100, 40, 4560000, 1, 12345, "bf16", "teacher X", 2, 8, "bytes"}, at(0));
+    display.show(StartedEvent{100, 40, 4560000, 1, 12345, 0, "bf16", "teacher X", 2, 8, "bytes"}, at(0));
     display.show(EvaluationEvent{50, 1.5, 10}, at(0));
     display.show(EvaluationEvent{60, 1.25, 10, 0.5, 0.75, {{"Once\nupon", " a \"time\"\x01"}}}, at(0));
     display.show(CheckpointEvent{50, "cp", 1}, at(0));
