@@ -298,3 +298,15 @@ def test_the_error_of_an_unrendered_file_names_the_command_that_renders_it(folde
     assert done.returncode == 0, done.stderr
     spec["dataset"]["train"] = command[-1]
     distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec))
+
+
+def test_without_transformers_it_says_what_to_install(tmp_path):
+    chat = jobs.write_jsonl(tmp_path / "chat.jsonl", [{"messages": TALK}])
+    # -S: without the packages that are installed.
+    command = [sys.executable, "-S", TOOL, "--tokenizer", tmp_path, chat, tmp_path / "out.jsonl"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 1
+    assert said.stderr == (
+        "render_chat: the Python package transformers is missing: pip install transformers, or give --tokenize-url "
+        "of a server\n"
+    )
