@@ -218,7 +218,7 @@ def test_priority_and_pause_decide_who_is_next(distilld, text_data, tmp_path):
     out = distilld.run("jobs", "pause", second, *server).out
     assert "paused_by_user: paused while it was queued" in out
     assert rest.post(f"/v1/jobs/{second}/cancel").json["state"] == "cancelled"
-    assert "it is queued" in distilld.run("jobs", "checkpoint", first, *server, code=1).err
+    assert "it is waiting in the queue" in distilld.run("jobs", "checkpoint", first, *server, code=1).err
     distilld.run("jobs", "checkpoint", third, *server)
     wait_until(lambda: rest.job(third)["checkpoints"], "a checkpoint")
     distilld.run("jobs", "cancel", third, "--no-checkpoint", *server)
