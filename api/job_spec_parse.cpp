@@ -132,7 +132,9 @@ class SpecReader {
                 continue;
             }
             auto detail = "unknown field " + quote(key);
-            if (const auto near = closest(key, names)) {
+            if (const auto* meant = table_.known_as(key)) {
+                detail += "; did you mean " + std::string(meant->pointer) + "?";
+            } else if (const auto near = closest(key, names)) {
                 detail += "; did you mean \"" + *near + "\"?";
             } else if (const auto elsewhere = place_of(key); !elsewhere.empty()) {
                 detail += "; did you mean " + std::string(elsewhere) + "?";

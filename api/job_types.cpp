@@ -49,6 +49,24 @@ std::string text_of(const json::object& object, const char* name) {
 
 }  // namespace
 
+std::string said_of(JobState state) {
+    switch (state) {
+        case JobState::queued:
+            return "is waiting in the queue";
+        case JobState::pausing:
+            return "is about to pause";
+        case JobState::succeeded:
+        case JobState::failed:
+            return std::string("has already ") + to_string(state);
+        case JobState::cancelled:
+            return "has already been cancelled";
+        case JobState::running:
+        case JobState::paused:
+            break;
+    }
+    return std::string("is ") + to_string(state);
+}
+
 json::object to_json_object(const ProgressEvent& progress) {
     return write_fields(WithPercent<ProgressEvent>{progress});
 }

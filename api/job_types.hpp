@@ -45,6 +45,8 @@ constexpr const auto& enum_names(JobState) {
 [[nodiscard]] constexpr std::optional<JobState> job_state_from_string(std::string_view text) noexcept {
     return enum_from_string<JobState>(text);
 }
+/// "is queued", "has already succeeded": what is said of a job that is in this state.
+[[nodiscard]] std::string said_of(JobState state);
 [[nodiscard]] constexpr bool is_terminal(JobState state) noexcept {
     return state == JobState::succeeded || state == JobState::failed || state == JobState::cancelled;
 }

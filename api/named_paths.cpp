@@ -22,7 +22,7 @@ std::string complaint(const std::string& path, Named there, PatternBudget& budge
     std::error_code failed;
     const auto status = fs::status(path, failed);
     if (there == Named::folder) {
-        return fs::is_directory(status) ? "" : in_full(path) + " is no folder";
+        return fs::is_directory(status) ? "" : in_full(path) + " is no folder" + hub_hint(path);
     }
     // A device or a pipe may be read like a file.
     if (fs::exists(status) && !fs::is_directory(status)) {
@@ -41,6 +41,18 @@ std::string complaint(const std::string& path, Named there, PatternBudget& budge
 }
 
 }  // namespace
+
+std::string hub_hint(const std::string& path) {
+    std::error_code failed;
+    const auto slash = path.find('/');
+    const bool two_names = slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&
+                           path.find('/', slash + 1) == std::string::npos;
+    if (!two_names || path.front() == '.' || fs::exists(path.substr(0, slash), failed)) {
+        return "";
+    }
+    const std::string folder = "models/" + path.substr(slash + 1);
+    return "; a model of the Hugging Face Hub is downloaded first: hf download " + path + " --local-dir " + folder;
+}
 
 std::vector<Violation> missing_paths(const JobSpec& spec, const SpecTable& table) {
     std::vector<Violation> violations;

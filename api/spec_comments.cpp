@@ -28,18 +28,28 @@ std::size_t end_of_comment(std::string_view text, std::size_t at) {
 
 std::string without_comments(std::string_view text) {
     std::string bare(text);
+    std::size_t last = std::string::npos;  // of what stands in `bare` so far, blanks aside
+    bool ends_member = false;              // it is a comma behind a member
     for (std::size_t at = 0; at < text.size();) {
-        if (text[at] == '"') {
-            at = end_of_string(text, at);
+        if (const std::size_t end = end_of_comment(text, at); end != at) {
+            std::ranges::replace_if(
+                bare.begin() + static_cast<std::ptrdiff_t>(at), bare.begin() + static_cast<std::ptrdiff_t>(end),
+                [](char c) { return c != '\n'; }, ' ');
+            at = end;
             continue;
         }
-        const std::size_t end = end_of_comment(text, at);
-        if (end == at) {
+        const char c = text[at];
+        if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
             ++at;
+            continue;
         }
-        for (; at < end; ++at) {
-            bare[at] = text[at] == '\n' ? '\n' : ' ';
+        if (ends_member && (c == '}' || c == ']')) {
+            bare[last] = ' ';
         }
+        ends_member =
+            c == ',' && last != std::string::npos && text[last] != '{' && text[last] != '[' && text[last] != ',';
+        last = at;
+        at = c == '"' ? end_of_string(text, at) : at + 1;
     }
     return bare;
 }

@@ -194,6 +194,15 @@ std::string dotted_name(std::string_view pointer) {
     return name;
 }
 
+std::string pointer_of(std::string_view name) {
+    std::string pointer(name);
+    // A name with slashes is a pointer, whose names may have dots.
+    if (pointer.find('/') == std::string::npos) {
+        std::ranges::replace(pointer, '.', '/');
+    }
+    return pointer.starts_with("/") ? pointer : "/" + pointer;
+}
+
 std::string markdown_table(const SpecTable& table, std::string_view section) {
     std::string text = "| field | value | default | meaning |\n| --- | --- | --- | --- |\n";
     for (const auto* field : table.fields_of(section)) {

@@ -14,6 +14,9 @@ namespace distilld::api {
 /// "training.seed" of "/training/seed".
 [[nodiscard]] std::string dotted_name(std::string_view pointer);
 
+/// "/training/seed" of "training.seed", "training/seed" and "/training/seed".
+[[nodiscard]] std::string pointer_of(std::string_view name);
+
 /// What stands in the column of defaults: "required", the value, or what is said in its place. Markdown.
 [[nodiscard]] std::string default_text(const SpecField& field);
 

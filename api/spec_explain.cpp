@@ -17,12 +17,6 @@ std::string plain(std::string_view markdown) {
     return text;
 }
 
-std::string pointer_of(std::string_view name) {
-    std::string pointer(name);
-    std::ranges::replace(pointer, '.', '/');
-    return pointer.starts_with("/") ? pointer : "/" + pointer;
-}
-
 std::string resuming(const DecidesWeights& decides) {
     if (decides == DecidesWeights::yes) {
         return "must be the same";
@@ -80,6 +74,10 @@ Error unknown(const SpecTable& table, std::string_view name) {
         names.emplace_back(field.name());
         names.push_back(dotted_name(field.pointer));
     }
+    if (const auto* meant = table.known_as(name.substr(name.find_last_of("./") + 1))) {
+        return invalid_input("there is no field " + quote(name) + "; did you mean " + dotted_name(meant->pointer) +
+                             "?");
+    }
     const auto near = closest(pointer_of(name).substr(1), names);
     const auto as_given = near ? near : closest(name, names);
     return invalid_input("there is no field " + quote(name) +
@@ -116,41 +114,46 @@ std::string wrapped(const std::string& text, const std::string& start) {
     return out + line + "\n";
 }
 
-/// The members of one object: what stands, and what is commented out.
+/// The members of one object: what stands, and what is commented out. A comma is behind each, so that any of them may
+/// change sides.
 class ObjectText {
   public:
     explicit ObjectText(std::string indent) : indent_(std::move(indent)) {}
 
-    void comment(const std::string& text) { parts_.push_back({wrapped(plain(text), indent_ + "// "), false}); }
+    void comment(const std::string& text) { text_ += wrapped(plain(text), indent_ + "// "); }
     /// `text` begins with the member's name and has no comma at its end.
-    void stands(const std::string& text) { parts_.push_back({indent_ + text, true}); }
-    void left_out(const std::string& text) { parts_.push_back({indent_ + "// " + text + ",\n", false}); }
+    void stands(const std::string& text) {
+        text_ += indent_ + text + ",\n";
+        empty_ = false;
+    }
+    void left_out(const std::string& text) { text_ += indent_ + "// " + text + ",\n"; }
     /// Lines that are commented out already.
-    void block(std::string text) { parts_.push_back({std::move(text), false}); }
+    void block(const std::string& text) { text_ += text; }
     /// Nothing stands.
-    [[nodiscard]] bool empty() const {
-        return std::ranges::none_of(parts_, [](const Part& part) { return part.stands; });
-    }
-    [[nodiscard]] std::string text() const {
-        auto standing = std::ranges::count_if(parts_, &Part::stands);
-        std::string all;
-        for (const Part& part : parts_) {
-            all += part.text;
-            if (part.stands) {
-                all += --standing > 0 ? ",\n" : "\n";
-            }
-        }
-        return all;
-    }
+    [[nodiscard]] bool empty() const { return empty_; }
+    [[nodiscard]] const std::string& text() const { return text_; }
 
   private:
-    struct Part {
-        std::string text;
-        bool stands = false;
-    };
     std::string indent_;
-    std::vector<Part> parts_;
+    std::string text_;
+    bool empty_ = true;
 };
+
+/// Stands for a value that has no default, to be replaced: JSON that is of the field's type, but for numbers, of which
+/// each might be taken for one that is meant.
+boost::json::value placeholder(boost::json::object schema) {
+    if (const auto* choices = schema.if_contains("oneOf")) {
+        schema = boost::json::object(choices->at(0).as_object());
+    }
+    const auto* type = schema.if_contains("type");
+    if (type == nullptr || *type == "string") {
+        return "…";
+    }
+    if (*type == "array") {
+        return boost::json::array{"…"};
+    }
+    return *type == "object" ? boost::json::value(boost::json::object()) : boost::json::value(nullptr);
+}
 
 void add_field(const SpecField& field, const std::map<std::string, boost::json::value>& values, ObjectText& object) {
     const auto given = values.find(std::string(field.pointer));
@@ -160,7 +163,7 @@ void add_field(const SpecField& field, const std::map<std::string, boost::json::
     if (given != values.end()) {
         object.stands(name + to_text(given->second));
     } else {
-        object.left_out(name + (initial ? to_text(*initial) : "…"));
+        object.left_out(name + (initial ? to_text(*initial) : to_text(placeholder(field.kind->schema()))));
     }
 }
 
@@ -234,7 +237,8 @@ Result<std::string> explain(const SpecTable& table, std::string_view name) {
 std::string starting_spec(const SpecTable& table, const std::map<std::string, boost::json::value>& values) {
     return "// A job spec. What is commented out stands at its default, or may be added; `distilld spec explain FIELD` "
            "says\n"
-           "// more of a field, `distilld spec check FILE` what is wrong with the spec.\n{\n" +
+           "// more of a field, `distilld spec check FILE` what is wrong with the spec. Comments and commas behind the "
+           "last\n// member may stay.\n{\n" +
            object_text(table, "", values, kIndent).text() + "}\n";
 }
 

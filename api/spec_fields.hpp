@@ -46,6 +46,8 @@ struct SpecField {
     bool default_depends = false;  ///< on other fields, by a rule: the schema names none
     NeededBy needed_by = NeededBy::all;
     Named there = Named::nothing;  ///< of a path that is read; a file may be a pattern (glob) that has matches
+    /// What other programs call it. They are refused as every other name that is not known, and this one is suggested.
+    std::vector<std::string_view> also_known_as = {};
 
     /// "/training" of "/training/seed"; empty for a field of the document.
     [[nodiscard]] std::string_view section() const { return pointer.substr(0, pointer.rfind('/')); }
@@ -75,6 +77,8 @@ struct SpecTable {
 
     /// Null for a pointer without a row.
     [[nodiscard]] const SpecField* field(std::string_view pointer) const;
+    /// The field that others call so; null where none is.
+    [[nodiscard]] const SpecField* known_as(std::string_view name) const;
     /// The section must have a row, which an exception says otherwise.
     [[nodiscard]] const SpecSection& section(std::string_view pointer) const;
     /// Of one section, "" = of the document itself, in order.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
+#include "api/spec_docs.hpp"
 #include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 
@@ -122,10 +123,13 @@ Result<std::string> apply_overrides(std::string_view json_text, const std::vecto
 
 Result<Override> parse_override(std::string_view text) {
     const auto equals = text.find('=');
-    if (equals == std::string_view::npos || text.empty() || text.front() != '/') {
-        return invalid_input("--set " + std::string(text) + ": /json/pointer=value is expected");
+    const auto name = text.substr(0, equals);
+    if (equals == std::string_view::npos || name.find_first_not_of("./") == std::string_view::npos ||
+        name.find(' ') != std::string_view::npos) {
+        return invalid_input("--set " + std::string(text) +
+                             ": FIELD=VALUE is expected, as training.max_steps=4 or /training/max_steps=4");
     }
-    return Override{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+    return Override{pointer_of(name), std::string(text.substr(equals + 1))};
 }
 
 }  // namespace distilld::api

@@ -23,7 +23,7 @@ using Override = std::pair<std::string, std::string>;
 /// The value that the text of an override stands for.
 [[nodiscard]] boost::json::value value_of_override(const std::string& text);
 
-/// Splits "/json/pointer=value" at the first '='.
+/// Splits "training.max_steps=4", or "/training/max_steps=4", at the first equals sign.
 [[nodiscard]] Result<Override> parse_override(std::string_view text);
 
 }  // namespace distilld::api

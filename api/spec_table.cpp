@@ -10,6 +10,13 @@ const SpecField* SpecTable::field(std::string_view pointer) const {
     return found == fields.end() ? nullptr : &*found;
 }
 
+const SpecField* SpecTable::known_as(std::string_view name) const {
+    const auto found = std::ranges::find_if(fields, [name](const SpecField& field) {
+        return std::ranges::find(field.also_known_as, name) != field.also_known_as.end();
+    });
+    return found == fields.end() ? nullptr : &*found;
+}
+
 const SpecSection& SpecTable::section(std::string_view pointer) const {
     const auto found = std::ranges::find(sections, pointer, &SpecSection::pointer);
     if (found == sections.end()) {

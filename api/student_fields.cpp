@@ -24,7 +24,8 @@ std::vector<SpecField> student_fields() {
          .decides_weights = first_weights,
          .help = "the network to train; with `lora`, the base, or a PEFT folder to go on from",
          .default_note = "required, unless `init` is `\"random\"` and `config` is given",
-         .there = Named::folder},
+         .there = Named::folder,
+         .also_known_as = {"model_name_or_path", "model_name", "student_model"}},
         {.pointer = "/student/init",
          .kind = make_choice(&StudentSpec::init, kStudentInitNames),
          .decides_weights = first_weights,
@@ -32,7 +33,7 @@ std::vector<SpecField> student_fields() {
         {.pointer = "/student/config",
          .kind = make_object(&StudentSpec::config_json),
          .decides_weights = no,
-         .help = "fields of a Llama `config.json`, laid over the folder's"},
+         .help = "fields of the model's `config.json`, laid over the folder's"},
         // The checkpoint holds a hash of the ids that the text came to.
         {.pointer = "/student/tokenizer",
          .kind = make_path(&StudentSpec::tokenizer, PathUse::reads, "folder", true),
@@ -41,13 +42,15 @@ std::vector<SpecField> student_fields() {
                  "`output`. Without it and without one in `model`, text is read byte by byte, which takes a student "
                  "with a vocabulary of 257",
          .default_note = "that of `model`",
-         .there = Named::folder},
+         .there = Named::folder,
+         .also_known_as = {"tokenizer_name", "tokenizer_name_or_path"}},
         {.pointer = "/student/dtype",
          .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
          .decides_weights = yes,
          .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it on CUDA and on CPUs with AMX or "
                  "AVX512-BF16. A run "
-                 "that is resumed under auto keeps what it began with, on whichever machine"},
+                 "that is resumed under auto keeps what it began with, on whichever machine",
+         .also_known_as = {"torch_dtype", "bf16", "fp16", "precision"}},
         // Another device computes the same sums in another order, as another number of threads does; a run must be
         // able to go on where there is no GPU, or another one. The warning stands for dtype auto too, which may come
         // out otherwise there.
@@ -69,22 +72,26 @@ std::vector<SpecField> student_fields() {
         {.pointer = "/student/lora/r",
          .kind = make_integer(&LoraSpec::r, {1, 65536}),
          .decides_weights = yes,
-         .help = "rank of the adapters"},
+         .help = "rank of the adapters",
+         .also_known_as = {"lora_r", "rank", "lora_rank"}},
         {.pointer = "/student/lora/alpha",
          .kind = make_number(&LoraSpec::alpha, {.max = 1e6, .ends = Ends::open_min}),
          .decides_weights = yes,
-         .help = "what an adapter adds is multiplied by alpha / r"},
+         .help = "what an adapter adds is multiplied by alpha / r",
+         .also_known_as = {"lora_alpha"}},
         {.pointer = "/student/lora/dropout",
          .kind = make_number(&LoraSpec::dropout, {.ends = Ends::open_max}),
          .decides_weights = yes,
          .help = "share of an adapter's inputs that a training step leaves out, drawn from `training.seed` and the "
-                 "micro-batch's number"},
+                 "micro-batch's number",
+         .also_known_as = {"lora_dropout"}},
         {.pointer = "/student/lora/target_modules",
          .kind = make_texts(&LoraSpec::target_modules, {.max_bytes = 256}, kMaxTargetModules),
          .decides_weights = yes,
          .help = "modules that get an adapter, by the last part of their names (`[\"q_proj\", \"v_proj\"]`) or more of "
                  "it",
-         .default_note = "= all linear ones but the head, or those of the adapter that is gone on from"},
+         .default_note = "= all linear ones but the head, or those of the adapter that is gone on from",
+         .also_known_as = {"lora_target_modules"}},
         {.pointer = "/student/lora/merge",
          .kind = make_boolean(&LoraSpec::merge),
          .decides_weights = no,

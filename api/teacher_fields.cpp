@@ -43,14 +43,16 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "where the teacher answers; without user name, password and fragment; a URL without a path gets its "
                  "protocol's own. A job starts when one is up",
-         .default_note = "required, unless `model_dir` is given, or `store` is to hold all answers"},
+         .default_note = "required, unless `model_dir` is given, or `store` is to hold all answers",
+         .also_known_as = {"teacher_model_server_url", "base_url", "endpoint"}},
         {.pointer = "/teacher/model_dir",
          .kind = make_path(&TeacherSpec::model_dir, PathUse::reads, "Hugging Face folder", true),
          .decides_weights = no,
          .help = "of a teacher that computes inside the job, in place of `endpoints`: a folder as `distilld teacher` "
                  "takes it. It is loaded once, and what it says is what that server would answer, bit for bit where "
                  "`dtype` and the number of threads are the same",
-         .there = Named::folder},
+         .there = Named::folder,
+         .also_known_as = {"teacher_model_name_or_path", "teacher_model"}},
         {.pointer = "/teacher/placement",
          .kind = make_choice(&TeacherSpec::placement, kTeacherPlacementNames),
          .decides_weights = no,
@@ -112,7 +114,8 @@ std::vector<SpecField> teacher_fields() {
          .kind = make_integer(&TeacherSpec::top_k, {0, 65536}),
          .decides_weights = yes,
          .help = "most likely tokens of each position that the teacher sends",
-         .default_note = "= all tokens"},
+         .default_note = "= all tokens",
+         .also_known_as = {"loss_top_k", "top_logprobs", "num_logprobs"}},
         // Hidden states give the logits that the teacher would have sent but for their last bits.
         {.pointer = "/teacher/targets",
          .kind = make_choice(&TeacherSpec::targets, kTargetsChoiceNames),

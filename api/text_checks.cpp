@@ -1,25 +1,28 @@
 #include "api/text_checks.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/utf8.hpp"
 
 namespace distilld::api {
 namespace {
 
-/// Levenshtein distance; both texts are short here.
+/// Letters that were left out, added, replaced or swapped with the next one; both texts are short here.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
     for (std::size_t j = 0; j <= b.size(); ++j) {
         row[j] = j;
     }
+    std::vector<std::size_t> above = row;
     for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0];
+        const std::vector<std::size_t> two_above = std::exchange(above, row);
         row[0] = i;
         for (std::size_t j = 1; j <= b.size(); ++j) {
-            const auto substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-            diagonal = row[j];
-            row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+            row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                row[j] = std::min(row[j], two_above[j - 2] + 1);
+            }
         }
     }
     return row[b.size()];

@@ -5,6 +5,7 @@
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/parser.hpp>
 #include <boost/json/serialize.hpp>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -121,6 +122,28 @@ std::string place_of(std::string_view text, std::size_t offset) {
     return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
+/// What lies behind a syntax error at `offset` more often than anything else.
+std::string hint_of(std::string_view text, std::size_t offset) {
+    constexpr std::string_view kBlanks = " \t\r\n";
+    const std::size_t next = text.find_first_not_of(kBlanks, offset);
+    const std::size_t last = next == 0 ? next : text.find_last_not_of(kBlanks, next - 1);
+    if (next == std::string_view::npos || last == std::string_view::npos || last == next) {
+        return "";
+    }
+    const auto is_in = [](char c, std::string_view set) { return set.find(c) != std::string_view::npos; };
+    if (text[last] == ',' && is_in(text[next], "]}")) {
+        return ": no comma may stand in front of " + std::string(1, text[next]);
+    }
+    const bool value_ends = is_in(text[last], "\"]}") || std::isalnum(static_cast<unsigned char>(text[last])) != 0;
+    if (!value_ends || !is_in(text[next], "\"[{")) {
+        return "";
+    }
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(last), '\n');
+    const bool same_line = text.substr(last, next - last).find('\n') == std::string_view::npos;
+    return same_line ? ": a comma or a colon is missing in front of it"
+                     : ": line " + std::to_string(line) + " lacks a comma at its end";
+}
+
 class TextWriter {
   public:
     void write(const boost::json::value& value) {
@@ -186,13 +209,14 @@ boost::system::result<boost::json::value, JsonTextError> parse_json_text(std::st
     }
     if (ec) {
         std::string what = ec.message();
+        const std::string hint = ec == boost::json::error::syntax ? hint_of(text, consumed) : std::string();
         if (ec == boost::json::error::incomplete) {
             what = "the text ends too early";
         }
         if (ec == boost::json::error::too_deep) {
             what = "nested deeper than " + std::to_string(max_depth) + " levels";
         }
-        return JsonTextError{consumed, what + ", " + place_of(text, consumed)};
+        return JsonTextError{consumed, what + ", " + place_of(text, consumed) + hint};
     }
     return parser.release();
 }

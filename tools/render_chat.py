@@ -92,8 +92,13 @@ class TemplateRenderer:
     assistant said, that is what a turn adds to the text rendered up to it."""
 
     def __init__(self, folder, template_file):
-        import transformers  # slow, and not needed with a server
-
+        try:
+            import transformers  # slow, and not needed with a server
+        except ModuleNotFoundError as missing:
+            raise SystemExit(
+                f"render_chat: the Python package {missing.name} is missing: pip install transformers, or give "
+                "--tokenize-url of a server"
+            ) from None
         if not os.path.isdir(folder):
             raise SystemExit(f"render_chat: {folder}: is no folder")
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)

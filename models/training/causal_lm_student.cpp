@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "models/families/student_config.hpp"
 #include "models/losses/distill_loss.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/network/device.hpp"
@@ -246,10 +247,8 @@ Result<std::unique_ptr<Student>> make_student_on(const torch::Device& device, co
                 options.on_warning(warning);
             }
         }
-        const std::int64_t positions = (*network)->max_positions();
-        if (static_cast<std::int64_t>(options.sequence_length) > positions) {
-            return invalid_input("/dataset/sequence_length: " + std::to_string(options.sequence_length) +
-                                 " exceeds the student's max_position_embeddings of " + std::to_string(positions));
+        if (Result<void> fits = check_positions(options.sequence_length, (*network)->max_positions()); !fits) {
+            return fits.error();
         }
         return std::unique_ptr<Student>(std::make_unique<CausalLmStudent>(std::move(*network), options));
     } catch (const c10::Error& error) {

@@ -4,10 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/open_file.hpp"
 #include "models/families/adapter_config.hpp"
-#include "models/families/config_json.hpp"
+#include "models/families/student_config.hpp"
 #include "models/network/decoder.hpp"
 #include "models/network/ternary_modules.hpp"
 #include "models/training/adapted_network.hpp"
@@ -17,27 +15,6 @@ namespace distilld::models {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The folder's config.json under the spec's fields.
-Result<ModelConfig> merged_config(const StudentSpec& spec, std::span<const ModelFamily> families) {
-    const JsonPlace in_spec{"", "/student/config"};
-    std::string base;
-    JsonPlace in_folder;
-    if (!spec.model.empty()) {
-        const fs::path path = fs::path(spec.model) / "config.json";
-        Result<std::string> text = read_text_file(path, kMaxConfigBytes);
-        if (!text) {
-            return invalid_at("/student/model", text.error());
-        }
-        base = std::move(*text);
-        in_folder.source = path.string();
-    }
-    const Result<std::string> merged = merge_config_json(base, in_folder, spec.config_json.value_or(""), in_spec);
-    if (!merged) {
-        return merged.error();
-    }
-    return parse_model_config(*merged, spec.config_json ? in_spec : in_folder, families);
-}
 
 /// The network is declared, which takes no memory, and its parameters are counted.
 Result<void> check_memory(const ModelConfig& config, ComputeDtype dtype, const StudentSpec& spec,
@@ -52,7 +29,7 @@ Result<std::unique_ptr<CausalLm>> random_network(const StudentSpec& spec, const 
     if (spec.model.empty() && !spec.config_json) {
         return invalid_input("/student: config or model is required with init random");
     }
-    Result<ModelConfig> config = merged_config(spec, families);
+    Result<ModelConfig> config = read_student_config(spec, families);
     if (!config) {
         return config.error();
     }
@@ -78,7 +55,7 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
                              " holds adapters: give student.lora with their r and alpha to go on with them");
     }
     const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
-    Result<ModelConfig> config = merged_config(spec, families);
+    Result<ModelConfig> config = read_student_config(spec, families);
     if (!config) {
         return config.error();
     }

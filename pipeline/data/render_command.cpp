@@ -1,6 +1,7 @@
 #include "pipeline/data/render_command.hpp"
 
 #include <string_view>
+#include <system_error>
 
 #include "base/shell_word.hpp"
 
@@ -18,11 +19,25 @@ std::filesystem::path beside(const std::filesystem::path& file) {
     return file.parent_path() / (name + ".ids.jsonl");
 }
 
+/// Where the program lies: in a package and in a build of this repository beside it.
+std::string script() {
+    constexpr const char* kScript = "tools/render_chat.py";
+    std::error_code failed;
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
+    for (const char* root : {"../share/doc/distilld", "../../.."}) {
+        const auto file = (folder / root / kScript).lexically_normal();
+        if (!failed && std::filesystem::exists(file, failed)) {
+            return shell_word(file.string());
+        }
+    }
+    return kScript;
+}
+
 }  // namespace
 
 std::string render_command(const std::filesystem::path& file, const std::string& tokenizer_folder) {
     const std::string folder = tokenizer_folder.empty() ? "TOKENIZER_FOLDER" : shell_word(tokenizer_folder);
-    return "python3 tools/render_chat.py --tokenizer " + folder + " " + shell_word(file.string()) + " " +
+    return "python3 " + script() + " --tokenizer " + folder + " " + shell_word(file.string()) + " " +
            shell_word(beside(file).string());
 }
 

@@ -11,11 +11,14 @@
 #include <sstream>
 
 #include "api/spec_fields.hpp"
+#include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
+#include "server/cli/manual_text.hpp"
 #include "server/cli/serve_options.hpp"
 #include "server/settings/settings_print.hpp"
 #include "server/support/completions.hpp"
+#include "server/support/help_formatter.hpp"
 #include "server/support/man_page.hpp"
 
 namespace distilld::cli {
@@ -44,6 +47,7 @@ constexpr SpecFlag kSpecFlags[] = {
 /// What was given of them, and with --set.
 struct SpecFlags {
     std::vector<std::string> sets;
+    bool overwrite = false;
     std::array<std::vector<std::string>, std::size(kSpecFlags)> words;
 };
 
@@ -71,7 +75,7 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
     run->add_flag("--resume", command.resume,
                   "go on from the newest checkpoint, whatever the spec's resume and student.model say");
-    run->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
+    add_set_option(*run, flags.sets);
     run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
     run->add_option("--report", command.report_file, "write the figures of the finished run as JSON")
         ->type_name("FILE");
@@ -89,6 +93,9 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
             option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
         }
     }
+    run->add_flag("--overwrite", flags.overwrite,
+                  "/overwrite: replace the checkpoints and the model of another run in the output folder")
+        ->group("Fields of the spec");
 }
 
 /// What `generate` says of the spec in its own words.
@@ -118,7 +125,7 @@ void add_generate(CLI::App& app, GenerateFlags& flags) {
                      "URL of a teacher; may be repeated; in place of /teacher/endpoints")
         ->allow_extra_args(false)
         ->type_name("URL");
-    generate->add_option("--set", flags.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
+    add_set_option(*generate, flags.sets);
     generate->add_option("--trace", flags.run.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
     generate->add_option("--report", flags.run.report_file, "write the figures of the finished run as JSON")
         ->type_name("FILE");
@@ -255,6 +262,9 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
             overrides.emplace_back(flag.replaces, "null");
         }
     }
+    if (flags.overwrite) {
+        overrides.emplace_back("/overwrite", "true");
+    }
     return overrides;
 }
 
@@ -291,10 +301,34 @@ ParsedLine usage_error(const std::string& message) {
     return line;
 }
 
+/// The first word that stands where a command does and is none; nothing: there is no such word.
+std::optional<std::string> unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+    const CLI::App* at = &app;
+    for (const std::string& word : arguments) {
+        const auto commands = at->get_subcommands([](const CLI::App*) { return true; });
+        if (commands.empty() || word.starts_with("-")) {
+            return std::nullopt;
+        }
+        const auto found = std::ranges::find(commands, word, [](const CLI::App* one) { return one->get_name(); });
+        if (found == commands.end()) {
+            std::vector<std::string> names;
+            std::ranges::transform(commands, std::back_inserter(names),
+                                   [](const CLI::App* one) { return one->get_name(); });
+            const std::string program = at == &app ? "distilld" : "distilld " + at->get_name();
+            const auto near = api::closest(word, names);
+            return "there is no command " + api::quote(word) +
+                   (near ? "; did you mean '" + program + " " + *near + "'?" : "; '" + program + " --help' lists them");
+        }
+        at = *found;
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 ParsedLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App app{"distilld: trains a small student language model to imitate a large teacher", "distilld"};
+    app.formatter(make_help_formatter());
     app.set_version_flag("--version", kVersionLine);
     app.require_subcommand(1);
     app.footer(kExitCodesHelp);
@@ -322,14 +356,17 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     TokenizeCommand tokenize;
     CLI::App* tokenizing =
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
-    tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("FOLDER")->required();
+    tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("DIR")->required();
     tokenizing->add_flag("--decode", tokenize.decode, "an array of ids in, its text out");
     CLI::App* checking = add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1");
-    checking->add_option("--server", healthcheck.server, "URL of the service")->capture_default_str();
     add_connection_options(*checking, healthcheck.connection);
     Shell shell = Shell::bash;
     add_completions(app, shell);
+    add_all_examples(app);
 
+    if (const auto unknown = unknown_command(app, arguments)) {
+        return usage_error(*unknown);
+    }
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes a vector
     try {
         app.parse(std::move(arguments));
@@ -348,6 +385,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         line.command = teacher;
     }
     if (app.got_subcommand("jobs")) {
+        take_environment(jobs.connection);
         line.command = jobs;
     }
     if (app.got_subcommand("keys")) {
@@ -363,13 +401,14 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         line.command = tokenize;
     }
     if (app.got_subcommand("healthcheck")) {
+        take_environment(healthcheck.connection);
         line.command = healthcheck;
     }
     if (app.got_subcommand("completion")) {
         line.out = completion_script(command_tree(app), shell);
     }
     if (app.got_subcommand("man")) {
-        line.out = man_page(command_tree(app), kVersion, "distilld-worker(1), and the documents in share/doc/distilld");
+        line.out = man_page(command_tree(app), kVersion, manual_sections());
     }
     if (app.got_subcommand("generate")) {
         auto made = generate_command(generate);

@@ -37,7 +37,6 @@ struct TeacherCommand {
 };
 
 struct HealthcheckCommand {
-    std::string server = "http://127.0.0.1:8500";
     ConnectionOptions connection;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/error.hpp"
@@ -13,6 +14,7 @@ namespace distilld::cli {
 
 /// How a service is to be spoken to. Files; empty = none.
 struct ConnectionOptions {
+    std::string server;
     std::string api_key_file;  ///< empty: as kApiKeyVariable says, else no key
     std::string ca;
     std::string certificate;
@@ -21,7 +23,11 @@ struct ConnectionOptions {
 
 void add_connection_options(CLI::App& command, ConnectionOptions& options);
 
-/// Reads the key. The error names where it was looked for.
-[[nodiscard]] Result<RestClientOptions> client_options(const ConnectionOptions& options);
+/// What was not given, as the environment says: --server is DISTILLD_SERVER, and so on. (CLI11 would take a variable
+/// for each command that has the option, also over what was given to one.)
+void take_environment(ConnectionOptions& options);
+
+/// Reads the key, too. The error names what is wrong with an option.
+[[nodiscard]] Result<std::unique_ptr<RestClient>> make_client(const ConnectionOptions& options);
 
 }  // namespace distilld::cli

@@ -317,6 +317,9 @@ Result<std::string> estimate_text(const json::value& answer) {
     for (const auto& note : array_of(*estimate, "notes")) {
         text += "note: " + (note.is_string() ? std::string(note.get_string()) : std::string()) + "\n";
     }
+    for (const auto& what : array_of(*estimate, "not_checked")) {
+        text += "not checked: " + (what.is_string() ? std::string(what.get_string()) : std::string()) + "\n";
+    }
     return text;
 }
 

@@ -8,6 +8,8 @@
 #include "server/cli/commands.hpp"
 #include "server/cli/connection_options.hpp"
 #include "server/cli/job_download.hpp"
+#include "server/cli/job_find.hpp"
+#include "server/cli/job_log.hpp"
 #include "server/cli/job_tables.hpp"
 #include "server/cli/job_watch.hpp"
 #include "server/cli/rest_client.hpp"
@@ -162,6 +164,20 @@ int print_log(const JobsCommand& command, const Result<RestResponse>& response) 
     return kDone;
 }
 
+int follow(const JobsCommand& command, RestClient& client) {
+    FollowTools tools;
+    tools.print = [json = command.json](const std::string& text) {
+        print(json ? to_text(json::value(text)) + "\n" : text);
+    };
+    tools.complain = print_error;
+    const auto followed = follow_log(client, command.subject, command.tail, tools);
+    if (!followed) {
+        print_error(followed.error().message);
+        return kFailed;
+    }
+    return kDone;
+}
+
 int download(const JobsCommand& command, RestClient& client) {
     const auto done = download_artifacts(client, {command.subject, command.to, command.tar});
     if (!done) {
@@ -233,16 +249,20 @@ int watch(const JobsCommand& command, RestClient& client) {
 
 }  // namespace
 
-int jobs(const JobsCommand& command) {
-    auto options = client_options(command.connection);
-    if (!options) {
-        print_error(options.error().message);
-        return kWrongUsage;
-    }
-    const auto client = make_rest_client(command.server, std::move(*options));
+int jobs(const JobsCommand& given) {
+    const auto client = make_client(given.connection);
     if (!client) {
         print_error(client.error().message);
         return kWrongUsage;
+    }
+    JobsCommand command = given;
+    if (command.action != JobsCommand::Action::submit && command.action != JobsCommand::Action::list) {
+        auto id = find_job(**client, command.subject);
+        if (!id) {
+            print_error(id.error().message);
+            return kFailed;
+        }
+        command.subject = std::move(*id);
     }
     const std::string target = "/v1/jobs/" + path_segment(command.subject);
     switch (command.action) {
@@ -273,6 +293,9 @@ int jobs(const JobsCommand& command) {
             return print_answer(command, (*client)->request("GET", target + "/checkpoints?limit=10000"),
                                 checkpoints_table);
         case JobsCommand::Action::logs:
+            if (command.follow) {
+                return follow(command, **client);
+            }
             return print_log(command, (*client)->request("GET", target + "/logs?tail=" + std::to_string(command.tail)));
         case JobsCommand::Action::download:
             return download(command, **client);
@@ -283,9 +306,7 @@ int jobs(const JobsCommand& command) {
 }
 
 int healthcheck(const HealthcheckCommand& command) {
-    auto options = client_options(command.connection);
-    const auto client = options ? make_rest_client(command.server, std::move(*options))
-                                : Result<std::unique_ptr<RestClient>>(options.error());
+    const auto client = make_client(command.connection);
     if (!client) {
         std::fprintf(stderr, "distilld healthcheck: %s\n", client.error().message.c_str());
         return kWrongUsage;

@@ -10,8 +10,8 @@ namespace {
 
 using Action = JobsCommand::Action;
 
-void add_priority_option(CLI::App& app, JobsCommand& command) {
-    app.add_option("--priority", command.priority, "jobs of higher priority run first; 0 when not given")
+void add_priority_option(CLI::App& app, JobsCommand& command, const char* help) {
+    app.add_option("--priority", command.priority, help)
         ->check(CLI::Range(api::kLowestPriority, api::kHighestPriority));
 }
 
@@ -37,7 +37,7 @@ void add_list_options(CLI::App& list, JobsCommand& command) {
 }
 
 void add_set_options(CLI::App& set, JobsCommand& command) {
-    add_priority_option(set, command);
+    add_priority_option(set, command, "jobs of higher priority run first");
     set.add_option("--max-concurrent", command.max_concurrent, "requests to the teacher in flight, from now on")
         ->check(CLI::Range(1, 1024));
     add_metadata_option(set, command, "a text to keep with the job, NAME= to drop it; more than once: several");
@@ -60,8 +60,9 @@ void add_metrics_options(CLI::App& metrics, JobsCommand& command) {
 }
 
 void add_download_options(CLI::App& download, JobsCommand& command) {
-    auto* to = download.add_option("--to", command.to, "folder to unpack into, which must be empty; default ID")
-                   ->type_name("DIR");
+    auto* to =
+        download.add_option("--to", command.to, "folder to unpack into, which must be empty; default: the job's id")
+            ->type_name("DIR");
     download.add_option("--tar", command.tar, "write the tar there and do not unpack it; - = stdout")
         ->type_name("FILE")
         ->excludes(to);
@@ -78,9 +79,10 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
         if (action == Action::submit) {
             one->add_option("SPEC", command.subject, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
         } else if (action != Action::list) {
-            one->add_option("ID", command.subject, "job id")->type_name("TEXT")->required();
+            one->add_option("JOB", command.subject, "id of the job, the beginning of it that no other job has, or name")
+                ->type_name("TEXT")
+                ->required();
         }
-        one->add_option("--server", command.server, "URL of the service")->capture_default_str();
         add_connection_options(*one, command.connection);
         one->add_option_function<std::string>(
                "-o,--output",
@@ -88,12 +90,13 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
                    command.json = form == "json";
                    command.wide = form == "wide";
                },
-               "table (text is the same), wide (list: more columns) or json")
+               "form of what is printed; wide: more columns (list), text: the same as table")
+            ->type_name("FORM")
             ->check(CLI::IsMember({"table", "wide", "json", "text"}));
         return one;
     };
     CLI::App* submit = add("submit", "Submit a job", Action::submit);
-    add_priority_option(*submit, command);
+    add_priority_option(*submit, command, "jobs of higher priority run first; default: 0");
     submit->add_flag("--dry-run", command.dry_run,
                      "queue nothing: check the spec, and estimate steps, memory and time");
     add_list_options(*add("list", "List jobs, newest first", Action::list), command);
@@ -110,10 +113,11 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
     add_metrics_options(
         *add("metrics", "Show what was measured in the course of a job; as JSON with all points", Action::metrics),
         command);
-    add("logs", "Print what a job's workers said", Action::logs)
-        ->add_option("--tail", command.tail, "only so many lines, the last")
+    CLI::App* logs = add("logs", "Print what a job's workers said", Action::logs);
+    logs->add_option("--tail", command.tail, "only so many lines, the last")
         ->check(CLI::Range(1, 100000))
         ->capture_default_str();
+    logs->add_flag("-f,--follow", command.follow, "go on with what they say from now on, until the job has ended");
     add_download_options(*add("download", "Take what a job that has succeeded has made", Action::download), command);
 }
 

@@ -32,8 +32,7 @@ struct JobsCommand {
         download
     };
     Action action = Action::list;
-    std::string subject;  ///< spec file (submit) or job id
-    std::string server = "http://127.0.0.1:8500";
+    std::string subject;  ///< spec file (submit); else a job: id, beginning of one, or name
     ConnectionOptions connection;
     bool json = false;
     bool wide = false;  ///< list: more columns
@@ -55,6 +54,7 @@ struct JobsCommand {
     std::uint32_t max_points = 500;  ///< metrics
 
     std::uint32_t tail = 1000;  ///< logs: lines
+    bool follow = false;        ///< logs: go on until the job has ended
 
     std::string to;   ///< download: folder; empty = one of the job's id
     std::string tar;  ///< download: file in place of a folder; empty = none

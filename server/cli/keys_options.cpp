@@ -32,7 +32,9 @@ void add_keys_options(CLI::App& keys, KeysCommand& command, const std::string& v
         ->required();
     add("list", "List the keys, without their secrets", Action::list)
         ->add_option_function<std::string>(
-            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "table or json")
+            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; },
+            "form of what is printed")
+        ->type_name("FORM")
         ->check(CLI::IsMember({"table", "json"}));
     add("revoke", "Let a key be good for nothing from now on", Action::revoke);
 }

@@ -1,10 +1,13 @@
 #include "server/cli/rest_client.hpp"
 
+#include <openssl/err.h>
+#include <openssl/sslerr.h>
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
@@ -42,6 +45,13 @@ struct Order {
     const RestClient::OnPiece* on_piece = nullptr;  ///< set: stream
     std::chrono::seconds silence{0};
 };
+
+/// What came in answer to a greeting of TLS is something else.
+bool speaks_no_tls(const error_code& failure) {
+    return failure.category() == asio::error::get_ssl_category() &&
+           (ERR_GET_REASON(static_cast<unsigned long>(failure.value())) == SSL_R_WRONG_VERSION_NUMBER ||
+            ERR_GET_REASON(static_cast<unsigned long>(failure.value())) == SSL_R_HTTP_REQUEST);
+}
 
 class BeastClient final : public RestClient {
   public:
@@ -111,7 +121,39 @@ class BeastClient final : public RestClient {
     }
 
     [[nodiscard]] Error failed(const error_code& ec) const {
-        return io_error(url_ + ": " + (ec == beast::error::timeout ? "no answer in time" : ec.message()));
+        return io_error(url_ + ": " + (ec == beast::error::timeout ? "no answer in time" : ec.message()) +
+                        (ec == asio::error::connection_refused ? ": is distilld serve running there?" : ""));
+    }
+
+    [[nodiscard]] Error no_handshake(const net::HandshakeResult& shaken) const {
+        std::string hint;
+        if (speaks_no_tls(shaken.failure)) {
+            hint = ": the server does not speak TLS; use http://";
+        } else if (shaken.why.find("certificate") != std::string::npos && options_.ca.empty()) {
+            hint = "; --ca FILE or DISTILLD_CA names a file with the authority that is to be trusted";
+        }
+        return io_error(url_ + ": TLS handshake failed: " + shaken.why + hint);
+    }
+
+    /// An answer to a request that was not encrypted did not come. Whether the server speaks TLS is asked, for what
+    /// such a server does with other bytes differs.
+    asio::awaitable<Error> no_answer(error_code ec, tcp::resolver::results_type addresses) {
+        const auto context = http::make_tls_client_context({}, {}, {});
+        if (tls_ || ec == beast::error::timeout || !context) {
+            co_return failed(ec);
+        }
+        beast::tcp_stream tcp(co_await asio::this_coro::executor);
+        tcp.expires_after(kConnectDeadline);
+        const auto connected = co_await tcp.async_connect(addresses, kTuple);
+        if (std::get<0>(connected)) {
+            co_return failed(ec);
+        }
+        net::ByteStream stream(tcp.release_socket(), context->get());
+        stream.expires_after(kConnectDeadline);
+        auto shaking = stream.handshake_with(host_);
+        const auto shaken = co_await std::move(shaking);
+        const bool secure = !shaken.failure || shaken.why.find("certificate") != std::string::npos;
+        co_return secure ? io_error(url_ + ": the server speaks TLS: use https://") : failed(ec);
     }
 
     asio::awaitable<Result<RestResponse>> exchange(Order order) {
@@ -133,7 +175,7 @@ class BeastClient final : public RestClient {
             auto shaking = stream.handshake_with(host_);
             const auto shaken = co_await std::move(shaking);
             if (shaken.failure) {
-                co_return io_error(url_ + ": TLS handshake failed: " + shaken.why);
+                co_return no_handshake(shaken);
             }
         }
 
@@ -147,7 +189,8 @@ class BeastClient final : public RestClient {
         auto reading_head = reader->read_head(stream, buffer);
         const error_code no_head = co_await std::move(reading_head);
         if (no_head) {
-            co_return failed(no_head);
+            auto explaining = no_answer(no_head, std::get<1>(resolved));
+            co_return co_await std::move(explaining);
         }
 
         RestResponse response;
@@ -233,11 +276,15 @@ std::string describe_problem(const RestResponse& response) {
     namespace json = boost::json;
     const auto reason = bhttp::obsolete_reason(bhttp::int_to_status(response.status));
     std::string text = std::to_string(response.status) + " " + std::string(reason);
+    std::string hint;
     boost::system::error_code ec;
     const json::value value = json::parse(response.body, ec);
     const json::object* problem = ec ? nullptr : value.if_object();
+    if (response.status == 401) {
+        hint = "; --api-key-file FILE or DISTILLD_API_KEY gives a key";
+    }
     if (problem == nullptr) {
-        return text;
+        return text + hint;
     }
     const auto text_of = [](const json::object& object, const char* name) {
         const json::value* field = object.if_contains(name);
@@ -248,7 +295,7 @@ std::string describe_problem(const RestResponse& response) {
     }
     const json::value* errors = problem->if_contains("errors");
     if (errors == nullptr || !errors->is_array()) {
-        return text;
+        return text + hint;
     }
     for (const auto& error : errors->get_array()) {
         if (!error.is_object()) {

@@ -9,9 +9,11 @@
 #include "api/spec_comments.hpp"
 #include "api/spec_explain.hpp"
 #include "api/spec_overrides.hpp"
+#include "api/spec_paths.hpp"
 #include "base/files.hpp"
 #include "base/json_text.hpp"
 #include "server/cli/commands.hpp"
+#include "server/estimate/job_estimate.hpp"
 #include "server/jobs/named_files_check.hpp"
 
 namespace distilld::cli {
@@ -28,13 +30,9 @@ int fail(const std::string& message) {
     return kWrongUsage;
 }
 
-/// All that can be told without a service and without reading data.
-api::SpecViolations violations_of(const std::string& text) {
-    auto spec = api::parse_job_spec(text);
-    if (!spec) {
-        return spec.error();
-    }
-    return check_named_files(*spec, LookInside::yes);
+/// The spec by itself, and then whether what it names is there.
+api::SpecViolations violations_of(const api::ParsedSpec& spec) {
+    return spec ? check_named_files(*spec, LookInside::yes) : spec.error();
 }
 
 Result<std::string> with_sets(std::string text, const std::vector<std::string>& sets) {
@@ -57,16 +55,30 @@ int check(const SpecCommand& command) {
     if (!text) {
         return fail(text.error().message);
     }
-    const auto found = violations_of(*text);
+    auto spec = api::parse_job_spec(*text);
+    api::SpecViolations found = violations_of(spec);
+    std::vector<std::string> not_checked;
+    if (found.violations.empty()) {
+        api::make_paths_absolute(*spec, std::filesystem::current_path());
+        JudgedJob judged = judge_job(*spec);
+        found.violations = std::move(judged.violations);
+        not_checked = std::move(judged.not_checked);
+    }
     const bool good = found.violations.empty();
     if (command.json) {
         json::array violations;
         for (const auto& one : found.violations) {
             violations.push_back(json::object{{"pointer", one.pointer}, {"code", one.code}, {"detail", one.detail}});
         }
-        print(to_text(json::object{{"valid", good}, {"violations", std::move(violations)}}) + "\n");
+        print(to_text(json::object{{"valid", good},
+                                   {"violations", std::move(violations)},
+                                   {"not_checked", json::array(not_checked.begin(), not_checked.end())}}) +
+              "\n");
     } else if (good) {
         print(command.subject + ": nothing is wrong\n");
+        for (const std::string& what : not_checked) {
+            print("not checked: " + what + "\n");
+        }
     } else {
         std::fprintf(stderr, "%s\n", api::describe(found).c_str());
     }
@@ -118,7 +130,7 @@ int init(const SpecCommand& command) {
     }
     const auto text = api::starting_spec(api::spec_table(), values);
     // What it was made of may be wrong.
-    if (const auto found = violations_of(api::without_comments(text)); !found.violations.empty()) {
+    if (const auto found = violations_of(api::parse_job_spec(api::without_comments(text))); !found.violations.empty()) {
         return fail("the spec would not be good:\n" + api::describe(found));
     }
     print(text);

@@ -4,6 +4,14 @@
 
 namespace distilld::cli {
 
+void add_set_option(CLI::App& command, std::vector<std::string>& sets) {
+    command
+        .add_option("--set", sets,
+                    "set a field of the spec: training.max_steps=4 or /training/max_steps=4; may be repeated")
+        ->allow_extra_args(false)
+        ->type_name("FIELD=VALUE");
+}
+
 void add_spec_options(CLI::App& spec, SpecCommand& command, const std::string& version) {
     spec.require_subcommand(1);
     using Action = SpecCommand::Action;
@@ -29,16 +37,18 @@ void add_spec_options(CLI::App& spec, SpecCommand& command, const std::string& v
     CLI::App* check =
         add("check", "Say what is wrong with a spec, files that it names included; exit code 0 or 2", Action::check);
     check->add_option("SPEC", command.subject, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
-    check->add_option("--set", command.sets, "set a field of the spec: /json/pointer=value")->allow_extra_args(false);
+    add_set_option(*check, command.sets);
     check
         ->add_option_function<std::string>(
-            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
+            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; },
+            "form of what is printed")
+        ->type_name("FORM")
         ->check(CLI::IsMember({"text", "json"}));
 
     CLI::App* explain = add("explain", "Say what a field of the spec means", Action::explain);
     explain->add_option(
         "FIELD", command.subject,
-        "training.beta, /training/beta, or beta; a section lists its fields, without it all are listed");
+        "training.beta, /training/beta or beta; a section lists its fields, and without a name all are listed");
 }
 
 }  // namespace distilld::cli

@@ -24,6 +24,9 @@ struct SpecCommand {
     std::string output = "student";
 };
 
+/// --set, of a command that is given a spec.
+void add_set_option(CLI::App& command, std::vector<std::string>& sets);
+
 /// The subcommands of `spec`, which tell `version` when they are asked.
 void add_spec_options(CLI::App& spec, SpecCommand& command, const std::string& version);
 

@@ -25,7 +25,9 @@ CLI::App* add_command(CLI::App& store, const char* name, const char* description
     CLI::App* one = store.add_subcommand(name, description);
     one->set_version_flag("--version", version);
     one->add_option_function<std::string>(
-           "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "text or json")
+           "-o,--output", [&command](const std::string& form) { command.json = form == "json"; },
+           "form of what is printed")
+        ->type_name("FORM")
         ->check(CLI::IsMember({"text", "json"}));
     return one;
 }

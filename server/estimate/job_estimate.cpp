@@ -1,12 +1,12 @@
 #include "server/estimate/job_estimate.hpp"
 
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <cmath>
 #include <utility>
 
 #include "api/job_spec_json.hpp"
 #include "server/estimate/estimate_inputs.hpp"
-#include "server/estimate/run_estimate.hpp"
 
 namespace distilld {
 namespace {
@@ -38,19 +38,60 @@ void add_seconds(const JobSpec& spec, const std::vector<MeasuredRun>& others, Ru
                         " with this student: " + std::to_string(std::llround(*middle)) + " tokens a second";
 }
 
+/// A learning rate that never rises above its warm-up is a mistake that can be told before the run where its steps can.
+void check_warmup(const JobSpec& spec, const RunEstimate& estimate, std::vector<api::Violation>& violations) {
+    const std::uint64_t warmup = spec.training.warmup_steps;
+    if (warmup > 0 && estimate.steps && warmup >= *estimate.steps) {
+        violations.push_back({"/training/warmup_steps", "conflict",
+                              std::to_string(warmup) + " are all of the " + std::to_string(*estimate.steps) +
+                                  " steps of the run: the learning rate would never come to its peak"});
+    }
+}
+
 }  // namespace
 
+JudgedJob judge_job(const JobSpec& spec) {
+    JudgedJob judged;
+    JobInspection inspection = inspect_job(spec);
+    judged.violations = std::move(inspection.violations);
+    judged.not_checked = std::move(inspection.not_checked);
+    std::vector<std::string> notes;
+    const EstimateInputs inputs = read_estimate_inputs(spec, std::move(inspection), notes);
+    judged.estimate = estimate_run(spec, inputs);
+    judged.estimate.notes.insert(judged.estimate.notes.end(), notes.begin(), notes.end());
+    if (spec.kind == JobKind::train) {
+        check_warmup(spec, judged.estimate, judged.violations);
+    }
+    return judged;
+}
+
 boost::json::object estimate_job(const EstimateRequest& request) {
-    const auto spec = api::parse_job_spec(request.spec_json);
+    auto spec = api::parse_job_spec(request.spec_json);
     if (!spec) {
         return to_json_object(RunEstimate{});  // it has been judged valid: not reached
     }
-    std::vector<std::string> notes;
-    const EstimateInputs inputs = read_estimate_inputs(*spec, notes);
-    RunEstimate estimate = estimate_run(*spec, inputs);
-    estimate.notes.insert(estimate.notes.end(), notes.begin(), notes.end());
-    add_seconds(*spec, request.others, estimate);
-    return to_json_object(estimate);
+    spec->training.threads = 1;  // jobs run on the others
+    // The environment of a worker, with the keys of teachers, is not here.
+    const auto forget_keys = [](TeacherSpec& teacher) {
+        teacher.api_key_env.clear();
+        teacher.api_key_file.clear();
+    };
+    if (spec->teacher) {
+        forget_keys(*spec->teacher);
+    }
+    for (auto& [name, teacher] : spec->teachers) {
+        forget_keys(teacher);
+    }
+    JudgedJob judged = judge_job(*spec);
+    add_seconds(*spec, request.others, judged.estimate);
+    auto object = to_json_object(judged.estimate);
+    object["not_checked"] = boost::json::array(judged.not_checked.begin(), judged.not_checked.end());
+    boost::json::array violations;
+    for (const api::Violation& one : judged.violations) {
+        violations.push_back({{"pointer", one.pointer}, {"code", one.code}, {"detail", one.detail}});
+    }
+    object["violations"] = std::move(violations);
+    return object;
 }
 
 }  // namespace distilld

@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "api/violation.hpp"
 #include "base/describes.hpp"
 #include "base/file_rule.hpp"
+#include "pipeline/core/job_spec.hpp"
+#include "server/estimate/run_estimate.hpp"
 
 namespace distilld {
 
@@ -38,8 +41,19 @@ void describe(Visitor& v, T& request) {
     v("others", request.others);
 }
 
-/// The "estimate" of a dry run's answer. Reads the student's folder and, where they are small, the data; `seconds` is
-/// the median of those that trained a student of this shape in this dtype. Blocks, for as long as a tokenizer takes.
+/// What can be said of a job before it runs.
+struct JudgedJob {
+    RunEstimate estimate;                    ///< without `seconds`
+    std::vector<api::Violation> violations;  ///< what a run would refuse in its first second
+    std::vector<std::string> not_checked;
+};
+
+/// Of a spec that is valid, with absolute paths, whose files are there. Reads the student's folder, the beginning of
+/// the data and the output folder. Blocks, for as long as a tokenizer takes.
+[[nodiscard]] JudgedJob judge_job(const JobSpec& spec);
+
+/// The "estimate" of a dry run's answer, with "not_checked" and "violations" as members; `seconds` is the median of
+/// those that trained a student of this shape in this dtype. Blocks.
 [[nodiscard]] boost::json::object estimate_job(const EstimateRequest& request);
 
 }  // namespace distilld

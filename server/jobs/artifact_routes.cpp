@@ -103,7 +103,7 @@ class ArtifactApi {
         }
         if (job.state != api::JobState::succeeded) {
             refuse(request, 409, "no_artifacts",
-                   "job '" + job.id + "' has no artifacts: it is " + api::to_string(job.state) +
+                   "job '" + job.id + "' has no artifacts: it " + api::said_of(job.state) +
                        ", and only a job that has succeeded has some");
         }
         auto looking = run_on(pool_.get_executor(), [job, admit = admit_] { return allowed_folder_of(job, admit); });

@@ -64,7 +64,7 @@ JobQueries::JobQueries(sqlite::Database& database)
     : get_(select_jobs(database, "WHERE id = ?1")),
       list_(select_jobs(database,
                         "WHERE (?1 = '' OR number < (SELECT number FROM jobs WHERE id = ?1)) "
-                        "AND (?2 = '' OR state = ?2) AND (?4 = '' OR name = ?4) "
+                        "AND (?2 = '' OR state = ?2) AND (?4 = '' OR name = ?4) AND substr(id, 1, length(?6)) = ?6 "
                         "AND (?5 = '{}' OR NOT EXISTS (SELECT 1 FROM json_each(?5) AS wanted WHERE NOT EXISTS "
                         "(SELECT 1 FROM json_each(CASE WHEN json_valid(metadata) THEN metadata ELSE '{}' END) AS has "
                         "WHERE has.key = wanted.key AND has.value = wanted.value))) ORDER BY number DESC LIMIT ?3")),
@@ -105,6 +105,7 @@ JobPage JobQueries::list(const JobQuery& query) {
     statement.bind(3, std::int64_t{query.limit} + 1);
     statement.bind(4, query.name);
     statement.bind(5, metadata_text(query.metadata));
+    statement.bind(6, query.id_prefix);
     while (statement.step()) {
         if (page.jobs.size() == query.limit) {
             page.has_more = true;

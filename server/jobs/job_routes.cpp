@@ -51,6 +51,12 @@ class JobApi {
         if (outcome.kind == SubmitOutcome::Kind::valid) {
             auto estimating = estimator_->estimate(outcome.job);
             auto estimate = co_await std::move(estimating);
+            SubmitOutcome refused = outcome;
+            refused.violations.violations = take_violations(estimate);
+            if (!refused.violations.violations.empty()) {
+                refused.kind = SubmitOutcome::Kind::invalid;
+                co_return submit_response(request, refused);
+            }
             co_return validation_response(outcome.job, std::move(estimate));
         }
         co_return submit_response(request, outcome);
@@ -58,7 +64,7 @@ class JobApi {
 
     asio::awaitable<Response> list(Request request) {
         JobQuery query;
-        QueryReader reader(request, {"limit", "after", "state", "name", "metadata[]"});
+        QueryReader reader(request, {"limit", "after", "state", "name", "id_prefix", "metadata[]"});
         query.metadata = metadata_filter_of(request, reader);
         query.limit = reader.limit(kListDefault, kListMax);
         query.after = reader.value("after").value_or("");
@@ -73,6 +79,7 @@ class JobApi {
         if (reader.has("name") && query.name.empty()) {
             reader.wrong("name", "name must not be empty");
         }
+        query.id_prefix = reader.value("id_prefix").value_or("");
         reader.finish();
         const auto listing = co_await manager_.list(query);
         if (listing.unknown_after) {
@@ -109,7 +116,7 @@ class JobApi {
         }
         if (outcome.kind == RemoveOutcome::Kind::not_ended) {
             refuse(request, 409, "job_is_not_terminal",
-                   "job '" + id + "' has not ended: it is " + api::to_string(outcome.state) + "; cancel it first");
+                   "job '" + id + "' has not ended: it " + api::said_of(outcome.state) + "; cancel it first");
         }
         auto removal = logs_->remove(id);
         co_await std::move(removal);
@@ -142,6 +149,24 @@ class JobApi {
     }
 
   private:
+    /// Out of an estimate, which has none then.
+    static std::vector<api::Violation> take_violations(json::object& estimate) {
+        std::vector<api::Violation> found;
+        const auto text_of = [](const json::object& one, const char* name) {
+            const auto* value = one.if_contains(name);
+            return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+        };
+        const auto* member = estimate.if_contains("violations");
+        const auto* violations = member == nullptr ? nullptr : member->if_array();
+        for (const auto& one : violations == nullptr ? json::array() : *violations) {
+            if (const auto* object = one.if_object()) {
+                found.push_back({text_of(*object, "pointer"), text_of(*object, "code"), text_of(*object, "detail")});
+            }
+        }
+        estimate.erase("violations");
+        return found;
+    }
+
     static Response validation_response(const api::Job& job, json::object estimate) {
         auto body = api::to_json_object(job, true);
         return json_response(200, {{"object", "job.validation"},

@@ -33,6 +33,7 @@ struct JobQuery {
     std::uint32_t limit = 20;
     std::optional<api::JobState> state;
     std::string name{};                             ///< empty = any
+    std::string id_prefix{};                        ///< what the id begins with
     std::map<std::string, std::string> metadata{};  ///< pairs that a job must have
     bool with_specs = false;
 };

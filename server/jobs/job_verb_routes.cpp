@@ -69,19 +69,19 @@ class VerbApi {
 
 Response verb_answer(const Request& request, const VerbOutcome& outcome, unsigned status) {
     const std::string id(request.path_parameter("id"));
-    const std::string state = api::to_string(outcome.job.state);
+    const std::string state = api::said_of(outcome.job.state);
     switch (outcome.kind) {
         case Kind::accepted:
             break;
         case Kind::not_found:
             job_not_found(request, id);
         case Kind::terminal:
-            refuse(request, 409, "job_is_terminal", "job '" + id + "' has ended: it is " + state);
+            refuse(request, 409, "job_is_terminal", "job '" + id + "' " + state);
         case Kind::cancelling:
             refuse(request, 409, "job_is_cancelling",
                    "job '" + id + "' is about to be cancelled: it can be resumed when it is");
         case Kind::not_running:
-            refuse(request, 409, "job_is_not_running", "job '" + id + "' is not running: it is " + state);
+            refuse(request, 409, "job_is_not_running", "job '" + id + "' is not running: it " + state);
         case Kind::no_checkpoints:
             refuse(request, 409, "job_has_no_checkpoints",
                    "job '" + id + "' is of kind generate, which has no checkpoints: what it has written is kept");

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "api/named_paths.hpp"
 #include "base/files.hpp"
 #include "base/open_file.hpp"
 
@@ -60,7 +61,8 @@ api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind,
     const bool trains = kind == JobKind::train;
     std::error_code failed;
     if (!std::filesystem::is_directory(folder, failed)) {
-        violate(invalid_input(folder.string() + " is no folder" + (failed ? ": " + failed.message() : "")));
+        violate(invalid_input(folder.string() + " is no folder" + (failed ? ": " + failed.message() : "") +
+                              api::hub_hint(student.model)));
         return found;
     }
     if (is_file(folder / "adapter_config.json")) {

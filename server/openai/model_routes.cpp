@@ -89,6 +89,13 @@ class ModelApi {
         co_return json_response(200, body);
     }
 
+    asio::awaitable<Response> serve(Request request) {
+        refuse(request, 404, "not_an_inference_server",
+               "this service trains models and does not serve them: take the model with 'distilld jobs download ID', "
+               "and serve its folder as docs/use-the-student.md says");
+        co_return Response();
+    }
+
   private:
     /// The model of the job.
     asio::awaitable<bool> is_there(api::Job job) {
@@ -121,6 +128,11 @@ std::vector<http::Route> make_model_routes(const OpenAiParts& parts) {
         api_route(api, "GET", "/v1/models", &ModelApi::list),
         api_route(api, "GET", "/v1/models/{model}", &ModelApi::get),
         api_route(api, "DELETE", "/v1/models/{model}", &ModelApi::remove),
+        // What OpenAI's clients ask of the models that they find in the list.
+        api_route(api, "POST", "/v1/completions", &ModelApi::serve),
+        api_route(api, "POST", "/v1/chat/completions", &ModelApi::serve),
+        api_route(api, "POST", "/v1/responses", &ModelApi::serve),
+        api_route(api, "POST", "/v1/embeddings", &ModelApi::serve),
     };
 }
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/algorithm/string/join.hpp>
+#include <boost/algorithm/string/replace.hpp>
 #include <sstream>
 #include <string_view>
 
@@ -26,8 +27,9 @@ CommandValue value_of(const CLI::Option& option) {
     }
     value.kind = CommandValue::Kind::text;
     for (const auto& part : split(option.get_type_name(), ':')) {
-        if (value.name.empty()) {
-            value.name = part;
+        const bool first = value.name.empty();
+        if (first) {
+            value.name = part == "UINT" || part == "INT" || part == "FLOAT" ? "N" : part;
         }
         if (part.starts_with('{') && part.ends_with('}')) {
             value.kind = CommandValue::Kind::words;
@@ -38,10 +40,42 @@ CommandValue value_of(const CLI::Option& option) {
             value.name = part;
         } else if (const auto begin = part.find(" in ["); begin != std::string::npos && part.ends_with(']')) {
             value.range = part.substr(begin + 5, part.size() - begin - 6);
+            boost::algorithm::replace_first(value.range, " - ", " to ");
+        } else if (!first && std::ranges::all_of(part, [](char c) { return c >= 'A' && c <= 'Z'; })) {
+            value.name += ":" + part;  // ADDRESS:PORT
         }
     }
     return value;
 }
+
+/// Of a footer that add_examples() made.
+std::vector<std::string> examples_in(const std::string& footer) {
+    std::vector<std::string> lines;
+    for (const auto& line : split(footer, '\n')) {
+        if (line.starts_with("  ")) {
+            lines.push_back(line.substr(2));
+        }
+    }
+    return lines;
+}
+
+CommandNode node_of(const CLI::App& app, std::vector<std::string> path) {
+    path.push_back(app.get_name());
+    CommandNode node;
+    node.path = path;
+    node.description = app.get_description();
+    node.footer = app.get_footer();
+    node.examples = examples_in(node.footer);
+    for (const auto* option : app.get_options()) {
+        (option->nonpositional() ? node.options : node.arguments).push_back(described(*option));
+    }
+    for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+        node.commands.push_back(node_of(*command, path));
+    }
+    return node;
+}
+
+}  // namespace
 
 CommandOption described(const CLI::Option& option) {
     CommandOption one;
@@ -62,22 +96,27 @@ CommandOption described(const CLI::Option& option) {
     return one;
 }
 
-CommandNode node_of(const CLI::App& app, std::vector<std::string> path) {
-    path.push_back(app.get_name());
-    CommandNode node;
-    node.path = path;
-    node.description = app.get_description();
-    node.footer = app.get_footer();
-    for (const auto* option : app.get_options()) {
-        (option->nonpositional() ? node.options : node.arguments).push_back(described(*option));
+std::string option_text(const CommandOption& option, bool is_argument) {
+    std::string text = option.help;
+    if (!option.value.range.empty()) {
+        text += " (" + option.value.range + ")";
     }
-    for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-        node.commands.push_back(node_of(*command, path));
+    if (is_argument && option.value.kind == CommandValue::Kind::words) {
+        text += ": " + option.value.name;
     }
-    return node;
+    if (option.required && !is_argument) {
+        text += "; must be given";
+    }
+    return option.initial.empty() ? text : text + "; default: " + option.initial;
 }
 
-}  // namespace
+void add_examples(CLI::App& command, const std::vector<std::string>& lines) {
+    std::string footer = lines.size() == 1 ? "Example:\n" : "Examples:\n";
+    for (const auto& line : lines) {
+        footer += "  " + line + "\n";
+    }
+    command.footer(footer + "\n" + command.get_footer());
+}
 
 CommandNode command_tree(const CLI::App& app) {
     return node_of(app, {});

@@ -5,7 +5,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 /// A command line as data: what manual pages and shell completions are written from. It is taken from the very parser
 /// that reads the arguments, so that it cannot say anything else.
@@ -15,9 +16,9 @@ namespace distilld {
 struct CommandValue {
     enum class Kind { none, text, words, file, folder };
     Kind kind = Kind::none;
-    std::string name;                ///< "UINT", "FILE"; of words "text|json"
+    std::string name;                ///< "N", "FILE"; of words "text|json"
     std::vector<std::string> words;  ///< all that it may be (Kind::words)
-    std::string range;               ///< "1 - 1024", or empty
+    std::string range;               ///< "1 to 1024", or empty
 };
 
 struct CommandOption {
@@ -33,12 +34,21 @@ struct CommandNode {
     std::vector<std::string> path;  ///< "distilld", "jobs", "list"
     std::string description;
     std::string footer;
+    std::vector<std::string> examples;  ///< lines as they are typed
     std::vector<CommandOption> options;
     std::vector<CommandOption> arguments;  ///< in order
     std::vector<CommandNode> commands;     ///< in order
 };
 
+/// Lines as they are typed, which the help of a command ends with, in front of its footer.
+void add_examples(CLI::App& command, const std::vector<std::string>& lines);
+
 [[nodiscard]] CommandNode command_tree(const CLI::App& app);
+[[nodiscard]] CommandOption described(const CLI::Option& option);
+
+/// What help and manual page say of an option: its help, range and default. Of an argument by itself also
+/// what words it may be.
+[[nodiscard]] std::string option_text(const CommandOption& option, bool is_argument);
 
 /// "distilld jobs list"
 [[nodiscard]] std::string full_name(const CommandNode& node);

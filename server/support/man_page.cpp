@@ -55,20 +55,7 @@ std::string item(const CommandOption& option, bool argument) {
     if (!argument && option.value.kind != CommandValue::Kind::none) {
         head += " " + italic(option.value.name);
     }
-    std::string text = option.help;
-    if (!option.value.range.empty()) {
-        text += " (" + option.value.range + ")";
-    }
-    if (argument && option.value.kind == CommandValue::Kind::words) {
-        text += ": " + option.value.name;
-    }
-    if (option.required && !argument) {
-        text += "; must be given";
-    }
-    if (!option.initial.empty()) {
-        text += "; default: " + option.initial;
-    }
-    return ".TP\n" + head + "\n" + roff(text) + "\n";
+    return ".TP\n" + head + "\n" + roff(option_text(option, argument)) + "\n";
 }
 
 std::string body(const CommandNode& node) {
@@ -82,9 +69,29 @@ std::string body(const CommandNode& node) {
     return text;
 }
 
+/// "FILES", then each with what it is.
+std::string section(const std::string& title, const std::vector<ManualEntry>& entries) {
+    std::string text = entries.empty() ? "" : ".SH " + title + "\n";
+    for (const auto& [name, meaning] : entries) {
+        text += ".TP\n" + bold(name) + "\n" + roff(meaning) + "\n";
+    }
+    return text;
+}
+
+/// Of all commands that have one, as they are typed.
+std::string examples(const CommandNode& program) {
+    std::string text;
+    for (const auto* node : all_commands(program)) {
+        for (const auto& example : node->examples) {
+            text += (text.empty() ? ".SH EXAMPLES\n.nf\n" : "") + roff(example) + "\n";
+        }
+    }
+    return text.empty() ? text : text + ".fi\n";
+}
+
 }  // namespace
 
-std::string man_page(const CommandNode& program, const std::string& version, const std::string& see_also) {
+std::string man_page(const CommandNode& program, const std::string& version, const ManualSections& sections) {
     const auto& name = program.path.front();
     std::string title = name;
     std::ranges::transform(title, title.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -106,10 +113,13 @@ std::string man_page(const CommandNode& program, const std::string& version, con
         page += ".SS " + roff(full_name(*node)) + "\n" + synopsis(*node) + ".PP\n" + roff(node->description) + ".\n";
         page += body(*node);
     }
+    page += examples(program);
+    page += section("ENVIRONMENT", sections.environment);
+    page += section("FILES", sections.files);
     if (!program.footer.empty()) {
         page += ".SH NOTES\n" + roff(program.footer) + "\n";
     }
-    page += ".SH SEE ALSO\n" + roff(see_also) + "\n";
+    page += ".SH SEE ALSO\n" + roff(sections.see_also) + "\n";
     return page;
 }
 

@@ -1,13 +1,27 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "server/support/command_tree.hpp"
 
 namespace distilld {
 
+struct ManualEntry {
+    std::string name;
+    std::string meaning;
+};
+
+/// What a manual page says beside the commands.
+struct ManualSections {
+    std::string see_also;
+    std::vector<ManualEntry> environment{};  ///< variables
+    std::vector<ManualEntry> files{};
+};
+
 /// The manual page, section 1, of a program with all its commands. `version` stands at its foot; no date does, so that
 /// each build writes the same page.
-[[nodiscard]] std::string man_page(const CommandNode& program, const std::string& version, const std::string& see_also);
+[[nodiscard]] std::string man_page(const CommandNode& program, const std::string& version,
+                                   const ManualSections& sections);
 
 }  // namespace distilld

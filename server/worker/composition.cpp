@@ -21,6 +21,7 @@
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/held_out_rows.hpp"
+#include "server/worker/starting_point.hpp"
 #include "server/worker/teacher_connection.hpp"
 #include "server/worker/usage_meter.hpp"
 

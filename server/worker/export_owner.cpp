@@ -55,7 +55,7 @@ std::optional<std::string> owner(const fs::path& output) {
 
 }  // namespace
 
-Result<void> check_output(const fs::path& output, const JobSpec& spec, const std::string& dataset_hash) {
+Result<void> check_output(const fs::path& output, const JobSpec& spec, const std::optional<std::string>& dataset_hash) {
     const Result<std::optional<fs::path>> file = model_file(output);
     if (!file) {
         return file.error();
@@ -71,7 +71,8 @@ Result<void> check_output(const fs::path& output, const JobSpec& spec, const std
     }
     JobSpec adopted = spec;
     adopt_decisions(*identity, adopted);
-    if (const Result<void> same = check_run_identity(*identity, adopted, dataset_hash); !same) {
+    const std::string hash = dataset_hash ? *dataset_hash : dataset_of(*identity);
+    if (const Result<void> same = check_run_identity(*identity, adopted, hash); !same) {
         return invalid_input(in_the_way + ": " + same.error().message + way_out);
     }
     return {};

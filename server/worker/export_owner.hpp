@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,10 @@ namespace distilld {
 inline constexpr const char* kExportOwnerFile = "distilld.json";
 
 /// Whether `output` may take the model of the run: there is none in it, or one of the same run. Else the error
-/// (invalid_input) names the file that would be replaced; with "overwrite" in the spec there is none.
-Result<void> check_output(const std::filesystem::path& output, const JobSpec& spec, const std::string& dataset_hash);
+/// (invalid_input) names the file that would be replaced; with "overwrite" in the spec there is none. No
+/// `dataset_hash`: the dataset is taken to be the same.
+Result<void> check_output(const std::filesystem::path& output, const JobSpec& spec,
+                          const std::optional<std::string>& dataset_hash);
 
 /// Written before the first file of the export, so that what an interrupted one leaves is known to be the run's, and
 /// once more with the hash of the weights and the export's files when it is whole. Those files, by their names below

@@ -430,13 +430,6 @@ std::string identity_of(const PreparedRun& run) {
     return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));
 }
 
-models::CheckpointStore checkpoint_store(const JobSpec& spec) {
-    const std::filesystem::path folder = spec.checkpoint.dir.empty()
-                                             ? std::filesystem::path(spec.output) / "checkpoints"
-                                             : std::filesystem::path(spec.checkpoint.dir);
-    return {folder, spec.checkpoint.keep};
-}
-
 asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors, RunControl& control,
                                       EmitEvent emit) {
     Preparation preparation(run, std::move(executors), control, std::move(emit));

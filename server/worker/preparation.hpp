@@ -63,9 +63,6 @@ struct PreparedRun {
 /// run that an earlier version began goes on in the order that it had.
 [[nodiscard]] bool groups_rows_by_length(const PreparedRun& run);
 
-/// Where checkpoints go: checkpoint.dir, or a folder in the output.
-[[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);
-
 /// Loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to go on from (`resume`:
 /// as find_starting_point()'s `ordered`), chooses the batch size where the spec leaves it open, connects the teacher
 /// where there is a step left to do, opens the sinks, and removes checkpoints that the spec allows to replace, in this

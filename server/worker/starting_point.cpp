@@ -1,5 +1,6 @@
 #include "server/worker/starting_point.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "models/checkpoint/manifest.hpp"
@@ -34,7 +35,37 @@ Result<void> same_run(const std::string& identity, JobSpec& spec, const std::str
     return {};
 }
 
+/// Whether the run may go on from a checkpoint that has a manifest; `spec` has then what that decided.
+Result<void> may_go_on(const models::CheckpointEntry& entry, JobSpec& spec, const std::string& dataset_hash,
+                       bool ordered) {
+    if (ordered || spec.resume) {
+        return same_run(entry.run->spec_json, spec, dataset_hash, ordered);
+    }
+    return invalid_input("/resume: is false, but there are checkpoints up to step " + std::to_string(entry.step));
+}
+
 }  // namespace
+
+models::CheckpointStore checkpoint_store(const JobSpec& spec) {
+    const std::filesystem::path folder = spec.checkpoint.dir.empty()
+                                             ? std::filesystem::path(spec.output) / "checkpoints"
+                                             : std::filesystem::path(spec.checkpoint.dir);
+    return {folder, spec.checkpoint.keep};
+}
+
+Result<void> check_checkpoints(const models::CheckpointStore& store, const JobSpec& spec) {
+    const Result<std::vector<models::CheckpointEntry>> entries = store.entries();
+    if (!entries) {
+        return entries.error();
+    }
+    const auto ours = std::ranges::find_if(*entries, [](const auto& entry) { return entry.run.has_value(); });
+    if (spec.overwrite || ours == entries->end()) {
+        return {};
+    }
+    JobSpec resumed = spec;
+    const Result<void> same = may_go_on(*ours, resumed, dataset_of(ours->run->spec_json), false);
+    return same ? same : refusal(ours->folder, same.error().message);
+}
 
 Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, JobSpec& spec,
                                           const std::string& dataset_hash, bool ordered) {
@@ -58,11 +89,7 @@ Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, 
         if (newest->folder && entry.folder != *newest->folder) {
             continue;
         }
-        Result<void> same =
-            invalid_input("/resume: is false, but there are checkpoints up to step " + std::to_string(entry.step));
-        if (ordered || spec.resume) {
-            same = same_run(entry.run->spec_json, spec, dataset_hash, ordered);
-        }
+        const Result<void> same = may_go_on(entry, spec, dataset_hash, ordered);
         if (!same && !spec.overwrite) {
             return refusal(entry.folder, same.error().message);
         }

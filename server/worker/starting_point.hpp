@@ -28,6 +28,13 @@ struct StartingPoint {
 Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, JobSpec& spec,
                                           const std::string& dataset_hash, bool ordered);
 
+/// Where checkpoints go: checkpoint.dir, or a folder in the output.
+[[nodiscard]] models::CheckpointStore checkpoint_store(const JobSpec& spec);
+
+/// Whether the run that `spec` describes would go on from the newest checkpoint or may replace it, as far as can be
+/// told before the dataset is read and without hashing a file. The error is that of find_starting_point().
+Result<void> check_checkpoints(const models::CheckpointStore& store, const JobSpec& spec);
+
 /// The arithmetic of the run that `spec`, which leaves it to the machine, would go on with, as far as can be told
 /// before the dataset is read: what it began with, so that a resume on another machine computes as before. Nothing:
 /// there is no checkpoint, it is another run's or not to be gone on from, or it does not say.

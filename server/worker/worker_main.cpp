@@ -5,6 +5,7 @@
 
 #include "distilld_version.hpp"
 #include "server/support/exit_codes.hpp"
+#include "server/support/help_formatter.hpp"
 #include "server/support/man_page.hpp"
 #include "server/teacher/teacher_options.hpp"
 #include "server/teacher/teacher_server.hpp"
@@ -12,6 +13,7 @@
 
 int main(int argc, char** argv) {
     CLI::App app{"distilld-worker: trains students and serves teachers for distilld", "distilld-worker"};
+    app.formatter(distilld::make_help_formatter());
     app.set_version_flag("--version", std::string("distilld-worker ") + distilld::kVersion);
     app.require_subcommand(1);
     app.footer(distilld::kExitCodesHelp);
@@ -26,7 +28,7 @@ int main(int argc, char** argv) {
         return app.exit(error) == 0 ? distilld::kDone : distilld::kWrongUsage;
     }
     if (app.got_subcommand("man")) {
-        const auto page = distilld::man_page(distilld::command_tree(app), distilld::kVersion, "distilld(1)");
+        const auto page = distilld::man_page(distilld::command_tree(app), distilld::kVersion, {"distilld(1)"});
         return std::fputs(page.c_str(), stdout) < 0 ? distilld::kFailed : distilld::kDone;
     }
     return app.got_subcommand("train") ? distilld::run_train_worker() : distilld::run_teacher_server(teacher);

@@ -218,7 +218,7 @@ def test_priority_and_pause_decide_who_is_next(distilld, text_data, tmp_path):
     out = distilld.run("jobs", "pause", second, *server).out
     assert "paused_by_user: paused while it was queued" in out
     assert rest.post(f"/v1/jobs/{second}/cancel").json["state"] == "cancelled"
-    assert "it is queued" in distilld.run("jobs", "checkpoint", first, *server, code=1).err
+    assert "it is waiting in the queue" in distilld.run("jobs", "checkpoint", first, *server, code=1).err
     distilld.run("jobs", "checkpoint", third, *server)
     wait_until(lambda: rest.job(third)["checkpoints"], "a checkpoint")
     distilld.run("jobs", "cancel", third, "--no-checkpoint", *server)
@@ -239,7 +239,7 @@ def test_a_job_is_labelled_and_found_by_it(module_service, distilld, text_data, 
     assert len(distilld.run("jobs", "list", "--metadata", "team=blue", *server).out.splitlines()) == 1
     distilld.run("jobs", "set", done["id"], "--metadata", "note=", *server)
     assert rest.job(done["id"])["metadata"] == {"team": "red"}
-    assert "has ended" in distilld.run("jobs", "set", done["id"], "--priority", "1", *server, code=1).err
+    assert "has already succeeded" in distilld.run("jobs", "set", done["id"], "--priority", "1", *server, code=1).err
     assert "nothing is to be set" in distilld.run("jobs", "set", done["id"], *server, code=2).err
     long = distilld.run("jobs", "set", done["id"], "--metadata", "n=" + 513 * "x", *server, code=2).err
     assert "/metadata/n: a text has at most 512 bytes" in long

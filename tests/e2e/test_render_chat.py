@@ -319,3 +319,15 @@ def test_a_template_from_elsewhere_reaches_the_student(distilld, folder, tmp_pat
     student = transformers.AutoTokenizer.from_pretrained(tmp_path / "student")
     said = student.apply_chat_template(TALK[:1], tokenize=False, add_generation_prompt=True)
     assert said == "<|im_start|>user\nHow many legs has a spider?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_without_transformers_it_says_what_to_install(tmp_path):
+    chat = jobs.write_jsonl(tmp_path / "chat.jsonl", [{"messages": TALK}])
+    # -S: without the packages that are installed.
+    command = [sys.executable, "-S", TOOL, "--tokenizer", tmp_path, chat, tmp_path / "out.jsonl"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 1
+    assert said.stderr == (
+        "render_chat: the Python package transformers is missing: pip install transformers, or give --tokenize-url "
+        "of a server\n"
+    )

@@ -45,7 +45,7 @@ def test_help_and_version(distilld):
         ["walk"],
         ["run"],
         ["run", "SPEC", "--no-such-flag"],
-        ["run", "SPEC", "--set", "training/max_steps=3"],
+        ["run", "SPEC", "--set", "=3"],
         ["run", "SPEC", "--set", "/training/max_steps"],
         ["run", "SPEC", "--micro-batches", "many"],
         ["run", "SPEC", "--parallel", "perhaps"],

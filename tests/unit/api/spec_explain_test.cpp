@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include "api/job_spec_json.hpp"
 #include "api/named_paths.hpp"
 #include "api/spec_comments.hpp"
@@ -28,6 +34,15 @@ TEST(SpecComments, WithoutAnEndStaySoThatTheErrorSaysWhere) {
     EXPECT_EQ(without_comments("{} /* no end"), "{} /* no end");
     EXPECT_EQ(without_comments("\"no end // a"), "\"no end // a");
     EXPECT_EQ(without_comments("\"no end\n// a"), "\"no end\n    ");
+}
+
+TEST(SpecComments, CommasBehindTheLastMemberBecomeBlanks) {
+    EXPECT_EQ(without_comments(R"({"a": [1, 2,], "b": {"c": ",}",},})"), R"({"a": [1, 2 ], "b": {"c": ",}" } })");
+    EXPECT_EQ(without_comments("{\"a\": 1, // one\n}"), "{\"a\": 1        \n}");
+    // These are mistakes.
+    EXPECT_EQ(without_comments("[,]"), "[,]");
+    EXPECT_EQ(without_comments("{,}"), "{,}");
+    EXPECT_EQ(without_comments("[1,,]"), "[1,,]");
 }
 
 TEST(SpecExplain, AFieldByAnyOfItsNames) {
@@ -60,6 +75,32 @@ TEST(SpecExplain, WhatAWrongNameWasMeantFor) {
                 HasSubstr("did you mean training.temperature?"));
 }
 
+TEST(SpecExplain, WhatOtherProgramsCallAField) {
+    EXPECT_THAT(explain(spec_table(), "num_epochs").error().message, HasSubstr("did you mean training.epochs?"));
+    EXPECT_THAT(explain(spec_table(), "training.lr").error().message,
+                HasSubstr("did you mean training.learning_rate?"));
+    const auto read = parse_job_spec(R"({"training": {"lr": 1, "num_train_epochs": 2, "max_length": 3}})");
+    ASSERT_FALSE(read);
+    const auto said = describe(read.error());
+    EXPECT_THAT(said, HasSubstr("/training/lr: unknown field 'lr'; did you mean /training/learning_rate?"));
+    EXPECT_THAT(said, HasSubstr("/training/num_train_epochs: unknown field 'num_train_epochs'; did you mean "
+                                "/training/epochs?"));
+    EXPECT_THAT(said, HasSubstr("did you mean /dataset/sequence_length?"));
+}
+
+TEST(SpecFields, ThatOthersCallSoAreCalledSoOnce) {
+    std::set<std::string_view> seen;
+    for (const auto& field : spec_table().fields) {
+        for (const auto name : field.also_known_as) {
+            EXPECT_TRUE(seen.insert(name).second) << name;
+        }
+    }
+    EXPECT_GT(seen.size(), 20U);
+    for (const auto& field : spec_table().fields) {
+        EXPECT_FALSE(seen.contains(field.name())) << field.name();
+    }
+}
+
 TEST(StartingSpec, IsReadAsTheValuesThatItWasGiven) {
     const std::map<std::string, json::value> values{{"/student/model", "folder"},
                                                     {"/dataset/train", "t.jsonl"},
@@ -80,6 +121,87 @@ TEST(StartingSpec, IsReadAsTheValuesThatItWasGiven) {
     }
 }
 
+/// The lines of a text.
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+        lines.push_back(line);
+    }
+    return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const auto& line : lines) {
+        text += line + "\n";
+    }
+    return text;
+}
+
+/// The line without its first "// ".
+std::string uncommented(const std::string& line) {
+    const auto at = line.find("// ");
+    return line.substr(0, at) + line.substr(at + 3);
+}
+
+/// A line of JSON that is commented out, and not a sentence.
+bool is_left_out(const std::string& line) {
+    return std::regex_match(line, std::regex(R"( *// +("[a-z_0-9]+": .*|\},))"));
+}
+
+std::string codes_of(const SpecViolations& found) {
+    std::string codes;
+    for (const auto& one : found.violations) {
+        codes += one.code + " ";
+    }
+    return codes;
+}
+
+TEST(StartingSpec, StaysJsonWhateverIsUncommented) {
+    const std::map<std::string, json::value> values{{"/student/model", "folder"},
+                                                    {"/dataset/train", "t.jsonl"},
+                                                    {"/dataset/sequence_length", 9},
+                                                    {"/training/epochs", 2},
+                                                    {"/output", "out"}};
+    const auto lines = lines_of(starting_spec(spec_table(), values));
+    auto all = lines;
+    std::size_t blocks = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+        if (!is_left_out(lines[i])) {
+            continue;
+        }
+        auto changed = lines;
+        const bool block = lines[i].ends_with("{");
+        const auto indent = lines[i].find('/');
+        for (auto end = i; end < lines.size(); ++end) {
+            changed[end] = uncommented(lines[end]);
+            if (!block || lines[end] == std::string(indent, ' ') + "// },") {
+                break;
+            }
+        }
+        blocks += block ? 1 : 0;
+        all[i] = uncommented(lines[i]);
+        if (lines[i].ends_with("},")) {
+            continue;  // the end of a block, which is uncommented as a whole
+        }
+        const auto spec = parse_job_spec(without_comments(joined(changed)));
+        const auto codes = spec ? std::string() : codes_of(spec.error());
+        EXPECT_THAT(codes, ::testing::Not(HasSubstr("malformed_json"))) << lines[i];
+        if (!lines[i].ends_with(": null,")) {
+            EXPECT_THAT(codes, ::testing::Not(HasSubstr("wrong_type"))) << lines[i];
+        }
+        if (lines[i].find("\"lora\"") != std::string::npos) {
+            ASSERT_TRUE(spec) << describe(spec.error()) << joined(changed);
+            EXPECT_TRUE(spec->student.lora);
+        }
+    }
+    EXPECT_GE(blocks, 2U);
+    // And all of them at once.
+    const auto whole = parse_json_text(without_comments(joined(all)), 16);
+    EXPECT_TRUE(whole) << whole.error().reason << joined(all);
+}
+
 TEST(NamedPaths, ThatAreNotThereAreNamed) {
     test::TemporaryFolder folder;
     const auto file = folder.write("one.jsonl", "{}\n").string();
@@ -98,6 +220,18 @@ TEST(NamedPaths, ThatAreNotThereAreNamed) {
     EXPECT_THAT(pointers,
                 ::testing::UnorderedElementsAre("/student/model", "/student/tokenizer", "/teacher/ca_file",
                                                 "/dataset/train/2", "/dataset/eval", "/teachers/code/model_dir"));
+}
+
+TEST(NamedPaths, ThatLookLikeAModelOfTheHubAreToBeDownloaded) {
+    EXPECT_EQ(hub_hint("Qwen/Qwen3-0.6B"),
+              "; a model of the Hugging Face Hub is downloaded first: hf download Qwen/Qwen3-0.6B --local-dir "
+              "models/Qwen3-0.6B");
+    for (const char* path : {"model", "/a/b", "./b", "../b", "a/b/c", "a/"}) {
+        EXPECT_EQ(hub_hint(path), "") << path;
+    }
+    JobSpec spec;
+    spec.student.model = "Qwen/Qwen3-0.6B";
+    EXPECT_THAT(missing_paths(spec, spec_table()).front().detail, HasSubstr("hf download Qwen/Qwen3-0.6B"));
 }
 
 }  // namespace

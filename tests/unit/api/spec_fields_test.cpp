@@ -195,7 +195,8 @@ TEST(SpecSections, OneStandsWithinAnother) {
         return describe(parse_job_spec(spec_with({{pointer, value}})).error());
     };
     EXPECT_EQ(refusal("/student/lora", "3"), "/student/lora: an object is expected, not a number");
-    EXPECT_EQ(refusal("/student/lora/rank", "3"), "/student/lora/rank: unknown field 'rank'");
+    EXPECT_EQ(refusal("/student/lora/rank", "3"),
+              "/student/lora/rank: unknown field 'rank'; did you mean /student/lora/r?");
     EXPECT_EQ(refusal("/student/lora/dropot", "3"),
               "/student/lora/dropot: unknown field 'dropot'; did you mean \"dropout\"?");
     EXPECT_EQ(refusal("/lora", "{}"), "/lora: unknown field 'lora'; did you mean /student/lora?");

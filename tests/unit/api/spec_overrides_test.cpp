@@ -45,7 +45,13 @@ TEST(Overrides, AreSplitAtTheFirstEqualsSign) {
     EXPECT_EQ(change->first, "/teacher/model");
     EXPECT_EQ(change->second, "a=b");
     EXPECT_FALSE(parse_override("/teacher/model"));
-    EXPECT_FALSE(parse_override("teacher=1"));
+    EXPECT_EQ(parse_override("teacher.model=a=b").value(), *change);
+    EXPECT_EQ(parse_override("teacher/model=a=b").value(), *change);
+    EXPECT_EQ(parse_override("output=/a.b").value(), Override("/output", "/a.b"));
+    // A name with a dot takes the pointer.
+    EXPECT_EQ(parse_override("/teachers/a.b/model=c").value(), Override("/teachers/a.b/model", "c"));
+    EXPECT_FALSE(parse_override("=1"));
+    EXPECT_FALSE(parse_override("/=1"));
     EXPECT_FALSE(parse_override(""));
 }
 

@@ -66,6 +66,17 @@ TEST(ParseJsonText, SaysWhereTheTextIsNoJson) {
     EXPECT_EQ(parse_json_text("[1", 2).error().reason, "the text ends too early, line 1, column 3");
 }
 
+TEST(ParseJsonText, NamesTheLineThatLacksAComma) {
+    EXPECT_EQ(parse_json_text("{\n  \"a\": 1\n\n  \"b\": 2\n}", 8).error().reason,
+              "syntax error, line 4, column 3: line 2 lacks a comma at its end");
+    EXPECT_EQ(parse_json_text("[{}\n{}]", 8).error().reason,
+              "syntax error, line 2, column 1: line 1 lacks a comma at its end");
+    EXPECT_EQ(parse_json_text(R"({"a" "b"})", 8).error().reason,
+              "syntax error, line 1, column 6: a comma or a colon is missing in front of it");
+    EXPECT_EQ(parse_json_text("{\"a\": 1,\n}", 8).error().reason,
+              "syntax error, line 2, column 1: no comma may stand in front of }");
+}
+
 TEST(DuplicateKeys, AreNamedByTheirPointers) {
     EXPECT_EQ(duplicate_keys(R"({"a":1,"b":{"x/y":1,"x/y":2},"a":2,"c":[{"d":1,"d":2}]})", 8),
               (std::vector<std::string>{"/b/x~1y", "/a", "/c/0/d"}));

@@ -35,10 +35,11 @@ LAYERS = {
     "server/security/": [*BELOW_SERVER, "server/support/", "server/http/", "server/security/"],
     "server/protocol/": [*BELOW_SERVER, "server/support/", "server/protocol/"],
     "server/supervisor/": [*BELOW_SERVER, "server/support/", "server/protocol/", "server/supervisor/"],
-    # What a run will come to, from its spec, the student's config and the data.
+    # What a run will come to and what keeps it from beginning, by what the run itself reads and refuses.
     "server/estimate/": [
         *["base/", "pipeline/core/", "pipeline/data/", "models/families/", "models/losses/", "models/optimizers/"],
-        *["api/", "server/estimate/"],
+        *["api/", "server/estimate/", "pipeline/teacher/remote_teacher.hpp", "server/worker/export_owner.hpp"],
+        *["server/worker/starting_point.hpp", "server/worker/training_data.hpp"],
     ],
     "server/jobs/": [*BELOW_JOBS, "pipeline/store/", "server/estimate/", "server/jobs/"],
     "server/openai/": [*BELOW_JOBS, "server/jobs/", "server/openai/"],
@@ -46,7 +47,7 @@ LAYERS = {
     # What a teacher is served with is said on the command lines of both programs.
     "server/cli/": [
         *[*BELOW_JOBS, "server/settings/", "server/jobs/", "server/cli/", "server/teacher/teacher_options.hpp"],
-        *["net/", "pipeline/data/", "pipeline/store/", "server/openai/", "server/webhooks/"],
+        *["net/", "pipeline/data/", "pipeline/store/", "server/estimate/", "server/openai/", "server/webhooks/"],
     ],
     "server/teacher/": ["base/", "pipeline/", "models/", "api/", "server/support/", "server/http/", "server/teacher/"],
     "server/sinks/": ["base/", "pipeline/", "api/", "server/sinks/"],

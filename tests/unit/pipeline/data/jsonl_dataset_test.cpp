@@ -243,9 +243,8 @@ TEST_F(JsonlDataset, RefusesBadLinesByFileAndLine) {
          "has neither \"text\" nor \"input_ids\": accepted are {\"text\": \"…\"}, "
          "{\"prompt\": \"…\", \"completion\": \"…\"} and {\"input_ids\": […]}"},
         {"{\"content\":\"a\"}", "has neither \"text\" nor \"input_ids\""},
-        {"{\"messages\":[]}",
-         "is a conversation, which a chat template has to turn into tokens first: python3 "
-         "tools/render_chat.py --tokenizer TOKENIZER_FOLDER /"},
+        {"{\"messages\":[]}", "is a conversation, which a chat template has to turn into tokens first: python3 /"},
+        {"{\"messages\":[],\"a\":1}", "tools/render_chat.py --tokenizer TOKENIZER_FOLDER /"},
         {"{\"messages\":[],\"text\":\"a\"}", "data.jsonl /"},
         {"{\"prompt\":[],\"completion\":[]}", "data.ids.jsonl (docs/data.md)"},
         {"{\"prompt\":\"a\"}", "has a \"prompt\" and no \"completion\""},

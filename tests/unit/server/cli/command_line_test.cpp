@@ -5,8 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "api/job_spec_json.hpp"
 #include "api/spec_fields.hpp"
@@ -70,6 +72,7 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
                                                       {"run", "a.json", "--micro-batches", "-3"},
                                                       {"run", "a.json", "--timeout", "long"},
                                                       {"run", "a.json", "--set", "no pointer"},
+                                                      {"run", "a.json", "--set", "no pointer=1"},
                                                       {"generate"},
                                                       {"generate", "a.json", "--format", "zip"},
                                                       {"teacher", "/nonexistent-folder"},
@@ -94,6 +97,46 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhy) {
         EXPECT_EQ(line.exit_code, kWrongUsage);
         EXPECT_NE(line.err, "");
     }
+}
+
+TEST(CommandLine, SettingsOfTheConnectionComeFromTheEnvironmentToo) {
+    const std::map<std::string, std::string> variables{{"DISTILLD_SERVER", "https://h:1"},
+                                                       {"DISTILLD_CA", "ca.pem"},
+                                                       {"DISTILLD_API_KEY_FILE", "key"},
+                                                       {"DISTILLD_CERTIFICATE", "me.pem"},
+                                                       {"DISTILLD_CERTIFICATE_KEY", "me.key"}};
+    for (const auto& [name, value] : variables) {
+        ::setenv(name.c_str(), value.c_str(), 1);
+    }
+    const auto jobs = parsed<JobsCommand>({"jobs", "get", "x", "--ca", "other.pem"}).connection;
+    const auto check = parsed<HealthcheckCommand>({"healthcheck"}).connection;
+    for (const auto& [name, value] : variables) {
+        ::unsetenv(name.c_str());
+    }
+    EXPECT_EQ(jobs.server, "https://h:1");
+    EXPECT_EQ(jobs.ca, "other.pem") << "what is given counts before it";
+    EXPECT_EQ(jobs.api_key_file, "key");
+    EXPECT_EQ(jobs.certificate, "me.pem");
+    EXPECT_EQ(jobs.certificate_key, "me.key");
+    EXPECT_EQ(check.server, "https://h:1");
+    EXPECT_EQ(check.ca, "ca.pem");
+    EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck"}).connection.server, "http://127.0.0.1:8500");
+}
+
+TEST(CommandLine, SuggestsTheCommandThatWasMeant) {
+    EXPECT_EQ(parse_command_line({"rnu", "job.json"}).err,
+              "distilld: there is no command 'rnu'; did you mean 'distilld run'?\n");
+    EXPECT_EQ(parse_command_line({"jobs", "lsit"}).err,
+              "distilld: there is no command 'lsit'; did you mean 'distilld jobs list'?\n");
+    EXPECT_EQ(parse_command_line({"dance"}).err,
+              "distilld: there is no command 'dance'; 'distilld --help' lists them\n");
+}
+
+TEST(CommandLine, SetTakesTheNamesOfTheDocumentation) {
+    EXPECT_THAT(
+        parsed<RunCommand>({"run", "s", "--set", "training.max_steps=4", "--set", "output=a/b.c", "--overwrite"})
+            .overrides,
+        ElementsAre(Pair("/training/max_steps", "4"), Pair("/output", "a/b.c"), Pair("/overwrite", "true")));
 }
 
 TEST(CommandLine, Keys) {
@@ -310,13 +353,13 @@ TEST(CommandLine, WhatTheTeacherIsToldTheWorkerUnderstands) {
 TEST(CommandLine, Jobs) {
     const auto list = parsed<JobsCommand>({"jobs", "list", "--server", "http://h:1", "-o", "json", "--limit", "5"});
     EXPECT_EQ(list.action, JobsCommand::Action::list);
-    EXPECT_EQ(list.server, "http://h:1");
+    EXPECT_EQ(list.connection.server, "http://h:1");
     EXPECT_TRUE(list.json);
     EXPECT_EQ(list.limit, 5U);
     const auto watch = parsed<JobsCommand>({"jobs", "watch", "job-1"});
     EXPECT_EQ(watch.action, JobsCommand::Action::watch);
     EXPECT_EQ(watch.subject, "job-1");
-    EXPECT_EQ(watch.server, "http://127.0.0.1:8500");
+    EXPECT_EQ(watch.connection.server, "http://127.0.0.1:8500");
     EXPECT_FALSE(watch.json);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "submit", "s"}).action, JobsCommand::Action::submit);
     EXPECT_EQ(parsed<JobsCommand>({"jobs", "get", "s"}).action, JobsCommand::Action::get);
@@ -351,7 +394,7 @@ TEST(CommandLine, Jobs) {
     const auto logs = parsed<JobsCommand>({"jobs", "logs", "s", "--tail", "5"});
     EXPECT_EQ(logs.action, JobsCommand::Action::logs);
     EXPECT_EQ(logs.tail, 5U);
-    EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck", "--server", "http://h:1"}).server, "http://h:1");
+    EXPECT_EQ(parsed<HealthcheckCommand>({"healthcheck", "--server", "http://h:1"}).connection.server, "http://h:1");
 }
 
 TEST(Files, ReadsSpecs) {

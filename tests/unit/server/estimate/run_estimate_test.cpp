@@ -162,29 +162,22 @@ TEST(RunEstimate, OfAGenerateJobSaysWhyThereIsNone) {
     EXPECT_EQ(json.at("notes").as_array().size(), 1U);
 }
 
-TEST(EstimateInputs, CountsTheRowsOfSmallDataAndSaysWhyOfOther) {
-    const test::TemporaryFolder folder;
+TEST(EstimateInputs, SaysWhyTheStepsAreNotKnown) {
     auto spec = spec_of();
-    spec.student.config_json = R"({"model_type":"llama","vocab_size":257,"hidden_size":8,"intermediate_size":12,)"
-                               R"("num_hidden_layers":1,"num_attention_heads":2})";
     spec.training.max_steps.reset();
     spec.training.epochs = 1;
-    const auto data = folder.path() / "t.jsonl";
-    std::ofstream(data) << "{\"text\":\"" << std::string(32 * 7, 'x') << "\"}\n";
-    spec.dataset.train = {data.string()};
     std::vector<std::string> notes;
-    EXPECT_EQ(read_estimate_inputs(spec, notes).rows, 7U);
+    JobInspection inspection;
+    inspection.rows = 7;
+    EXPECT_EQ(read_estimate_inputs(spec, inspection, notes).rows, 7U);
     EXPECT_THAT(notes, IsEmpty());
-    std::filesystem::resize_file(data, kMaxEstimatedData + 1);
-    EXPECT_EQ(read_estimate_inputs(spec, notes).rows, std::nullopt);
-    EXPECT_THAT(notes, ElementsAre("steps: dataset.train is read when the job starts: it has 4 MiB"));
+    inspection.rows.reset();
+    EXPECT_EQ(read_estimate_inputs(spec, inspection, notes).rows, std::nullopt);
+    EXPECT_THAT(notes, ElementsAre("steps: dataset.train has more than 4 MiB, and is read when the job starts"));
     spec.training.max_steps = 5;  // the rows are not needed
     notes.clear();
-    EXPECT_EQ(read_estimate_inputs(spec, notes).rows, std::nullopt);
+    EXPECT_EQ(read_estimate_inputs(spec, inspection, notes).rows, std::nullopt);
     EXPECT_THAT(notes, IsEmpty());
-    spec.student.config_json = R"({"model_type":"llamb"})";
-    EXPECT_FALSE(read_estimate_inputs(spec, notes).student);
-    EXPECT_THAT(notes, ElementsAre(HasSubstr("parameters, memory: /student/config")));
 }
 
 TEST(EstimateInputs, KnowsWhichMachinesMultiplyBf16) {

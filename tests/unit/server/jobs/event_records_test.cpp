@@ -37,7 +37,7 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
 }
 
 TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
-    EXPECT_EQ(as_text(record_of(StartedEvent{1, 2, 3, 4, 5, "bf16", "a teacher", 6, 7, "bytes"})),
+    EXPECT_EQ(as_text(record_of(StartedEvent{1, 2, 3, 4, 5, 0, "bf16", "a teacher", 6, 7, "bytes"})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"message",)"
               R"("message":"training resumed at step 2; tokenizer: bytes; teacher: a teacher",)"
               R"("data":{"total_steps":1,"first_step":2,)"

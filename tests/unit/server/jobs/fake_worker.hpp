@@ -215,7 +215,7 @@ class World {
         options_.working_directory = folder.path();
         // What spec_text() names.
         std::filesystem::create_directory(folder.path() / "m");
-        std::ofstream(folder.path() / "t.jsonl") << "{}\n";
+        std::ofstream(folder.path() / "t.jsonl") << R"({"input_ids":[1,2,3]})" << "\n";
         open();
     }
     void open() { open(open_store(), fleet.factory()); }

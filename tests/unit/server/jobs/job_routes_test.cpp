@@ -156,7 +156,8 @@ TEST_F(JobRoutesTest, DeletesOnlyWhatHasEnded) {
         const auto refused = remove(one);
         EXPECT_EQ(refused.status, 409U);
         EXPECT_EQ(code(refused), "job_is_not_terminal");
-        EXPECT_THAT(std::string(body(refused).at("detail").as_string()), HasSubstr(one == id ? "running" : "queued"));
+        EXPECT_THAT(std::string(body(refused).at("detail").as_string()),
+                    HasSubstr(one == id ? "running" : "waiting in the queue"));
     }
     worker->emit(CheckpointEvent{10, "/c/10", 0.5, 1}, worker);
     finish(worker);

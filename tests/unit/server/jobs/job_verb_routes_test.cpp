@@ -135,7 +135,7 @@ TEST_F(JobVerbRoutesTest, CheckpointsAreOfRunningTrainings) {
     const auto refused = verb("checkpoint", waits);
     EXPECT_EQ(refused.status, 409U);
     EXPECT_EQ(code(refused), "job_is_not_running");
-    EXPECT_THAT(detail(refused), HasSubstr("it is queued"));
+    EXPECT_THAT(detail(refused), HasSubstr("it is waiting in the queue"));
     const auto generate = post(R"({"kind":"generate","teacher":{"endpoints":["http://127.0.0.1:9"],"store":"s"},)"
                                R"("dataset":{"train":"t.jsonl","sequence_length":16}})");
     ASSERT_EQ(generate.status, 201U) << generate.body;

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/error.hpp"
+#include "models/families/model_family.hpp"
+#include "pipeline/core/job_spec.hpp"
+
+namespace distilld::models {
+
+/// The student's config.json: that of its folder (of a PEFT folder without one its base's) under the fields of the
+/// spec. Reads files.
+Result<ModelConfig> read_student_config(const StudentSpec& student,
+                                        std::span<const ModelFamily> families = model_families());
+
+/// Rows longer than the positions that the network has are an error that names /dataset/sequence_length.
+Result<void> check_positions(std::uint32_t sequence_length, std::int64_t max_positions);
+
+}  // namespace distilld::models
