@@ -8,6 +8,7 @@
 
 #include "base/json_members.hpp"
 #include "models/families/adapter_config.hpp"
+#include "pipeline/core/overflow_in_force.hpp"
 #include "pipeline/data/data_files.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/packed_dataset.hpp"
@@ -71,6 +72,7 @@ std::optional<std::uint64_t> rows_of(const JobSpec& spec, std::uint32_t vocabula
     DatasetOptions options;
     options.sequence_length = spec.dataset.sequence_length;
     options.packing = spec.dataset.packing == Packing::joined;
+    options.overflow = overflow_in_force(spec.dataset);
     options.vocabulary_size = vocabulary;
     options.no_tokenizer_reason = choice->refusal;
     options.completion_only_loss = spec.dataset.completion_only_loss;
@@ -83,6 +85,10 @@ std::optional<std::uint64_t> rows_of(const JobSpec& spec, std::uint32_t vocabula
     std::shared_ptr<const Dataset> loaded(std::move(*rows));
     if (spec.dataset.packing == Packing::documents) {
         loaded = pack_documents(std::move(loaded), spec.dataset.sequence_length);
+    }
+    if (loaded->token_count() != loaded->tokens_read()) {
+        notes.push_back("tokens: " + std::to_string(loaded->token_count()) + " of the " +
+                        std::to_string(loaded->tokens_read()) + " of dataset.train are used");
     }
     return loaded->row_count();
 }
@@ -107,7 +113,8 @@ EstimateInputs read_estimate_inputs(const JobSpec& spec, std::vector<std::string
             notes.push_back("memory: without the teacher's: " + config.error().message);
         }
     }
-    if (inputs.student && !spec.training.max_steps && !spec.training.batch_size_auto) {
+    const bool automatic = spec.training.micro_batches_auto;
+    if (inputs.student && (automatic || (!spec.training.max_steps && !spec.training.batch_size_auto))) {
         inputs.rows = rows_of(spec, static_cast<std::uint32_t>(inputs.student->decoder.vocab_size), notes);
     }
     return inputs;
