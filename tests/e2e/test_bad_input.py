@@ -238,7 +238,7 @@ TEXT = b'{"text": "a good line"}\n'
 
 # name: (content of the file, what the error must say after the file's name)
 BAD_DATA = {
-    "an empty file": (b"", ["train.jsonl: is empty"]),
+    "an empty file": (b"", ["is empty: a document is expected"]),
     "not JSON in line 3": (TEXT * 2 + b"oops\n" + TEXT, [":3: "]),
     "a list in line 2": (TEXT + b"[1]\n", [":2: ", "object"]),
     "neither text nor ids": (TEXT + b'{"words": "x"}\n', [":2: ", "input_ids"]),

@@ -59,11 +59,13 @@ TEST(ProgressText, LineAndBar) {
 
 TEST(ProgressText, SaysWhatTheLossIsMadeOf) {
     auto event = progress(40);
-    event.kd_loss = 2.5;
+    event.kd_loss = event.loss;
+    event.ce_loss = 4;  // measured, but of no weight
     EXPECT_THAT(progress_line(event), HasSubstr("step 40/100 KD loss 2.3456 nats/token lr"));
-    event.ce_loss = 2;
+    event.kd_loss = 2;
     EXPECT_THAT(progress_line(event), HasSubstr("step 40/100 KD + cross entropy loss 2.3456 nats/token lr"));
     event.kd_loss = 0;
+    event.ce_loss = event.loss;
     EXPECT_THAT(progress_line(event), HasSubstr("step 40/100 cross entropy loss 2.3456 nats/token lr"));
 }
 
