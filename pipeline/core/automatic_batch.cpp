@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
+#include <charconv>
 
 namespace distilld {
 namespace {
@@ -56,10 +56,10 @@ LogEvent steps_line(const TrainingSpec& training, std::uint64_t rows, std::uint6
     const std::uint64_t of_step = std::uint64_t{training.batch_size} * training.micro_batches;
     if (training.epochs && ends_epochs) {
         std::array<char, 32> epochs{};
-        std::snprintf(epochs.data(), epochs.size(), "%.6g", *training.epochs);
-        return {"info", std::string(epochs.data()) + (*training.epochs == 1 ? " epoch of " : " epochs of ") +
-                            counted(rows, "row") + ": " + counted(total_steps, "step") + " of up to " +
-                            counted(of_step, "sequence")};
+        const auto written = std::to_chars(epochs.data(), epochs.data() + epochs.size(), *training.epochs);
+        return {"info", std::string(epochs.data(), written.ptr) +
+                            (*training.epochs == 1 ? " epoch of " : " epochs of ") + counted(rows, "row") + ": " +
+                            counted(total_steps, "step") + " of up to " + counted(of_step, "sequence")};
     }
     if (training.epochs) {
         return {"info",
