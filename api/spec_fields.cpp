@@ -91,6 +91,17 @@ std::vector<SpecField> last_document_fields() {
     };
 }
 
+/// Without a default: it depends on the packing.
+FieldKindPtr overflow_kind() {
+    const auto to = [](const DatasetSpec& dataset) {
+        return dataset.overflow == Overflow::automatic ? std::string() : name_of(kOverflowNames, dataset.overflow);
+    };
+    const auto from = [](DatasetSpec& dataset, const std::string& text) {
+        dataset.overflow = value_of(kOverflowNames, text).value();
+    };
+    return make_choice(make_member<std::string, DatasetSpec>(to, from), names_of(kOverflowNames));
+}
+
 std::vector<SpecField> dataset_fields() {
     return {
         // The checkpoint holds a hash of the rows, so the file may have moved.
@@ -125,6 +136,13 @@ std::vector<SpecField> dataset_fields() {
          .decides_weights = yes,
          .help = "documents joined end to end and cut into rows (true); whole ones side by side in a row, each read by "
                  "itself (`documents`); or one a row, rows of like lengths together (false): see docs/packing.md"},
+        // The checkpoint holds a hash of the rows that it comes to.
+        {.pointer = "/dataset/overflow",
+         .kind = overflow_kind(),
+         .decides_weights = no,
+         .help = "documents longer than a row, where rows hold whole ones (`packing` `documents` or false): split into "
+                 "rows that are read by themselves, truncate them, or refuse the job (error): see docs/packing.md",
+         .default_note = "split with `packing` `documents`, truncate with false"},
         {.pointer = "/dataset/cache",
          .kind = make_boolean(&DatasetSpec::cache),
          .decides_weights = no,
@@ -161,12 +179,13 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/batch_size",
          .kind = make_integer_or_auto(&TrainingSpec::batch_size, &TrainingSpec::batch_size_auto, {1, 65536}),
          .decides_weights = yes,
-         .help = "sequences of one micro-batch; a step sees batch_size × micro_batches",
+         .help = "sequences of one micro-batch; a step sees batch_size × micro_batches. `auto`: by memory and rows "
+                 "(docs/training.md)",
          .also_known_as = {"per_device_train_batch_size", "micro_batch_size", "train_batch_size"}},
         {.pointer = "/training/micro_batches",
-         .kind = make_integer(&TrainingSpec::micro_batches, {1, 65536}),
+         .kind = make_integer_or_auto(&TrainingSpec::micro_batches, &TrainingSpec::micro_batches_auto, {1, 65536}),
          .decides_weights = yes,
-         .help = "micro-batches of one optimizer step",
+         .help = "micro-batches of one optimizer step. `auto`: by the rows (docs/training.md)",
          .also_known_as = {"gradient_accumulation_steps", "accumulate_grad_batches"}},
         // The length decides the schedule of the learning rate, but a run may be prolonged.
         {.pointer = "/training/max_steps",
@@ -177,7 +196,8 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/epochs",
          .kind = make_number(&TrainingSpec::epochs, {.max = 1e6, .ends = Ends::open_min}),
          .decides_weights = no,
-         .help = "passes over the data",
+         .help = "passes over the data: in each every row is trained on once, its last step is smaller where rows do "
+                 "not divide",
          .default_note = "this or `max_steps` is required",
          .also_known_as = {"num_train_epochs", "num_epochs"}},
         {.pointer = "/training/learning_rate",
@@ -193,7 +213,12 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/warmup_steps",
          .kind = make_integer(&TrainingSpec::warmup_steps, {0, kMaxSteps}),
          .decides_weights = yes,
-         .help = "steps over which the learning rate rises to its peak"},
+         .help = "steps over which the learning rate rises to its peak; fewer than the run has"},
+        {.pointer = "/training/warmup_ratio",
+         .kind = make_number(&TrainingSpec::warmup_ratio, {.ends = Ends::open_max}),
+         .decides_weights = yes,
+         .help = "the same as a share of all steps, rounded up; `warmup_steps` above 0 goes before it, as in "
+                 "transformers"},
         {.pointer = "/training/weight_decay",
          .kind = make_number(&TrainingSpec::weight_decay, {.max = 100}),
          .decides_weights = yes,

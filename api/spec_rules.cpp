@@ -131,6 +131,17 @@ void generating_tells_no_figures(SpecReading& reading) {
     }
 }
 
+/// With packing true documents go on in the next row.
+void overflow_is_of_rows_with_whole_documents(SpecReading& reading) {
+    const DatasetSpec& dataset = reading.spec.dataset;
+    if (dataset.overflow != Overflow::automatic && dataset.packing == Packing::joined) {
+        reading.violate(
+            "/dataset/overflow", "conflict",
+            "is of rows that hold whole documents, but with /dataset/packing true a document goes on in the "
+            "next row: leave it out, or say \"documents\" or false for /dataset/packing");
+    }
+}
+
 void student_has_a_network(SpecReading& reading) {
     if (reading.given("/student/model") || !trains(reading)) {
         return;
@@ -251,6 +262,7 @@ void output_is_not_the_model(SpecReading& reading) {
 constexpr SpecRule kRules[] = {
     {"/kind", generating_takes_a_teacher},
     {"/student/device", student_has_a_network},
+    {"/dataset/overflow", overflow_is_of_rows_with_whole_documents},
     {"/student/quantize_modules", quantization_is_of_weights_that_learn},
     {"/student/lora/merge", adapters_have_a_base},
     {"/teacher/store_samples", answers_have_a_source},

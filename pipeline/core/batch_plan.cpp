@@ -54,12 +54,20 @@ std::vector<std::uint64_t> BatchPlan::rows_of(std::uint64_t number) const {
     if (once_) {
         return number < batches_.size() ? batches_[number] : std::vector<std::uint64_t>();
     }
-    std::vector<std::uint64_t> rows(batch_size_);
-    for (std::uint32_t i = 0; i < batch_size_; ++i) {
+    // Of an epoch that ends with a smaller micro-batch: as if it had the rows that this one lacks.
+    const std::uint64_t of_epoch = order_.ends_epochs ? batches_of_epoch() * batch_size_ : rows_;
+    std::vector<std::uint64_t> rows;
+    for (std::uint64_t i = 0; i < batch_size_; ++i) {
         const std::uint64_t position = number * batch_size_ + i;
-        rows[i] = permutation(position / rows_)[position % rows_];
+        if (position % of_epoch < rows_) {
+            rows.push_back(permutation(position / of_epoch)[position % of_epoch]);
+        }
     }
     return rows;
+}
+
+StepPlan BatchPlan::steps_of(std::uint32_t micro_batches) const {
+    return {micro_batches, order_.ends_epochs ? batches_of_epoch() : 0};
 }
 
 const std::vector<std::uint64_t>& BatchPlan::permutation(std::uint64_t epoch) const {
@@ -93,7 +101,8 @@ void BatchPlan::group_by_length(std::vector<std::uint64_t>& order, std::uint64_t
     }
     const std::vector<std::uint32_t>& lengths = *order_.lengths;
     const auto at = [&order](std::uint64_t position) { return order.begin() + static_cast<std::ptrdiff_t>(position); };
-    const std::uint64_t begun = (epoch * rows_ + first) % grouped_by_;  // rows of a micro-batch that another has begun
+    const std::uint64_t before = order_.ends_epochs ? first : epoch * rows_ + first;
+    const std::uint64_t begun = before % grouped_by_;  // rows of a micro-batch that another has begun
     std::uint64_t begin = begun == 0 ? first : first + grouped_by_ - begun;
     for (std::uint64_t window = 1; begin + grouped_by_ <= end; ++window) {
         const std::uint64_t batches = std::min(kLengthWindow, (end - begin) / grouped_by_);
@@ -118,12 +127,29 @@ void BatchPlan::group_by_length(std::vector<std::uint64_t>& order, std::uint64_t
     }
 }
 
-std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint32_t batch_size, std::uint32_t micro_batches,
-                              double epochs) {
-    const double per_step = static_cast<double>(batch_size) * micro_batches;
-    // 0.29 epochs of 100 rows are 29 steps, although 100 · 0.29 is a little less in floating point.
+std::uint64_t StepPlan::first_of(std::uint64_t step) const noexcept {
+    if (of_epoch == 0) {
+        return step * micro_batches;
+    }
+    const std::uint64_t steps = (of_epoch + micro_batches - 1) / micro_batches;
+    return step / steps * of_epoch + step % steps * micro_batches;
+}
+
+std::uint64_t StepPlan::step_of(std::uint64_t micro_batch) const noexcept {
+    if (of_epoch == 0) {
+        return micro_batch / micro_batches;
+    }
+    const std::uint64_t steps = (of_epoch + micro_batches - 1) / micro_batches;
+    return micro_batch / of_epoch * steps + micro_batch % of_epoch / micro_batches;
+}
+
+std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint64_t of_step, double epochs, bool ends_epochs) {
+    const auto per_step = static_cast<double>(of_step);
+    // 0.29 epochs of 100 steps are 29 steps, although 100 · 0.29 is a little less in floating point, and 0.07 are 7.
     constexpr double kRounding = 1 + 1e-12;
-    const double steps = std::floor(static_cast<double>(rows) * epochs / per_step * kRounding);
+    const auto count = static_cast<double>(rows);
+    const double steps = ends_epochs ? std::ceil(std::ceil(count / per_step) * epochs / kRounding)
+                                     : std::floor(count * epochs / per_step * kRounding);
     return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(steps));
 }
 

@@ -17,6 +17,19 @@ struct RowOrder {
     /// Rows of the micro-batches into which `lengths` are put, where those of the plan are parts of them (a run whose
     /// memory did not suffice goes on with smaller ones, over the same rows); a multiple of batch_size. 0 = batch_size.
     std::uint32_t grouped_by = 0;
+    /// The last micro-batch of an epoch has what is left of its rows, and a step ends with it; false: micro-batches and
+    /// steps run on across the borders of epochs.
+    bool ends_epochs = false;
+};
+
+/// Which micro-batches make up which optimizer step: each `micro_batches` of them or, where steps end with their epoch,
+/// its last step as many as are left.
+struct StepPlan {
+    std::uint32_t micro_batches = 1;
+    std::uint64_t of_epoch = 0;  ///< micro-batches; 0: steps run on across the borders of epochs
+
+    [[nodiscard]] std::uint64_t first_of(std::uint64_t step) const noexcept;
+    [[nodiscard]] std::uint64_t step_of(std::uint64_t micro_batch) const noexcept;
 };
 
 /// Micro-batches among which the rows of each are chosen by their lengths.
@@ -24,14 +37,14 @@ inline constexpr std::uint64_t kLengthWindow = 64;
 
 /// Which dataset rows make up micro-batch n. A pure function of (rows, order, seed, batch_size): nothing about timing
 /// enters. Epoch e visits the rows in a permutation drawn from (seed, e) by Fisher–Yates over SplitMix64, or each block
-/// of them in one drawn from (seed, e, number of the block); micro-batches run on across epoch borders, so no row is
-/// dropped.
+/// of them in one drawn from (seed, e, number of the block). No row is dropped: micro-batches run on across epoch
+/// borders, or the last of an epoch is smaller (RowOrder::ends_epochs).
 ///
 /// By lengths: of the rows that are shuffled so, those of every kLengthWindow whole micro-batches of an epoch (or
 /// block) are put in the order of their lengths, cut into these micro-batches, and the micro-batches shuffled. Which
 /// rows are in a window, and which of its micro-batches comes when, is chance; so a step's rows are no longer or
-/// shorter than others' on the whole. Micro-batches of one row, and those that run on across a border, are as they
-/// come.
+/// shorter than others' on the whole. Micro-batches of one row, those that run on across a border, and the smaller last
+/// one of an epoch are as they come.
 class BatchPlan {
   public:
     /// `rows` and `batch_size` are at least 1.
@@ -43,10 +56,16 @@ class BatchPlan {
     /// of micro-batches that there are now.
     std::uint64_t append(const std::vector<std::uint64_t>& rows);
 
-    /// Row indices of micro-batch `number`, batch_size of them. One thread at a time (a permutation is cached).
+    /// Row indices of micro-batch `number`: batch_size of them, or what is left of an epoch. One thread at a time (a
+    /// permutation is cached).
     [[nodiscard]] std::vector<std::uint64_t> rows_of(std::uint64_t number) const;
 
+    /// Of so many micro-batches each.
+    [[nodiscard]] StepPlan steps_of(std::uint32_t micro_batches) const;
+
   private:
+    /// Of an epoch that ends with what is left of it.
+    [[nodiscard]] std::uint64_t batches_of_epoch() const { return (rows_ + batch_size_ - 1) / batch_size_; }
     [[nodiscard]] const std::vector<std::uint64_t>& permutation(std::uint64_t epoch) const;
     void group_by_length(std::vector<std::uint64_t>& order, std::uint64_t first, std::uint64_t end, std::uint64_t epoch,
                          std::uint64_t state) const;
@@ -65,8 +84,10 @@ class BatchPlan {
     mutable Cached cache_[2];
 };
 
-/// Optimizer steps of a job: `max_steps`, or as many whole steps as `epochs` passes hold (at least one).
-[[nodiscard]] std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint32_t batch_size, std::uint32_t micro_batches,
-                                            double epochs);
+/// Optimizer steps of `of_step` rows that `epochs` passes take. Where steps end with their epoch
+/// (RowOrder::ends_epochs), an epoch takes as many as it needs, and a part of one is rounded up to whole steps, as with
+/// transformers; else as many whole steps as the passes hold. At least one.
+[[nodiscard]] std::uint64_t steps_of_epochs(std::uint64_t rows, std::uint64_t of_step, double epochs,
+                                            bool ends_epochs = true);
 
 }  // namespace distilld

@@ -183,6 +183,7 @@ void describe(Visitor& v, T& e) {
     v("parameters", e.parameters);
     v("dataset_rows", e.dataset_rows);
     v("dataset_tokens", e.dataset_tokens);
+    v("dataset_tokens_read", e.dataset_tokens_read);
     v("dtype", e.dtype);
     v("teacher", e.teacher);
     v("batch_size", e.batch_size);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "pipeline/core/job_spec.hpp"
 
@@ -11,5 +12,12 @@ namespace distilld {
 /// `total_steps`, or half a cosine to 0.
 [[nodiscard]] double learning_rate_at(LrScheduler scheduler, double peak, std::uint64_t warmup_steps,
                                       std::uint64_t total_steps, std::uint64_t step) noexcept;
+
+/// Steps of the warm-up: warmup_steps or, where these are 0, the share warmup_ratio of all steps, rounded up as
+/// transformers does, but never all of them.
+[[nodiscard]] std::uint64_t warmup_steps_of(const TrainingSpec& training, std::uint64_t total_steps) noexcept;
+
+/// Why a run of `total_steps` changes no weight, or never comes to its learning rate; names the field. Empty: it does.
+[[nodiscard]] std::string why_nothing_is_learnt(const TrainingSpec& training, std::uint64_t total_steps);
 
 }  // namespace distilld

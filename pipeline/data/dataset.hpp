@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/data/tokenizer/tokenizer.hpp"
 
@@ -21,6 +22,8 @@ class Dataset {
     [[nodiscard]] virtual std::uint64_t row_count() const = 0;
     /// Input positions of all rows together, padding not counted.
     [[nodiscard]] virtual std::uint64_t token_count() const = 0;
+    /// The same of all that the files hold: with what no row took, as it was left out or has no target.
+    [[nodiscard]] virtual std::uint64_t tokens_read() const { return token_count(); }
     /// SHA-256 (hex) over token ids, labels, row borders and sequence length: part of a checkpoint's identity.
     [[nodiscard]] virtual const std::string& hash() const = 0;
     /// The rows as one batch, padded on the right with id 0 and kIgnoredLabel: where a row is a document to the longest
@@ -55,6 +58,7 @@ class TokenCache;
 struct DatasetOptions {
     std::uint32_t sequence_length = 0;  ///< T, at least 1
     bool packing = true;  ///< join documents end to end (end_of_text between them), cut into rows of T+1 with stride T
+    Overflow overflow = Overflow::truncate;  ///< of documents above T+1 tokens, without packing; not automatic
     std::uint32_t vocabulary_size = 0;       ///< ids at or above it are refused, with file and line; 0 = no check
     std::size_t max_line_bytes = 64U << 20;  ///< bytes of the longest line that is read
     std::string no_tokenizer_reason;         ///< why `tokenizer` is null, added to the refusal of a {"text"} line
@@ -79,10 +83,11 @@ struct DatasetOptions {
 /// Packing joins the documents in file order. Between two of which one is a text goes end_of_text, where the tokenizer
 /// has one and the first does not end with it already; ready-made ids are joined as they are. Row r holds the tokens
 /// [r·T, r·T + T] as T inputs and T shifted labels.
-/// Without packing each document is a row, cut to T+1 tokens, and documents shorter than two tokens are skipped. Rows
-/// without any target are left out. A dataset without rows is an error. Errors name file and line.
-/// Holds about 4 bytes a token (8 when some document has labels), or with a cache maps a file of as many. What the
-/// dataset is does not depend on that.
+/// Without packing each document is a row, and documents shorter than two tokens are skipped. One above T+1 tokens is
+/// cut there, or it becomes several rows of T+1 with stride T, with the labels that it has whole, or it is an error
+/// (DatasetOptions::overflow). Rows without any target are left out. A dataset without rows is an error. Errors name
+/// file and line. Holds about 4 bytes a token (8 when some document has labels), or with a cache maps a file of as
+/// many. What the dataset is does not depend on that.
 Result<std::unique_ptr<Dataset>> load_jsonl_dataset(std::span<const std::filesystem::path> files,
                                                     const Tokenizer* tokenizer, const DatasetOptions& options);
 

@@ -22,10 +22,14 @@ std::string shown(Files files) {
     return files.size() == 1 ? files.front().string() : std::to_string(files.size()) + " files";
 }
 
-Error nothing_in(Files files, const std::string& of_whom) {
-    const std::string which =
-        files.size() == 1 ? files.front().string() + ": holds" : "the " + std::to_string(files.size()) + " files hold";
-    return invalid_input(which + " nothing to train on" + of_whom +
+Error nothing_in(Files files, const DatasetRows& rows, const std::string& of_whom) {
+    const bool one = files.size() == 1;
+    const std::string which = one ? files.front().string() + ": " : "the " + std::to_string(files.size()) + " files ";
+    if (rows.documents_read == 0) {
+        return invalid_input(which + (one ? "is" : "are") +
+                             " empty: a document is expected, a line as {\"text\": \"…\"} for each");
+    }
+    return invalid_input(which + (one ? "holds" : "hold") + " no row to learn from" + of_whom +
                          ": no document has two tokens, the second of them a target");
 }
 
@@ -48,13 +52,14 @@ Result<DatasetRows> read_rows(Files files, const Tokenizer* tokenizer, const Dat
     for (std::size_t part = 0; part < std::max<std::size_t>(1, options.teachers.size()); ++part) {
         builders.emplace_back(tokenizer, options, draft, std::to_string(part));
     }
-    const auto add = [&builders](const Document& document, std::uint64_t number, double read_share) {
+    DatasetRows rows;
+    const auto add = [&](const Document& document, std::uint64_t number, double read_share) {
+        ++rows.documents_read;
         return builders[document.teacher].add(document, number, read_share);
     };
     if (Result<void> read = read_documents(files, tokenizer, options, add); !read) {
         return read.error();
     }
-    DatasetRows rows;
     for (std::size_t part = 0; part < builders.size(); ++part) {
         Result<BuiltRows> built = builders[part].finish();
         if (!built) {
@@ -107,7 +112,7 @@ Result<std::unique_ptr<Dataset>> load_jsonl_dataset(Files files, const Tokenizer
         return rows.error();
     }
     if (rows->parts.front().rows.rows.size() == 0) {
-        return nothing_in(files, "");
+        return nothing_in(files, *rows, "");
     }
     return make_row_dataset(std::move(rows->parts.front().rows));
 }
@@ -121,12 +126,12 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_dataset(Files files, cons
     std::vector<DatasetPart> parts;
     for (std::size_t part = 0; part < options.teachers.size(); ++part) {
         if (every_teacher && rows->parts[part].rows.rows.size() == 0) {
-            return nothing_in(files, " of the teacher " + options.teachers[part]);
+            return nothing_in(files, *rows, " of the teacher " + options.teachers[part]);
         }
         parts.push_back({options.teachers[part], make_row_dataset(std::move(rows->parts[part].rows))});
     }
     if (rows->order.empty()) {
-        return nothing_in(files, "");
+        return nothing_in(files, *rows, "");
     }
     return std::make_shared<const MixedDataset>(std::move(parts), std::move(rows->order));
 }

@@ -54,6 +54,14 @@ std::uint64_t MixedDataset::token_count() const {
     return tokens;
 }
 
+std::uint64_t MixedDataset::tokens_read() const {
+    std::uint64_t tokens = 0;
+    for (const DatasetPart& part : parts_) {
+        tokens += part.rows->tokens_read();
+    }
+    return tokens;
+}
+
 bool MixedDataset::has_text() const {
     return std::ranges::any_of(parts_, [](const DatasetPart& part) { return part.rows->has_text(); });
 }

@@ -45,6 +45,7 @@ class MixedDataset final : public Dataset {
 
     [[nodiscard]] std::uint64_t row_count() const override { return rows_.size(); }
     [[nodiscard]] std::uint64_t token_count() const override;
+    [[nodiscard]] std::uint64_t tokens_read() const override;
     [[nodiscard]] const std::string& hash() const override { return hash_; }
     [[nodiscard]] TokenBatch batch(std::uint64_t number, const std::vector<std::uint64_t>& rows) const override;
     [[nodiscard]] std::uint32_t row_length(std::uint64_t row) const override;

@@ -44,6 +44,7 @@ class PackedDataset final : public Dataset {
 
     [[nodiscard]] std::uint64_t row_count() const override { return packed_.row_count(); }
     [[nodiscard]] std::uint64_t token_count() const override { return documents_->token_count(); }
+    [[nodiscard]] std::uint64_t tokens_read() const override { return documents_->tokens_read(); }
     [[nodiscard]] const std::string& hash() const override { return hash_; }
     [[nodiscard]] bool has_text() const override { return documents_->has_text(); }
     [[nodiscard]] bool names_teachers() const override { return documents_->names_teachers(); }

@@ -35,8 +35,17 @@ Result<void> RowBuilder::add(const Document& document, std::uint64_t number, dou
         return {};
     }
     std::size_t count = document.ids.size();
+    const std::size_t stride = options_.sequence_length;
     if (!options_.packing) {
-        count = std::min(count, std::size_t{options_.sequence_length} + 1);
+        read_ += count - 1;
+        if (count - 1 > stride && options_.overflow == Overflow::error) {
+            return invalid_input("has " + std::to_string(count) + " tokens, " + std::to_string(stride + 1) +
+                                 " of which fit into a row: raise /dataset/sequence_length, or say split or truncate "
+                                 "for /dataset/overflow");
+        }
+        if (options_.overflow == Overflow::truncate) {
+            count = std::min(count, stride + 1);
+        }
     }
     const std::span ids(document.ids.data(), count);
     const std::span labels = document.has_labels ? std::span(document.labels.data(), count) : ids;
@@ -45,8 +54,12 @@ Result<void> RowBuilder::add(const Document& document, std::uint64_t number, dou
     if (Result<void> separated = separate(document); !separated) {
         return separated;
     }
-    if (!options_.packing && has_target(labels.subspan(1))) {
-        if (Result<void> added = add_row(token_count(), count - 1); !added) {
+    for (std::size_t begin = 0; !options_.packing && begin + 1 < count; begin += stride) {
+        const std::size_t length = std::min(stride, count - 1 - begin);
+        if (!has_target(labels.subspan(begin + 1, length))) {
+            continue;
+        }
+        if (Result<void> added = add_row(token_count() + begin, length); !added) {
             return added;
         }
     }
@@ -88,6 +101,7 @@ Result<BuiltRows> RowBuilder::finish() {
     built.rows.has_text = has_text_;
     built.rows.names_teachers = names_teachers_;
     built.rows.token_count = positions_;
+    built.rows.tokens_read = options_.packing ? std::max<std::uint64_t>(token_count(), 1) - 1 : read_;
     if (!options_.teachers.empty()) {
         built.documents = documents_of(built.rows.rows.all());
     }

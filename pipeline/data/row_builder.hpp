@@ -63,6 +63,7 @@ class RowBuilder {
     GrowingBytes labels_;
     GrowingBytes rows_;
     std::uint64_t positions_ = 0;  ///< of all rows
+    std::uint64_t read_ = 0;       ///< of all documents, where they are not joined
     std::vector<Begin> begins_;    ///< of documents, where several teachers' rows are to be put in one order
     bool has_labels_ = false;
     bool has_text_ = false;

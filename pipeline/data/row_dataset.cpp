@@ -20,6 +20,7 @@ class RowDataset final : public Dataset {
 
     std::uint64_t row_count() const override { return own_.rows.size(); }
     std::uint64_t token_count() const override { return own_.token_count; }
+    std::uint64_t tokens_read() const override { return own_.tokens_read; }
     const std::string& hash() const override { return own_.hash; }
     bool has_text() const override { return own_.has_text; }
     bool names_teachers() const override { return own_.names_teachers; }

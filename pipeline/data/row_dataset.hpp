@@ -26,6 +26,7 @@ struct TokenRows {
     bool has_text = false;
     bool names_teachers = false;
     std::uint64_t token_count = 0;  ///< of all rows together
+    std::uint64_t tokens_read = 0;  ///< Dataset::tokens_read()
     std::string hash;               ///< see hash_of()
 
     [[nodiscard]] const KeptArray<std::int32_t>& targets() const { return labels.is_there() ? labels : ids; }

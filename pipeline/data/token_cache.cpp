@@ -96,6 +96,7 @@ Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::
     built.rows.has_text = part.has_text;
     built.rows.names_teachers = part.names_teachers;
     built.rows.token_count = part.token_count;
+    built.rows.tokens_read = part.tokens_read;
     built.rows.hash = part.hash;
     return built;
 }
@@ -142,8 +143,8 @@ TokenIndex index_of(const DatasetRows& rows) {
     for (const BuiltRows& built : rows.parts) {
         const TokenRows& part = built.rows;
         index.parts.push_back({part.ids.size(), built.ids_sum, part.labels.is_there(), built.labels_sum,
-                               part.rows.size(), built.rows_sum, part.token_count, part.has_text, part.names_teachers,
-                               part.hash});
+                               part.rows.size(), built.rows_sum, part.token_count, part.tokens_read, part.has_text,
+                               part.names_teachers, part.hash});
     }
     return index;
 }
@@ -172,12 +173,13 @@ TokenCache::TokenCache(fs::path folder, std::string reader, Tell on_info, Tell o
 
 std::optional<fs::path> TokenCache::place_of(std::span<const fs::path> files, const DatasetOptions& options) const {
     // To be raised when the same files come to other tokens or rows, or lie otherwise in the folder.
-    constexpr std::string_view kTag = "distilld tokens 1\n";
+    constexpr std::string_view kTag = "distilld tokens 2\n";
     Sha256 hash;
     add_text(hash, kTag);
     add_text(hash, reader_);
     hash.add(options.sequence_length);
     hash.add(options.packing ? 1 : 0);
+    hash.add(static_cast<std::uint32_t>(options.packing ? Overflow::automatic : options.overflow));
     hash.add(options.vocabulary_size);
     hash.add(options.completion_only_loss ? 1 : 0);
     hash.add(std::uint64_t{options.teachers.size()});

@@ -20,7 +20,8 @@ namespace distilld {
 /// The rows of a dataset, part by part, and of several parts their order.
 struct DatasetRows {
     std::vector<BuiltRows> parts;
-    std::vector<PartRow> order;  ///< of one part: empty
+    std::vector<PartRow> order;        ///< of one part: empty
+    std::uint64_t documents_read = 0;  ///< 0 of what was kept
 };
 
 /// Tokens of datasets in a folder, each dataset in a folder of its own there that is named by what decides the tokens:

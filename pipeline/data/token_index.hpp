@@ -19,6 +19,7 @@ struct PartIndex {
     std::uint64_t rows = 0;
     std::uint32_t rows_sum = 0;
     std::uint64_t token_count = 0;  ///< input positions of the rows
+    std::uint64_t tokens_read = 0;  ///< and with those that no row has
     bool has_text = false;
     bool names_teachers = false;
     std::string hash;
@@ -42,6 +43,7 @@ void describe(Visitor& v, T& part) {
     v("rows", part.rows);
     v("rows_sum", part.rows_sum);
     v("token_count", part.token_count);
+    v("tokens_read", part.tokens_read);
     v("has_text", part.has_text);
     v("names_teachers", part.names_teachers);
     v("hash", part.hash);

@@ -11,7 +11,7 @@ constexpr std::size_t kRememberedSteps = 64;
 }  // namespace
 
 BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, BatchPlan plan, std::uint32_t micro_batches)
-    : dataset_(std::move(dataset)), plan_(std::move(plan)), micro_batches_(micro_batches) {}
+    : dataset_(std::move(dataset)), plan_(std::move(plan)), steps_(plan_.steps_of(micro_batches)) {}
 
 BatchSource::BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan plan, std::uint32_t micro_batches)
     : BatchSource(std::shared_ptr<const Dataset>(dataset), std::move(plan), micro_batches) {
@@ -19,7 +19,7 @@ BatchSource::BatchSource(std::shared_ptr<const MixedDataset> dataset, BatchPlan 
 }
 
 PlannedBatch BatchSource::batch(std::uint64_t number) {
-    const std::uint64_t step = number / micro_batches_;
+    const std::uint64_t step = steps_.step_of(number);
     auto found = step_target_tokens_.find(step);
     if (found == step_target_tokens_.end()) {
         found = step_target_tokens_.emplace(step, count_targets(step)).first;
@@ -54,7 +54,7 @@ void BatchSource::split(PlannedBatch& planned) const {
 // batches themselves are made one by one, so memory does not grow with their number.
 std::uint64_t BatchSource::count_targets(std::uint64_t step) const {
     std::uint64_t tokens = 0;
-    for (std::uint64_t n = step * micro_batches_; n < (step + 1) * micro_batches_; ++n) {
+    for (std::uint64_t n = steps_.first_of(step); n < steps_.first_of(step + 1); ++n) {
         for (const std::uint64_t row : plan_.rows_of(n)) {
             tokens += dataset_->target_tokens(row);
         }

@@ -32,6 +32,7 @@ class BatchSource {
     [[nodiscard]] PlannedBatch batch(std::uint64_t number);
     /// BatchPlan::append().
     std::uint64_t append(const std::vector<std::uint64_t>& rows) { return plan_.append(rows); }
+    [[nodiscard]] const StepPlan& steps() const noexcept { return steps_; }
 
   private:
     [[nodiscard]] std::uint64_t count_targets(std::uint64_t step) const;
@@ -40,7 +41,7 @@ class BatchSource {
     std::shared_ptr<const Dataset> dataset_;
     std::shared_ptr<const MixedDataset> mixed_;  // null: of one teacher, or none
     BatchPlan plan_;
-    std::uint32_t micro_batches_;
+    StepPlan steps_;
     std::map<std::uint64_t, std::uint64_t> step_target_tokens_;  // of the last steps asked for
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "pipeline/core/batch_plan.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/core/student_snapshot.hpp"
 #include "pipeline/core/worker_events.hpp"
@@ -50,6 +51,7 @@ struct GraphOptions {
     TrainingSpec training;
     std::uint64_t first_step = 0;
     std::uint64_t total_steps = 0;
+    StepPlan steps{};                     ///< set by the graph
     CheckpointSpec checkpoint;            ///< every_steps and every_secs; there is always one at the end
     std::uint64_t tokens_seen = 0;        ///< by the run that is resumed
     std::string spec_json;                ///< goes into each checkpoint

@@ -21,7 +21,7 @@ OptimizerStage::OptimizerStage(asio::any_io_executor compute, Student& student, 
 asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step) {
     FinishedStep finished;
     finished.learning_rate = learning_rate_at(training_.lr_scheduler_type, training_.learning_rate,
-                                              training_.warmup_steps, total_steps_, step);
+                                              warmup_steps_of(training_, total_steps_), total_steps_, step);
     clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
     auto finish = [this, rate = finished.learning_rate] { return student_.finish_step(rate); };

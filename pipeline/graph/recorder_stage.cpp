@@ -230,7 +230,7 @@ asio::awaitable<void> RecorderStage::written() {
 asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot() {
     RunState state;
     state.step = outcome_.steps_done;
-    state.next_micro_batch = outcome_.steps_done * options_.training.micro_batches;
+    state.next_micro_batch = options_.steps.first_of(outcome_.steps_done);
     state.tokens_seen = tokens_seen_;
     state.spec_json = options_.spec_json;
     state.last = outcome_.last;

@@ -32,7 +32,7 @@ asio::awaitable<void> StudentStage::run() {
 
 asio::awaitable<void> StudentStage::train_all() {
     for (std::uint64_t step = options_.first_step; step < options_.total_steps; ++step) {
-        const std::optional<StepSums> sums = co_await train_step();
+        const std::optional<StepSums> sums = co_await train_step(step);
         if (!sums) {
             co_return;
         }
@@ -49,10 +49,11 @@ asio::awaitable<void> StudentStage::train_all() {
 
 /// Nothing when the run ends before the step has all its micro-batches. A step that has them is worth finishing, even
 /// when cancelled: it costs no more waiting.
-asio::awaitable<std::optional<StepSums>> StudentStage::train_step() {
+asio::awaitable<std::optional<StepSums>> StudentStage::train_step(std::uint64_t step) {
     StepSums sums;
-    for (std::uint32_t m = 0; m < options_.training.micro_batches; ++m) {
-        if (cancelled_ && m > 0) {
+    const std::uint64_t first = options_.steps.first_of(step);
+    for (std::uint64_t n = first; n < options_.steps.first_of(step + 1); ++n) {
+        if (cancelled_ && n > first) {
             co_return std::nullopt;
         }
         std::optional<StagedMicroBatch> staged = co_await next();

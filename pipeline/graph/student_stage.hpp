@@ -38,7 +38,7 @@ class StudentStage {
 
   private:
     boost::asio::awaitable<void> train_all();
-    boost::asio::awaitable<std::optional<StepSums>> train_step();
+    boost::asio::awaitable<std::optional<StepSums>> train_step(std::uint64_t step);
     boost::asio::awaitable<std::optional<StagedMicroBatch>> next();
     boost::asio::awaitable<MicroBatchStats> train(StagedMicroBatch staged);
 

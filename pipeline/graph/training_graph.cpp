@@ -27,8 +27,8 @@ namespace {
 
 TeacherStageOptions teacher_options(TeacherStageOptions teacher, const GraphOptions& options, const GraphHooks& hooks) {
     teacher.on_event = hooks.on_event;
-    teacher.scheduler.first = options.first_step * options.training.micro_batches;
-    teacher.scheduler.end = options.total_steps * options.training.micro_batches;
+    teacher.scheduler.first = options.steps.first_of(options.first_step);
+    teacher.scheduler.end = options.steps.first_of(options.total_steps);
     if (!options.training.parallel) {
         take_one_after_the_other(teacher.scheduler);
     }
@@ -203,6 +203,7 @@ class StagedTrainingGraph final : public TrainingGraph {
 std::unique_ptr<TrainingGraph> make_training_graph(GraphExecutors executors, Student& student, TeacherSource* source,
                                                    std::shared_ptr<BatchSource> batches, EvaluationSet eval,
                                                    GraphOptions options, GraphHooks hooks, TraceWriter* trace) {
+    options.steps = batches->steps();
     return std::make_unique<StagedTrainingGraph>(std::move(executors), student, source, std::move(batches),
                                                  std::move(eval), options, std::move(hooks), trace);
 }

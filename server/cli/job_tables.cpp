@@ -38,6 +38,8 @@ struct JobColumn {
     std::string (*text)(const api::Job& job);
 };
 
+constexpr const char* kCrossEntropy = " nats/token (cross entropy)";
+
 std::string step_text(const api::Job& job) {
     return job.progress ? std::to_string(job.progress->step) + "/" + std::to_string(job.progress->total_steps) : "-";
 }
@@ -85,7 +87,7 @@ constexpr std::array kWideColumns{
     kStep,
     JobColumn{"DONE", 4, done_text},
     kLoss,
-    JobColumn{"EVAL", 8,
+    JobColumn{"EVAL CE", 8,
               [](const api::Job& job) { return job.eval_loss ? short_number(*job.eval_loss) : std::string("-"); }},
     JobColumn{"TOK/S", 8, rate_text},
     JobColumn{"ETA", 8, remaining_text},
@@ -219,16 +221,16 @@ std::string job_text(const api::Job& job) {
     }
     add("dtype", job.dtype);
     if (job.eval_loss) {
-        add("eval loss", std::to_string(*job.eval_loss));
+        add("held-out", std::to_string(*job.eval_loss) + kCrossEntropy);
     }
     if (job.eval_kl) {
-        add("eval kl", std::to_string(*job.eval_kl));
+        add("held-out KL", std::to_string(*job.eval_kl) + " nats/token");
     }
     if (job.eval_top1_agreement) {
         add("eval top-1", std::to_string(*job.eval_top1_agreement));
     }
     if (job.exported_eval_loss) {
-        add("as exported", std::to_string(*job.exported_eval_loss));
+        add("as exported", std::to_string(*job.exported_eval_loss) + kCrossEntropy);
     }
     if (!job.checkpoints.empty()) {
         const std::string others =

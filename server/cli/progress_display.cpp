@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/utf8.hpp"
+#include "pipeline/core/loss_kind.hpp"
 
 namespace distilld::cli {
 namespace {
@@ -33,7 +34,8 @@ std::string plural(std::uint64_t count, const char* word) {
 }
 
 std::string evaluation_line(const EvaluationEvent& evaluation) {
-    std::string text = "step " + std::to_string(evaluation.step) + " held-out loss " + format("%.4f", evaluation.loss);
+    std::string text = "step " + std::to_string(evaluation.step) + " held-out cross entropy " +
+                       format("%.4f nats/token", evaluation.loss);
     if (evaluation.kl) {
         text += ", KL to the teacher " + format("%.4f", *evaluation.kl);
     }
@@ -41,6 +43,15 @@ std::string evaluation_line(const EvaluationEvent& evaluation) {
         text += ", same first choice " + percent(*evaluation.top1_agreement);
     }
     return text;
+}
+
+/// What the rows have of what was read, where that is told.
+std::string tokens_text(const StartedEvent& started) {
+    const std::string used = count_text(static_cast<double>(started.dataset_tokens));
+    return used +
+           (started.dataset_tokens_read == 0 ? ""
+                                             : " of " + count_text(static_cast<double>(started.dataset_tokens_read))) +
+           " tokens";
 }
 
 /// On one line, whatever a student says.
@@ -159,7 +170,8 @@ std::string progress_line(const ProgressEvent& progress) {
         return generate_line(progress);
     }
     std::string text = "step " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
-    text += " loss " + format("%.4f", progress.loss) + " lr " + format("%.1e", progress.learning_rate);
+    text += std::string(" ") + loss_kind(progress) + (*loss_kind(progress) == 0 ? "loss " : " loss ") +
+            format("%.4f nats/token", progress.loss) + " lr " + format("%.1e", progress.learning_rate);
     text += " | " + count_text(progress.tokens_per_second) + " tok/s";
     text += " | ETA " + duration_text(progress.seconds_remaining);
     text += " | stall " + percent(progress.stall_fraction);
@@ -188,12 +200,13 @@ std::string summary(const FinishedEvent& finished) {
         return generate_summary(finished);
     }
     std::string text = "finished " + plural(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
-    text += "  loss            " + format("%.4f", last.loss) + "\n";
+    const std::string kind = *loss_kind(last) == 0 ? "" : std::string(" (") + loss_kind(last) + ")";
+    text += "  loss            " + format("%.4f nats/token", last.loss) + kind + "\n";
     if (finished.eval_loss) {
-        text += "  held-out loss   " + format("%.4f", *finished.eval_loss) + "\n";
+        text += "  held-out        " + format("%.4f nats/token (cross entropy)", *finished.eval_loss) + "\n";
     }
     if (finished.exported_eval_loss) {
-        text += "    as exported   " + format("%.4f", *finished.exported_eval_loss) + "\n";
+        text += "    as exported   " + format("%.4f nats/token (cross entropy)", *finished.exported_eval_loss) + "\n";
     }
     text += "  tokens/s        " + format("%.0f", last.tokens_per_second) + "\n";
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
@@ -251,17 +264,16 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         }
     } else if (const auto* started = std::get_if<StartedEvent>(&event)) {
         std::string text = "training " + count_text(static_cast<double>(started->parameters)) + " parameters (" +
-                           started->dtype + ") on " + count_text(static_cast<double>(started->dataset_tokens)) +
-                           " tokens in " + plural(started->dataset_rows, "row") + ": " +
-                           plural(started->total_steps, "step") + " of " + std::to_string(started->batch_size) + " x " +
+                           started->dtype + ") on " + tokens_text(*started) + " in " +
+                           plural(started->dataset_rows, "row") + ": " + plural(started->total_steps, "step") +
+                           " of up to " + std::to_string(started->batch_size) + " x " +
                            std::to_string(started->micro_batches) + " sequences";
         if (started->first_step != 0) {
             text += ", from step " + std::to_string(started->first_step);
         }
         if (!started->store.empty()) {
             text = "generating " + std::to_string(started->total_steps - started->first_step) + " of " +
-                   plural(started->total_steps, "row") + " (" +
-                   count_text(static_cast<double>(started->dataset_tokens)) + " tokens) into " + started->store;
+                   plural(started->total_steps, "row") + " (" + tokens_text(*started) + ") into " + started->store;
         }
         line(text);
         if (!started->tokenizer.empty()) {

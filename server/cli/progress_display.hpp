@@ -10,7 +10,7 @@
 
 namespace distilld::cli {
 
-/// "step 40/100 loss 2.3456 lr 1.0e-04 | 12.3k tok/s | ETA 1m05s | stall 0.4%"
+/// "step 40/100 KD loss 2.3456 nats/token lr 1.0e-04 | 12.3k tok/s | ETA 1m05s | stall 0.4%"
 [[nodiscard]] std::string progress_line(const ProgressEvent& progress);
 
 /// The same behind a bar, cut to `width` columns.

@@ -114,10 +114,10 @@ int init(const SpecCommand& command) {
         {"/dataset/train", json::string(command.data)},
         {"/dataset/sequence_length", sequence_length_of(command.model)},
         {"/training/batch_size", "auto"},
-        {"/training/micro_batches", 4},
+        {"/training/micro_batches", "auto"},
         {"/training/epochs", 1},
         {"/training/learning_rate", 1e-4},
-        {"/training/warmup_steps", 20},
+        {"/training/warmup_ratio", 0.05},
         {"/output", json::string(command.output)},
     };
     if (!command.eval.empty()) {

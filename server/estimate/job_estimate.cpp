@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/job_spec_json.hpp"
+#include "pipeline/core/lr_schedule.hpp"
 #include "server/estimate/estimate_inputs.hpp"
 
 namespace distilld {
@@ -38,13 +39,14 @@ void add_seconds(const JobSpec& spec, const std::vector<MeasuredRun>& others, Ru
                         " with this student: " + std::to_string(std::llround(*middle)) + " tokens a second";
 }
 
-/// A learning rate that never rises above its warm-up is a mistake that can be told before the run where its steps can.
-void check_warmup(const JobSpec& spec, const RunEstimate& estimate, std::vector<api::Violation>& violations) {
-    const std::uint64_t warmup = spec.training.warmup_steps;
-    if (warmup > 0 && estimate.steps && warmup >= *estimate.steps) {
-        violations.push_back({"/training/warmup_steps", "conflict",
-                              std::to_string(warmup) + " are all of the " + std::to_string(*estimate.steps) +
-                                  " steps of the run: the learning rate would never come to its peak"});
+/// A run in which no weight can change, told before it starts where its steps are known.
+void check_learning(const JobSpec& spec, const RunEstimate& estimate, std::vector<api::Violation>& violations) {
+    if (!estimate.steps) {
+        return;
+    }
+    const std::string why = why_nothing_is_learnt(spec.training, *estimate.steps);
+    if (const auto end = why.find(": "); end != std::string::npos) {
+        violations.push_back({why.substr(0, end), "conflict", why.substr(end + 2)});
     }
 }
 
@@ -60,7 +62,7 @@ JudgedJob judge_job(const JobSpec& spec) {
     judged.estimate = estimate_run(spec, inputs);
     judged.estimate.notes.insert(judged.estimate.notes.end(), notes.begin(), notes.end());
     if (spec.kind == JobKind::train) {
-        check_warmup(spec, judged.estimate, judged.violations);
+        check_learning(spec, judged.estimate, judged.violations);
     }
     return judged;
 }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
+#include <cmath>
 
 #include "models/families/network_shape.hpp"
 #include "models/losses/loss_chunks.hpp"
 #include "models/optimizers/state_sizes.hpp"
+#include "pipeline/core/automatic_batch.hpp"
 #include "pipeline/core/batch_plan.hpp"
 
 namespace distilld {
@@ -113,22 +115,38 @@ MemoryEstimate memory_of(const JobSpec& spec, const EstimateInputs& inputs, cons
     return memory;
 }
 
+/// Sequences of a step, cut in whatever way; nothing: it depends on the memory, or on rows that are not known.
+std::optional<std::uint64_t> sequences_of_step(const TrainingSpec& training, const std::optional<std::uint64_t>& rows) {
+    const BatchWish wish = wish_of(training, rows.value_or(0));
+    if (wish.micro_batches == 0 && !rows) {
+        return std::nullopt;
+    }
+    if (wish.batch_size == 0) {
+        return wish.micro_batches == 0 ? std::optional(std::uint64_t{max_batch_size(wish)}) : std::nullopt;
+    }
+    return std::uint64_t{wish.batch_size} * micro_batches_for(wish, wish.batch_size);
+}
+
 void estimate_length(const JobSpec& spec, const EstimateInputs& inputs, RunEstimate& estimate) {
     const TrainingSpec& training = spec.training;
+    const auto sequences = sequences_of_step(training, inputs.rows);
+    const bool open = training.batch_size_auto && !training.micro_batches_auto;
     if (training.max_steps) {
         estimate.steps = training.max_steps;
-    } else if (training.batch_size_auto) {
+    } else if (open) {
         estimate.notes.emplace_back("steps: training.batch_size is found when the job starts");
-    } else if (inputs.rows) {
-        estimate.steps =
-            steps_of_epochs(*inputs.rows, training.batch_size, training.micro_batches, training.epochs.value_or(1.0));
+    } else if (inputs.rows && sequences) {
+        estimate.steps = steps_of_epochs(*inputs.rows, *sequences, training.epochs.value_or(1.0));
     }
-    if (estimate.steps && training.batch_size_auto) {
+    if (estimate.steps && open) {
         estimate.notes.emplace_back("tokens: training.batch_size is found when the job starts");
-    } else if (estimate.steps) {
-        const std::uint64_t step =
-            std::uint64_t{training.batch_size} * training.micro_batches * spec.dataset.sequence_length;
-        estimate.tokens = saturating_product(*estimate.steps, step);
+    } else if (estimate.steps && sequences) {
+        std::uint64_t all = saturating_product(*estimate.steps, *sequences);
+        if (training.epochs && inputs.rows) {
+            const auto epochs = static_cast<std::uint64_t>(std::ceil(*training.epochs));
+            all = std::min(all, saturating_product(*inputs.rows, epochs));
+        }
+        estimate.tokens = saturating_product(all, spec.dataset.sequence_length);
         if (*estimate.tokens == kSaturated) {
             estimate.notes.emplace_back("tokens: as many or more");
         }

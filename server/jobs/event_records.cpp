@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "pipeline/core/loss_kind.hpp"
+
 namespace distilld {
 namespace {
 
@@ -39,13 +41,14 @@ Headline headline(const ProgressEvent& event) {
         return {"row " + std::to_string(event.step) + " of " + std::to_string(event.total_steps),
                 api::EventType::metrics};
     }
-    return {"step " + std::to_string(event.step) + " of " + std::to_string(event.total_steps) + ", loss " +
-                short_text(event.loss),
+    return {"step " + std::to_string(event.step) + " of " + std::to_string(event.total_steps) + ", " +
+                loss_kind(event) + (*loss_kind(event) == 0 ? "loss " : " loss ") + short_text(event.loss) +
+                " nats/token",
             api::EventType::metrics};
 }
 
 Headline headline(const EvaluationEvent& event) {
-    return {"step " + std::to_string(event.step) + ", held-out loss " + short_text(event.loss),
+    return {"step " + std::to_string(event.step) + ", held-out cross entropy " + short_text(event.loss) + " nats/token",
             api::EventType::evaluation};
 }
 

@@ -57,7 +57,7 @@ SpanTreeOptions tree_options(const SinkContext& context) {
     options.trace_seed[0] = fresh_id();
     options.trace_seed[1] = fresh_id();
     options.first_step = context.first_step;
-    options.micro_batches = context.spec.training.micro_batches;
+    options.steps = context.steps;
     options.unix_offset =
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()) -
         steady_now().time_since_epoch();

@@ -101,7 +101,7 @@ void SpanTree::add_span(const SpanRecord& record, json::array& spans) {
     const bool at_step_border = record.stage >= Stage::recorder;
     const bool of_the_job = at_step_border || record.name == "update";
     const bool of_a_step = at_step_border || record.stage == Stage::optimizer;
-    const std::uint64_t index = of_a_step ? record.number : record.number / options_.micro_batches;
+    const std::uint64_t index = of_a_step ? record.number : options_.steps.step_of(record.number);
     const std::uint64_t behind_first = index - std::min(index, options_.first_step);
     if (!at_step_border && !is_sampled(behind_first)) {
         return;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "pipeline/core/batch_plan.hpp"
 #include "server/sinks/sink.hpp"
 
 /// Spans as OTLP's JSON has them: ids as hex, times as texts of nanoseconds since 1970.
@@ -22,7 +23,7 @@ namespace distilld::sinks {
 struct SpanTreeOptions {
     std::uint64_t trace_seed[2] = {1, 2};  ///< both together the trace's id
     std::uint64_t first_step = 0;
-    std::uint32_t micro_batches = 1;         ///< of a step
+    StepPlan steps{};
     std::chrono::nanoseconds unix_offset{};  ///< from the graph's clock to the time since 1970
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "pipeline/core/batch_plan.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "server/sinks/sink_records.hpp"
 
@@ -54,7 +55,8 @@ struct SinkContext {
     std::string spec_json;         ///< the same as JSON, without what may be secret (public_spec())
     std::string job_id;            ///< the service's; empty: `distilld run`
     std::uint64_t first_step = 0;  ///< steps up to this one were done, and told of, by earlier attempts
-    bool goes_on = false;          ///< the run was interrupted and goes on, if from step 0
+    StepPlan steps{};
+    bool goes_on = false;                                      ///< the run was interrupted and goes on, if from step 0
     std::function<std::string(const char* name)> environment;  ///< of the process; empty = not set
 };
 

@@ -14,13 +14,13 @@
 #include "api/job_spec_json.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/core/batch_plan.hpp"
 #include "pipeline/graph/evaluation.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/held_out_rows.hpp"
+#include "server/worker/run_plan.hpp"
 #include "server/worker/starting_point.hpp"
 #include "server/worker/teacher_connection.hpp"
 #include "server/worker/usage_meter.hpp"
@@ -38,6 +38,7 @@ StartedEvent started_event(const PreparedRun& run) {
     event.parameters = run.student->parameter_count();
     event.dataset_rows = run.dataset->row_count();
     event.dataset_tokens = run.dataset->token_count();
+    event.dataset_tokens_read = run.dataset->tokens_read();
     event.dtype = to_string(run.spec.student.dtype);
     event.teacher = run.several.empty() ? run.teacher_info.description : description_of(run.several);
     event.batch_size = run.spec.training.batch_size;
@@ -122,23 +123,10 @@ GraphHooks graph_hooks(const PreparedRun& run, GraphExecutors executors, EmitEve
     return hooks;
 }
 
-RowOrder row_order(const PreparedRun& run) {
-    RowOrder order{run.spec.dataset.shuffle, run.spec.dataset.shuffle_block_rows};
-    if (groups_rows_by_length(run)) {
-        auto lengths = std::make_shared<std::vector<std::uint32_t>>(run.dataset->row_count());
-        for (std::uint64_t row = 0; row < lengths->size(); ++row) {
-            (*lengths)[row] = run.dataset->row_length(row);
-        }
-        order.lengths = std::move(lengths);
-        order.grouped_by = run.planned_batch_size;
-    }
-    return order;
-}
-
 std::unique_ptr<TrainingGraph> make_graph(PreparedRun& run, GraphExecutors executors, EmitEvent emit,
                                           TraceWriter* trace) {
     const TrainingSpec& training = run.spec.training;
-    BatchPlan plan(run.dataset->row_count(), training.batch_size, training.seed, row_order(run));
+    BatchPlan plan = batch_plan(run);
     // Without a teacher's answers (no step is left to do) nobody asks for their rows.
     auto batches = run.several.empty()
                        ? std::make_shared<BatchSource>(run.dataset, std::move(plan), training.micro_batches)

@@ -13,6 +13,7 @@
 #include "base/open_file.hpp"
 #include "models/families/adapter_config.hpp"
 #include "pipeline/async/run_on.hpp"
+#include "pipeline/core/overflow_in_force.hpp"
 #include "pipeline/graph/generate_graph.hpp"
 #include "pipeline/graph/space_wait.hpp"
 #include "pipeline/store/store_reader.hpp"
@@ -172,12 +173,14 @@ class GenerateRun {
             return choice.error();
         }
         JobSpec spec = spec_;
+        spec.dataset.overflow = overflow_in_force(spec.dataset);
         if (spec.dataset.packing == Packing::documents) {
             spec.dataset.packing = Packing::off;  // answers are to documents, wherever a student has them lie
         }
         const auto tell = [this](const std::string& text) { emit_(LogEvent{"info", text}); };
         const auto stopped = [this] { return control_.cancelled(); };
-        const DataReading reading{spec, *choice, *vocabulary, tell, stopped};
+        const auto warn = [this](const std::string& text) { emit_(LogEvent{"warn", text}); };
+        const DataReading reading{spec, *choice, *vocabulary, tell, stopped, nullptr, warn};
         Result<std::shared_ptr<const Dataset>> rows = load_rows(reading, "train", spec.dataset.train);
         if (!rows) {
             return rows.error();
@@ -280,6 +283,7 @@ class GenerateRun {
         event.first_step = progress.held_rows;
         event.dataset_rows = progress.rows;
         event.dataset_tokens = data_.dataset->token_count();
+        event.dataset_tokens_read = data_.dataset->tokens_read();
         event.teacher = teacher_.info.description;
         event.batch_size = spec_.training.batch_size;
         event.micro_batches = 1;

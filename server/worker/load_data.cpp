@@ -110,7 +110,8 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
         run.tokens =
             std::make_unique<TokenCache>(std::filesystem::path(spec.output) / ".cache", *reader, on_info, on_warning);
     }
-    const DataReading reading{spec, *choice, run.student->vocabulary_size(), on_info, cancelled, run.tokens.get()};
+    const DataReading reading{spec,      *choice, run.student->vocabulary_size(), on_info, cancelled, run.tokens.get(),
+                              on_warning};
     if (Result<void> loaded = load_training_rows(run, reading); !loaded) {
         return loaded.error();
     }
@@ -123,7 +124,7 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
         if (Result<void> loaded = load_held_out_rows(run, reading); !loaded) {
             return loaded.error();
         }
-        on_info("evaluating " + std::to_string(evaluated_rows(run)) + " of the " +
+        on_info("each evaluation will read " + std::to_string(evaluated_rows(run)) + " of the " +
                 std::to_string(run.eval->row_count()) + " rows of " + shown(spec.dataset.eval));
     }
     ExportTokenizer exported = settle_tokenizer(run, *choice);

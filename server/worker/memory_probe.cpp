@@ -82,9 +82,9 @@ Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& me
     } catch (const OutOfDeviceMemory&) {
         student.discard_gradients();
         advice.available_bytes = memory.available_bytes();
-        advice.description = "batch_size auto: 1 (" + std::to_string(kLargeProbe) +
+        advice.description = std::to_string(kLargeProbe) +
                              " sequences at once do not fit into the device's memory, of which " +
-                             megabytes(advice.available_bytes) + " are available)";
+                             megabytes(advice.available_bytes) + " are available";
         return advice;
     }
     if (small == 0 || large == 0) {
@@ -103,10 +103,13 @@ Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& me
     while (2ULL * advice.batch_size <= max) {
         advice.batch_size *= 2;
     }
-    advice.description = "batch_size auto: " + std::to_string(advice.batch_size) + " (" +
-                         megabytes(advice.bytes_per_sequence) + " a sequence, " + megabytes(advice.available_bytes) +
-                         " available, memory for " + std::to_string(fits) + "); a step of " +
-                         std::to_string(8ULL * advice.batch_size) + " sequences takes micro_batches 8";
+    advice.description = "there is memory for " + std::to_string(fits) + " at once (" +
+                         megabytes(advice.bytes_per_sequence) + " each, " + megabytes(advice.available_bytes) +
+                         " available)";
+    if (by_positions < std::min<std::uint64_t>(fits, options.max_batch_size)) {
+        advice.description +=
+            ", but more than " + std::to_string(options.max_positions) + " positions at once are no faster";
+    }
     return advice;
 }
 

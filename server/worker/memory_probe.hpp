@@ -15,8 +15,8 @@ struct MemoryProbeOptions {
     /// Width of the teacher's hidden states; above 0: it answers with these, and the student has the head for them.
     std::uint32_t hidden_size = 0;
     bool with_teacher = false;
-    std::uint64_t window_bytes = 0;  ///< set aside for prefetched answers
-    std::uint32_t max_batch_size = 64;
+    std::uint64_t window_bytes = 0;           ///< set aside for prefetched answers
+    std::uint32_t max_batch_size = 64;        ///< max_batch_size() of the data
     std::uint64_t max_positions = 1U << 14U;  ///< batch_size × sequence_length is not raised beyond it: on a CPU
                                               ///< larger micro-batches bring no more tokens a second
 };
@@ -27,13 +27,13 @@ struct BatchAdvice {
     std::uint64_t base_bytes = 0;          ///< without activations
     std::uint64_t bytes_per_sequence = 0;  ///< slope between the two probes
     std::uint64_t available_bytes = 0;     ///< what the device has left
-    std::string description;               ///< one line for the log
+    std::string description;               ///< what memory there is for sequences, for the log
 };
 
 /// Trains on made-up micro-batches of 1 and 4 sequences, reads the peak of `memory` after each and takes the largest
-/// power of two that fits into 60% of what is left; 1 where 4 did not fit at all. The gradients are dropped. Weights
-/// stay. The result depends on the machine, never on time, and a resumed run takes that of its checkpoint. Compute
-/// thread.
+/// power of two that fits into 60% of what is left, up to max_batch_size; 1 where 4 did not fit at all. The gradients
+/// are dropped. Weights stay. The result depends on the machine, never on time, and a resumed run takes that of its
+/// checkpoint. Compute thread.
 Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& memory,
                                       const MemoryProbeOptions& options);
 

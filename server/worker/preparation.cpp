@@ -15,7 +15,8 @@
 #include "models/training/causal_lm_student.hpp"
 #include "models/training/device_memory.hpp"
 #include "pipeline/async/run_on.hpp"
-#include "pipeline/core/batch_plan.hpp"
+#include "pipeline/core/automatic_batch.hpp"
+#include "pipeline/core/overflow_in_force.hpp"
 #include "server/worker/arithmetic.hpp"
 #include "server/worker/disk_space.hpp"
 #include "server/worker/export_owner.hpp"
@@ -24,6 +25,7 @@
 #include "server/worker/memory_probe.hpp"
 #include "server/worker/resume_identity.hpp"
 #include "server/worker/run_folders.hpp"
+#include "server/worker/run_plan.hpp"
 #include "server/worker/run_sinks.hpp"
 #include "server/worker/starting_point.hpp"
 #include "server/worker/teacher_connection.hpp"
@@ -34,16 +36,6 @@ namespace distilld {
 namespace asio = boost::asio;
 
 namespace {
-
-Surroundings surroundings_of(const PreparedRun& run) {
-    Surroundings around{models::libtorch_version(), run.teacher_info.fingerprint, run.teacher_info.deterministic};
-    around.rows_by_length = groups_rows_by_length(run);
-    around.planned_batch_size = run.planned_batch_size;
-    for (const NamedTeacher& teacher : run.several) {
-        around.teachers[teacher.name] = {teacher.info.fingerprint, teacher.info.deterministic};
-    }
-    return around;
-}
 
 Result<Dtype> dtype_here(std::string_view device) {
     return models::dtype_in_force(Dtype::auto_select, device);
@@ -60,7 +52,7 @@ class Preparation {
 
     asio::awaitable<Result<void>> perform(bool resume) {
         auto loading_student = on(executors_.compute, [this, resume] {
-            keep_dtype(resume);
+            keep_decisions(resume);
             return load_student();
         });
         if (Result<void> loaded = co_await std::move(loading_student); !loaded) {
@@ -92,18 +84,16 @@ class Preparation {
                 co_return connected;
             }
         }
-        if (run_.spec.training.batch_size_auto) {
-            auto probing = on(executors_.compute, [this] { return choose_batch_size(); });
-            if (Result<void> chosen = co_await std::move(probing); !chosen) {
+        if (run_.spec.training.batch_size_auto || run_.spec.training.micro_batches_auto) {
+            auto choosing = on(executors_.compute, [this] { return choose_batch(); });
+            if (Result<void> chosen = co_await std::move(choosing); !chosen) {
                 co_return chosen;
             }
         }
-        run_.total_steps = steps();
-        const RunState& resumed = run_.resumed;
-        if (Result<void> fits = check_length(run_.spec, run_.total_steps, resumed.step, run_.resumed_from); !fits) {
-            co_return fits;
+        if (Result<void> settled = settle_steps(run_, emit_); !settled) {
+            co_return settled;
         }
-        if (run_.spec.has_teacher() && resumed.step < run_.total_steps) {
+        if (run_.spec.has_teacher() && run_.resumed.step < run_.total_steps) {
             const bool has_model = run_.teacher && !run_.spec.teacher->model_dir.empty();  // it is loaded once
             if (!has_model) {
                 auto connecting = run_.mixed ? connect_teachers() : connect_teacher();
@@ -156,29 +146,27 @@ class Preparation {
     void info(const std::string& message) const { emit_(LogEvent{"info", message}); }
     void warn(const std::string& message) const { emit_(LogEvent{"warn", message}); }
 
-    std::uint64_t steps() const {
-        const TrainingSpec& training = run_.spec.training;
-        if (training.max_steps) {
-            return *training.max_steps;
+    /// Before the student and the data are loaded: the arithmetic is what it was, not what this machine is fast at, and
+    /// so is what becomes of long documents.
+    void keep_decisions(bool ordered) {
+        open_ = run_.spec;
+        if (const auto kept = decisions_to_keep(checkpoint_store(run_.spec), run_.spec, ordered)) {
+            run_.spec.student.dtype = kept->student.dtype;
+            run_.spec.dataset.overflow = kept->dataset.overflow;
+            keeps_ = true;
         }
-        return steps_of_epochs(run_.dataset->row_count(), training.batch_size, training.micro_batches,
-                               training.epochs.value_or(1.0));
+        run_.spec.dataset.overflow = overflow_in_force(run_.spec.dataset);
     }
 
-    /// Before the student is loaded: its arithmetic is what it was, not what this machine is fast at.
-    void keep_dtype(bool ordered) {
-        const std::optional<Dtype> kept = dtype_to_keep(checkpoint_store(run_.spec), run_.spec, ordered);
-        if (kept) {
-            run_.spec.student.dtype = *kept;
-            keeps_dtype_ = true;
-        }
-    }
-
-    /// The checkpoints with whose arithmetic the student was loaded are not gone on from.
-    Result<void> load_student_anew() {
+    /// The checkpoints after whose run student and data were loaded are not gone on from.
+    Result<void> load_anew() {
         run_.student.reset();
-        run_.spec.student.dtype = Dtype::auto_select;
+        run_.spec.student.dtype = open_.student.dtype;
+        run_.spec.dataset.overflow = overflow_in_force(open_.dataset);
         if (Result<void> loaded = load_student(); !loaded) {
+            return loaded;
+        }
+        if (Result<void> loaded = load_data(); !loaded) {
             return loaded;
         }
         run_.student->set_export_tokenizer(export_tokenizer_);
@@ -253,8 +241,8 @@ class Preparation {
         }
         run_.replaces_checkpoints = start->replaces;
         run_.damaged_checkpoints = start->damaged;
-        if (keeps_dtype_ && !start->resume_from) {
-            if (Result<void> loaded = load_student_anew(); !loaded) {
+        if (keeps_ && !start->resume_from) {
+            if (Result<void> loaded = load_anew(); !loaded) {
                 return loaded;
             }
         }
@@ -325,8 +313,27 @@ class Preparation {
         return {};
     }
 
-    Result<void> choose_batch_size() {
+    /// The batch size by rows and memory, and the micro-batches by both.
+    Result<void> choose_batch() {
+        TrainingSpec& training = run_.spec.training;
+        const BatchWish wish = wish_of(training, run_.dataset->row_count());
+        BatchAdvice given;
+        given.batch_size = training.batch_size;
+        const Result<BatchAdvice> advice = training.batch_size_auto ? probe_memory(max_batch_size(wish)) : given;
+        if (!advice) {
+            return advice.error();
+        }
+        info(describe(wish, advice->batch_size, advice->description));
+        training.micro_batches = micro_batches_for(wish, advice->batch_size);
+        training.micro_batches_auto = false;
+        training.batch_size = advice->batch_size;
+        training.batch_size_auto = false;
+        return {};
+    }
+
+    Result<BatchAdvice> probe_memory(std::uint32_t max_batch_size) {
         MemoryProbeOptions options;
+        options.max_batch_size = max_batch_size;
         options.sequence_length = run_.spec.dataset.sequence_length;
         options.with_teacher = run_.spec.has_teacher();
         for (const auto& [name, teacher] : run_.spec.teachers) {
@@ -344,14 +351,7 @@ class Preparation {
         if (!memory) {
             return memory.error();
         }
-        const Result<BatchAdvice> advice = advise_batch_size(*run_.student, **memory, options);
-        if (!advice) {
-            return advice.error();
-        }
-        info(advice->description);
-        run_.spec.training.batch_size = advice->batch_size;
-        run_.spec.training.batch_size_auto = false;
-        return {};
+        return advise_batch_size(*run_.student, **memory, options);
     }
 
     /// The run keeps what its teacher sends, and the student the head for it.
@@ -414,21 +414,11 @@ class Preparation {
     EmitEvent emit_;
     ExportTokenizer export_tokenizer_;
     std::set<std::string> left_open_;  ///< dtypes that the spec leaves to the machine, by their pointers
-    bool keeps_dtype_ = false;         ///< the student's is that of a checkpoint, where the spec says auto
+    JobSpec open_;                     ///< as it was given
+    bool keeps_ = false;               ///< what it left open is that of a checkpoint
 };
 
 }  // namespace
-
-bool groups_rows_by_length(const PreparedRun& run) {
-    const DatasetSpec& dataset = run.spec.dataset;
-    const bool first_run = run.resumed_from.empty();
-    return dataset.packing == Packing::off && dataset.shuffle != Shuffle::off &&
-           (first_run || rows_were_by_length(run.resumed.spec_json));
-}
-
-std::string identity_of(const PreparedRun& run) {
-    return make_run_identity(run.spec, run.dataset->hash(), api::spec_table(), surroundings_of(run));
-}
 
 asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors, RunControl& control,
                                       EmitEvent emit) {

@@ -27,7 +27,7 @@ namespace distilld {
 
 /// A job that nothing speaks against any more, with all that its graph needs.
 struct PreparedRun {
-    JobSpec spec;  ///< with what is in force: threads, the device, and the batch size that the memory probe chose
+    JobSpec spec;  ///< with what is in force: threads, the device, and the batch size that was chosen
     std::unique_ptr<Student> student;
     std::shared_ptr<const Dataset> dataset;
     std::shared_ptr<const Dataset> eval;               ///< null: none
@@ -56,12 +56,6 @@ struct PreparedRun {
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready
 };
 
-/// What its checkpoints and its export say of the run.
-[[nodiscard]] std::string identity_of(const PreparedRun& run);
-
-/// Rows of like lengths share its micro-batches: of documents that have a row each, and no order that is to be kept. A
-/// run that an earlier version began goes on in the order that it had.
-[[nodiscard]] bool groups_rows_by_length(const PreparedRun& run);
 
 /// Loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to go on from (`resume`:
 /// as find_starting_point()'s `ordered`), chooses the batch size where the spec leaves it open, connects the teacher

@@ -9,6 +9,7 @@
 #include "api/url_queries.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
+#include "pipeline/core/overflow_in_force.hpp"
 #include "pipeline/core/teacher_name.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "server/worker/arithmetic.hpp"
@@ -22,6 +23,7 @@ namespace {
 constexpr const char* kNotBitForBit = ": weights will not be those of an uninterrupted run bit for bit";
 constexpr const char* kByLength = "by length";
 constexpr const char* kPlanned = "planned_batch_size";
+constexpr const char* kEndsEpochs = "ends_epochs";
 constexpr std::size_t kMaxDepth = 64;  // a spec in an object
 
 /// What a checkpoint says of its run; nothing when it is not what make_run_identity() wrote.
@@ -106,6 +108,14 @@ bool cuts_the_same_steps(const json::value& identity, const json::value& now) {
     return larger % smaller == 0 && std::has_single_bit(larger / smaller);
 }
 
+/// What does not fit into a row was left out before there was the field.
+Overflow overflow_then(const json::value& identity) {
+    const auto* said = find(identity, "/spec/dataset/overflow");
+    return said != nullptr && said->is_string()
+               ? value_of(kOverflowNames, said->get_string()).value_or(Overflow::truncate)
+               : Overflow::truncate;
+}
+
 bool cuts_steps(const api::SpecField& field) {
     return field.pointer == "/training/batch_size" || field.pointer == "/training/micro_batches";
 }
@@ -145,11 +155,19 @@ Result<void> check_several(const api::SpecSection& section, const json::value& t
     return {};
 }
 
-void adopt_batch_size(const json::value& identity, TrainingSpec& training) {
-    // What the memory probe chose, of which micro_batches in the spec make a step.
-    if (const std::uint32_t rows = planned_rows(identity); rows != 0) {
+void adopt_batch(const json::value& identity, TrainingSpec& training) {
+    // What was chosen, of which micro_batches in the spec make a step.
+    if (const std::uint32_t rows = planned_rows(identity); training.batch_size_auto && rows != 0) {
         training.batch_size = rows;
         training.batch_size_auto = false;
+    }
+    // As many as make up the same steps.
+    const std::uint64_t step = std::uint64_t{number_at(identity, "/spec/training/batch_size")} *
+                               number_at(identity, "/spec/training/micro_batches");
+    if (training.micro_batches_auto && !training.batch_size_auto && step != 0) {
+        training.micro_batches =
+            static_cast<std::uint32_t>(std::clamp<std::uint64_t>(step / training.batch_size, 1, 65536));
+        training.micro_batches_auto = false;
     }
 }
 
@@ -188,6 +206,9 @@ std::string make_run_identity(const JobSpec& spec, const std::string& dataset_ha
     if (surroundings.planned_batch_size != 0 && surroundings.planned_batch_size != spec.training.batch_size) {
         identity[kPlanned] = surroundings.planned_batch_size;
     }
+    if (surroundings.ends_epochs) {
+        identity[kEndsEpochs] = true;
+    }
     if (!surroundings.teacher.empty()) {
         identity["teacher"] = {{"fingerprint", surroundings.teacher},
                                {"deterministic", surroundings.teacher_deterministic}};
@@ -212,6 +233,13 @@ Result<void> check_run_identity(const std::string& identity, const JobSpec& spec
     }
     const auto* hash_then = find(*then, "/dataset_sha256");
     if (hash_then == nullptr || *hash_then != json::value(dataset_hash)) {
+        if (const Overflow was = overflow_then(*then);
+            spec.dataset.packing != Packing::joined && overflow_in_force(spec.dataset) != was) {
+            return invalid_input(std::string("/dataset/overflow: is ") +
+                                 name_of(kOverflowNames, overflow_in_force(spec.dataset)) +
+                                 ", but the checkpoint was made with " + name_of(kOverflowNames, was) +
+                                 "; rows depend on it, so the run cannot be resumed");
+        }
         return invalid_input(
             "/dataset/train: not the dataset that the checkpoint was trained on (SHA-256 of its rows " + dataset_hash +
             ", in the checkpoint " + (hash_then == nullptr ? "nothing" : to_text(*hash_then)) + ")");
@@ -266,6 +294,12 @@ bool rows_were_by_length(const std::string& identity) {
     const auto then = read_identity(identity);
     const auto* order = then ? find(*then, "/row_order") : nullptr;
     return order != nullptr && *order == json::value(kByLength);
+}
+
+bool ended_epochs(const std::string& identity) {
+    const auto then = read_identity(identity);
+    const auto* ended = then ? find(*then, "/" + std::string(kEndsEpochs)) : nullptr;
+    return ended != nullptr && *ended == json::value(true);
 }
 
 std::uint32_t planned_batch_size(const std::string& identity) {
@@ -354,8 +388,11 @@ void adopt_decisions(const std::string& identity, JobSpec& spec) {
             adopt_dtype(*then, model);
         }
     }
-    if (spec.training.batch_size_auto) {
-        adopt_batch_size(*then, spec.training);
+    if (spec.training.batch_size_auto || spec.training.micro_batches_auto) {
+        adopt_batch(*then, spec.training);
+    }
+    if (spec.dataset.overflow == Overflow::automatic && spec.dataset.packing != Packing::joined) {
+        spec.dataset.overflow = overflow_then(*then);
     }
     if (spec.teacher && spec.teacher->targets == TargetsChoice::automatic) {
         adopt_targets(*then, *spec.teacher);

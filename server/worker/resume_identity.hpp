@@ -25,6 +25,7 @@ struct Surroundings {
     std::map<std::string, TeacherMark> teachers{};  ///< several, by name
     bool rows_by_length = false;                    ///< rows of like lengths share micro-batches
     std::uint32_t planned_batch_size = 0;           ///< of the run's first checkpoint; 0 = the spec's
+    bool ends_epochs = false;                       ///< steps end with an epoch (RowOrder::ends_epochs)
 };
 
 /// What a checkpoint remembers of its run: the spec with the values in force, the hash of the dataset and the
@@ -68,13 +69,17 @@ struct Surroundings {
 /// Surroundings::rows_by_length of the run with `identity`. Earlier versions took rows as they came.
 [[nodiscard]] bool rows_were_by_length(const std::string& identity);
 
+/// Surroundings::ends_epochs of the run with `identity`. The steps of earlier versions ran on.
+[[nodiscard]] bool ended_epochs(const std::string& identity);
+
 /// Rows of the micro-batches that the run with `identity` began with; 0: it does not say.
 [[nodiscard]] std::uint32_t planned_batch_size(const std::string& identity);
 
-/// What `spec` leaves open the run that is resumed has decided: batch_size, where the memory probe would choose it, and
-/// the arithmetic of the student and of teachers in the process, where that would be what this machine is fast at, and
-/// what the teacher sends, where that would be asked what it offers. (A checkpoint older than that field was made with
-/// top-k rows or full logits, as top_k says; one that says dtype "auto" leaves that open.)
+/// What `spec` leaves open the run that is resumed has decided: batch_size and micro_batches, where they would be
+/// chosen, what becomes of documents that are longer than a row (earlier versions left out what does not fit), and the
+/// arithmetic of the student and of teachers in the process, where that would be what this machine is fast at, and what
+/// the teacher sends, where that would be asked what it offers. (A checkpoint older than that field was made with top-k
+/// rows or full logits, as top_k says; one that says dtype "auto" leaves that open.)
 void adopt_decisions(const std::string& identity, JobSpec& spec);
 
 }  // namespace distilld

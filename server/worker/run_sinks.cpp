@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "server/worker/run_plan.hpp"
+
 namespace distilld {
 
 namespace {
@@ -20,6 +22,7 @@ Result<void> open_run_sinks(PreparedRun& run, bool ordered, const EmitEvent& emi
     context.spec_json = sinks::public_spec(run.spec);
     context.job_id = run.job_id;
     context.first_step = run.resumed.step;
+    context.steps = batch_plan(run).steps_of(run.spec.training.micro_batches);
     context.goes_on = ordered || run.resumed.step > 0;
     context.environment = environment;
     const auto warn = [emit](const std::string& text) { emit(LogEvent{"warn", text}); };

@@ -102,16 +102,15 @@ Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, 
     return start;
 }
 
-std::optional<Dtype> dtype_to_keep(const models::CheckpointStore& store, const JobSpec& spec, bool ordered) {
+std::optional<JobSpec> decisions_to_keep(const models::CheckpointStore& store, const JobSpec& spec, bool ordered) {
     const Result<std::vector<models::CheckpointEntry>> entries = store.entries();
-    if (!entries || spec.student.dtype != Dtype::auto_select || !(ordered || spec.resume)) {
+    if (!entries || !(ordered || spec.resume)) {
         return std::nullopt;
     }
     for (const models::CheckpointEntry& entry : *entries) {
         JobSpec resumed = spec;
-        if (entry.run && same_run(entry.run->spec_json, resumed, dataset_of(entry.run->spec_json), ordered) &&
-            resumed.student.dtype != Dtype::auto_select) {
-            return resumed.student.dtype;
+        if (entry.run && same_run(entry.run->spec_json, resumed, dataset_of(entry.run->spec_json), ordered)) {
+            return resumed;
         }
     }
     return std::nullopt;

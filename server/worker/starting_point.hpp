@@ -24,7 +24,7 @@ struct StartingPoint {
 /// the service after an interruption or by `distilld run --resume`, or because the spec does not say "resume": false.
 /// Not ordered, a run goes on only from what began with the same weights. Checkpoints of another run, or those that are
 /// not to be gone on from, are an error (invalid_input) that names the folder and the difference, unless the spec says
-/// "overwrite". Where the spec leaves the batch size open, that of the checkpoint is taken over. Changes no file.
+/// "overwrite". What the spec leaves open is taken over, see adopt_decisions(). Changes no file.
 Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, JobSpec& spec,
                                           const std::string& dataset_hash, bool ordered);
 
@@ -35,10 +35,10 @@ Result<StartingPoint> find_starting_point(const models::CheckpointStore& store, 
 /// told before the dataset is read and without hashing a file. The error is that of find_starting_point().
 Result<void> check_checkpoints(const models::CheckpointStore& store, const JobSpec& spec);
 
-/// The arithmetic of the run that `spec`, which leaves it to the machine, would go on with, as far as can be told
-/// before the dataset is read: what it began with, so that a resume on another machine computes as before. Nothing:
-/// there is no checkpoint, it is another run's or not to be gone on from, or it does not say.
-std::optional<Dtype> dtype_to_keep(const models::CheckpointStore& store, const JobSpec& spec, bool ordered);
+/// `spec` with what the run that it would go on with has decided of what it leaves open, as far as can be told before
+/// the student and the dataset are read: its arithmetic, so that a resume on another machine computes as before, and
+/// what becomes of long documents. Nothing: there is no checkpoint, or it is another run's or not to be gone on from.
+std::optional<JobSpec> decisions_to_keep(const models::CheckpointStore& store, const JobSpec& spec, bool ordered);
 
 /// Renames damaged checkpoints, to whose steps the run comes again, and says so. Nothing may refuse the run any more.
 Result<void> set_damaged_aside(models::CheckpointStore store, const std::vector<std::filesystem::path>& damaged,

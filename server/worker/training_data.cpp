@@ -7,6 +7,7 @@
 #include "base/cores.hpp"
 #include "base/sha256.hpp"
 #include "distilld_version.hpp"
+#include "pipeline/core/overflow_in_force.hpp"
 #include "pipeline/data/data_files.hpp"
 #include "pipeline/data/packed_dataset.hpp"
 #include "pipeline/data/reading_report.hpp"
@@ -21,6 +22,7 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
     DatasetOptions options;
     options.sequence_length = spec.sequence_length;
     options.packing = spec.packing == Packing::joined;
+    options.overflow = overflow_in_force(spec);
     options.vocabulary_size = reading.vocabulary_size;
     options.no_tokenizer_reason = reading.choice.refusal;
     options.completion_only_loss = spec.completion_only_loss;
@@ -37,6 +39,28 @@ DatasetOptions options_of(const DataReading& reading, const std::string& pointer
 
 Error behind(const std::string& pointer, const Error& error) {
     return Error{error.kind, pointer + ": " + error.message};
+}
+
+/// How much of what was read the rows have, where that is not nearly all.
+void tell_of_loss(const Dataset& rows, const DataReading& reading, const std::string& pointer) {
+    constexpr double kNearlyAll = 0.9;
+    const auto used = static_cast<double>(rows.token_count());
+    const auto read = static_cast<double>(rows.tokens_read());
+    if (!reading.on_warning || used >= kNearlyAll * read) {
+        return;
+    }
+    const DatasetSpec& spec = reading.spec.dataset;
+    const std::string percent = std::to_string(100.0 * used / read);
+    std::string text = pointer + ": " + std::to_string(rows.token_count()) + " of " +
+                       std::to_string(rows.tokens_read()) + " tokens are used (" +
+                       percent.substr(0, percent.find('.') + 2) + "%)";
+    if (spec.packing != Packing::joined && overflow_in_force(spec) == Overflow::truncate) {
+        text += ": documents are cut behind " + std::to_string(spec.sequence_length + std::uint64_t{1}) +
+                " tokens; raise /dataset/sequence_length, or say split for /dataset/overflow";
+    } else {
+        text += ": the rest has no target";
+    }
+    reading.on_warning(text);
 }
 
 }  // namespace
@@ -62,6 +86,7 @@ Result<std::shared_ptr<const MixedDataset>> load_mixed_rows(const DataReading& r
     if (!rows) {
         return behind(pointer, rows.error());
     }
+    tell_of_loss(**rows, reading, pointer);
     const DatasetSpec& spec = reading.spec.dataset;
     if (spec.packing == Packing::documents) {
         return pack_documents(**rows, spec.sequence_length);
@@ -82,6 +107,7 @@ Result<std::shared_ptr<const Dataset>> load_rows(const DataReading& reading, con
         return behind(pointer, rows.error());
     }
     std::shared_ptr<const Dataset> loaded(std::move(*rows));
+    tell_of_loss(*loaded, reading, pointer);
     const DatasetSpec& spec = reading.spec.dataset;
     return spec.packing == Packing::documents ? pack_documents(std::move(loaded), spec.sequence_length) : loaded;
 }

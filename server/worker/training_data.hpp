@@ -19,9 +19,10 @@ struct DataReading {
     const JobSpec& spec;
     const TokenizerChoice& choice;
     std::uint32_t vocabulary_size = 0;
-    std::function<void(const std::string&)> on_info;  ///< is told how far it has come, when it takes long
-    std::function<bool()> cancelled;                  ///< asked now and then; true ends it, kind `cancelled`
-    TokenCache* cache = nullptr;                      ///< keeps the tokens; null: they are held in memory
+    std::function<void(const std::string&)> on_info;       ///< is told how far it has come, when it takes long
+    std::function<bool()> cancelled;                       ///< asked now and then; true ends it, kind `cancelled`
+    TokenCache* cache = nullptr;                           ///< keeps the tokens; null: they are held in memory
+    std::function<void(const std::string&)> on_warning{};  ///< is told when rows have much less than was read
 };
 
 /// Reads the files that `entries` name (see find_data_files()); `field` (train, eval) names them in errors. On as many

@@ -238,7 +238,7 @@ TEXT = b'{"text": "a good line"}\n'
 
 # name: (content of the file, what the error must say after the file's name)
 BAD_DATA = {
-    "an empty file": (b"", ["nothing to train on"]),
+    "an empty file": (b"", ["is empty: a document is expected"]),
     "not JSON in line 3": (TEXT * 2 + b"oops\n" + TEXT, [":3: "]),
     "a list in line 2": (TEXT + b"[1]\n", [":2: ", "object"]),
     "neither text nor ids": (TEXT + b'{"words": "x"}\n', [":2: ", "input_ids"]),
@@ -248,7 +248,7 @@ BAD_DATA = {
     "a negative id": (b'{"input_ids": [1, -1]}\n', [":1: ", "input_ids[1]"]),
     "an id that is text": (b'{"input_ids": [1, "2"]}\n', [":1: ", "input_ids[1]"]),
     "labels of another length": (b'{"input_ids": [1, 2, 3], "labels": [1]}\n', [":1: ", "labels"]),
-    "one token": (b'{"input_ids": [1]}\n', ["nothing to train on"]),
+    "one token": (b'{"input_ids": [1]}\n', ["no row to learn from"]),
     "gzip": (b"\x1f\x8b\x08\x00 and so on", ["gzip"]),
 }
 

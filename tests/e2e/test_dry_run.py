@@ -80,7 +80,8 @@ def test_epochs_and_time_come_from_the_data_and_from_other_jobs(distilld, text_d
     assert any(note.startswith("seconds: ") for note in before["notes"])
     job = rest.wait_job(rest.submit(spec), ["succeeded"])
     assert before["steps"] == job["progress"]["total_steps"] > 3
-    assert before["tokens"] == before["steps"] * 8 * jobs.SEQUENCE_LENGTH
+    most = before["steps"] * 8 * jobs.SEQUENCE_LENGTH
+    assert most - 3 * 8 * jobs.SEQUENCE_LENGTH < before["tokens"] <= most  # the last step of an epoch may be smaller
     after = estimate_of(rest, jobs.changed(spec, {"/output": str(tmp_path / "next")}))
     assert after["based_on"].startswith("1 job with this student: ")
     assert after["seconds"] == pytest.approx(after["tokens"] / job["progress"]["tokens_per_second"])

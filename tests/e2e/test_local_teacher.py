@@ -196,7 +196,7 @@ def test_processes_hold_one_copy_of_shared_weights(runs, distilld, programs, tex
     folder = tmp_path_factory.mktemp("wide")
     spec = jobs.changed(
         jobs.base_spec(text_data, folder / "model", 1),
-        {"/student/config": jobs.llama_config(512, intermediate_size=4096), "/training/learning_rate": 0},
+        {"/student/config": jobs.llama_config(512, intermediate_size=4096)},
     )
     distilld.run("run", jobs.write_spec(folder / "spec.json", spec))
     weights = folder / "model" / "model.safetensors"

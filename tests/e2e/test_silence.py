@@ -145,9 +145,9 @@ def test_the_whole_held_out_set_is_read_or_as_much_as_is_asked_for(distilld, spe
     changes = {"/dataset/eval": str(held_out), "/dataset/sequence_length": 8, "/training/batch_size": 64}
     changes["/dataset/packing"] = False
     whole = jobs.changed(spec, changes)
-    assert f"info: evaluating 4500 of the 4500 rows of {held_out}" in run(distilld, tmp_path, whole).out
+    assert f"info: each evaluation will read 4500 of the 4500 rows of {held_out}" in run(distilld, tmp_path, whole).out
     some = jobs.changed(whole, {"/dataset/eval_rows": 100, "/output": str(tmp_path / "some")})
-    assert f"info: evaluating 100 of the 4500 rows of {held_out}" in run(distilld, tmp_path, some).out
+    assert f"info: each evaluation will read 100 of the 4500 rows of {held_out}" in run(distilld, tmp_path, some).out
 
 
 def transformers_loss(folder, data, length):

@@ -79,7 +79,7 @@ def test_the_student_says_something_at_each_evaluation(distilld, text_data, tmp_
     report, process = run_report(distilld, spec, tmp_path)
     assert report["weights_sha256"] == silent["weights_sha256"], "looking changes nothing"
     assert report["eval_loss"] == silent["eval_loss"], "max_rows is eval_rows"
-    assert "evaluating 4 of the " in process.out
+    assert "each evaluation will read 4 of the " in process.out
     said = [line["samples"] for line in lines_of(tmp_path / "metrics.jsonl") if line["kind"] == "evaluation"]
     assert len(said) == 2
     assert [sample["prompt"] for sample in said[0]] == ["The ", "a\nb"]

@@ -47,8 +47,8 @@ TEST(SpecComments, CommasBehindTheLastMemberBecomeBlanks) {
 
 TEST(SpecExplain, AFieldByAnyOfItsNames) {
     const auto text = explain(spec_table(), "training.micro_batches").value();
-    EXPECT_THAT(text, StartsWith("training.micro_batches\n  meaning    micro-batches of one optimizer step\n"));
-    EXPECT_THAT(text, HasSubstr("  values     1–65536\n  default    1\n  on resume  must be the same\n"));
+    EXPECT_THAT(text, StartsWith("training.micro_batches\n  meaning    micro-batches of one optimizer step."));
+    EXPECT_THAT(text, HasSubstr("  values     1–65536, \"auto\"\n  default    1\n  on resume  must be the same\n"));
     EXPECT_EQ(explain(spec_table(), "/training/micro_batches").value(), text);
     EXPECT_EQ(explain(spec_table(), "micro_batches").value(), text);
 }

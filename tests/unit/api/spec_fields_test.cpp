@@ -65,6 +65,9 @@ std::vector<Override> needed_by(const SpecField& field) {
     if (field.pointer == "/training/sgd_momentum") {
         return {{"/training/optimizer", "sgd"}};
     }
+    if (field.pointer == "/dataset/overflow") {
+        return {{"/dataset/packing", "documents"}};
+    }
     if (field.pointer == "/eval/sample_prompts") {
         return {{"/dataset/eval", "held-out.jsonl"}};
     }

@@ -149,14 +149,67 @@ TEST(BatchPlan, FarNumbersWork) {
     EXPECT_LT(plan.rows_of(far)[0], 1000U);
 }
 
-TEST(StepsOfEpochs, CountsWholeSteps) {
-    EXPECT_EQ(steps_of_epochs(100, 5, 2, 1.0), 10U);
-    EXPECT_EQ(steps_of_epochs(109, 5, 2, 1.0), 10U);
-    EXPECT_EQ(steps_of_epochs(100, 5, 2, 2.5), 25U);
-    EXPECT_EQ(steps_of_epochs(100, 5, 2, 0.5), 5U);
-    EXPECT_EQ(steps_of_epochs(100, 1, 1, 0.29), 29U);
-    EXPECT_EQ(steps_of_epochs(3, 8, 8, 1.0), 1U) << "at least one";
-    EXPECT_EQ(steps_of_epochs(3, 8, 8, 64.0), 3U);
+RowOrder ending_epochs() {
+    RowOrder order;
+    order.ends_epochs = true;
+    return order;
+}
+
+TEST(BatchPlan, AnEpochMayEndWithASmallerMicroBatchAndStep) {
+    for (const std::uint64_t rows : {1, 2, 7, 64, 454}) {
+        for (const std::uint32_t batch : {1, 3, 8, 100}) {
+            for (const std::uint32_t micro_batches : {1, 2, 5}) {
+                const BatchPlan plan(rows, batch, 7, ending_epochs());
+                const StepPlan steps = plan.steps_of(micro_batches);
+                const std::uint64_t of_step = std::uint64_t{batch} * micro_batches;
+                const std::uint64_t of_epoch = (rows + of_step - 1) / of_step;
+                EXPECT_EQ(steps_of_epochs(rows, of_step, 3), 3 * of_epoch);
+                for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+                    Rows visited;
+                    for (std::uint64_t step = epoch * of_epoch; step < (epoch + 1) * of_epoch; ++step) {
+                        Rows of_this;
+                        for (std::uint64_t n = steps.first_of(step); n < steps.first_of(step + 1); ++n) {
+                            EXPECT_EQ(steps.step_of(n), step);
+                            const Rows more = plan.rows_of(n);
+                            EXPECT_FALSE(more.empty());
+                            of_this.insert(of_this.end(), more.begin(), more.end());
+                        }
+                        EXPECT_EQ(of_this.size(), std::min(of_step, rows - visited.size()));
+                        visited.insert(visited.end(), of_this.begin(), of_this.end());
+                    }
+                    // In the order in which the same epoch is visited without.
+                    EXPECT_EQ(visited, positions(BatchPlan(rows, 1, 7), epoch * rows, rows));
+                }
+            }
+        }
+    }
+}
+
+TEST(BatchPlan, StepsThatRunOnAreOfSoManyMicroBatchesEach) {
+    const StepPlan steps = BatchPlan(10, 4, 42).steps_of(3);
+    EXPECT_EQ(steps.first_of(5), 15U);
+    EXPECT_EQ(steps.step_of(14), 4U);
+}
+
+TEST(StepsOfEpochs, CountsTheStepsThatEndWithAnEpoch) {
+    EXPECT_EQ(steps_of_epochs(100, 10, 1), 10U);
+    EXPECT_EQ(steps_of_epochs(454, 100, 1), 5U);
+    EXPECT_EQ(steps_of_epochs(454, 100, 2), 10U);
+    EXPECT_EQ(steps_of_epochs(454, 100, 0.5), 3U) << "whole steps";
+    EXPECT_EQ(steps_of_epochs(100, 1, 0.29), 29U);
+    EXPECT_EQ(steps_of_epochs(100, 1, 0.07), 7U);
+    EXPECT_EQ(steps_of_epochs(3, 64, 1), 1U);
+    EXPECT_EQ(steps_of_epochs(3, 64, 64), 64U);
+}
+
+TEST(StepsOfEpochs, ThoseOfEarlierVersionsRanOn) {
+    EXPECT_EQ(steps_of_epochs(100, 10, 1.0, false), 10U);
+    EXPECT_EQ(steps_of_epochs(109, 10, 1.0, false), 10U);
+    EXPECT_EQ(steps_of_epochs(100, 10, 2.5, false), 25U);
+    EXPECT_EQ(steps_of_epochs(100, 10, 0.5, false), 5U);
+    EXPECT_EQ(steps_of_epochs(100, 1, 0.29, false), 29U);
+    EXPECT_EQ(steps_of_epochs(3, 64, 1.0, false), 1U) << "at least one";
+    EXPECT_EQ(steps_of_epochs(3, 64, 64.0, false), 3U);
 }
 
 }  // namespace

@@ -66,5 +66,31 @@ TEST(LrSchedule, ZeroStaysZero) {
     }
 }
 
+TEST(WarmUp, IsAShareOfTheStepsWhereNoneAreGiven) {
+    TrainingSpec training;
+    training.warmup_ratio = 0.05;
+    EXPECT_EQ(warmup_steps_of(training, 43), 3U);
+    EXPECT_EQ(warmup_steps_of(training, 100), 5U);
+    EXPECT_EQ(warmup_steps_of(training, 2), 1U);
+    EXPECT_EQ(warmup_steps_of(training, 1), 0U) << "never all of them";
+    training.warmup_ratio = 0.07;
+    EXPECT_EQ(warmup_steps_of(training, 100), 7U) << "as transformers, but for the last bits of the product";
+    training.warmup_steps = 2;
+    EXPECT_EQ(warmup_steps_of(training, 100), 2U) << "as transformers: it goes before the share";
+}
+
+TEST(WarmUp, ARunThatWouldLearnNothingIsTold) {
+    TrainingSpec training;
+    EXPECT_EQ(why_nothing_is_learnt(training, 1), "");
+    training.warmup_ratio = 0.999;
+    EXPECT_EQ(why_nothing_is_learnt(training, 1), "");
+    training.warmup_steps = 20;
+    EXPECT_EQ(why_nothing_is_learnt(training, 21), "");
+    EXPECT_THAT(why_nothing_is_learnt(training, 20),
+                ::testing::StartsWith("/training/warmup_steps: the warm-up of 20 steps does not end before the run"));
+    training.learning_rate = 0;
+    EXPECT_THAT(why_nothing_is_learnt(training, 100), ::testing::StartsWith("/training/learning_rate: is 0"));
+}
+
 }  // namespace
 }  // namespace distilld

@@ -80,6 +80,31 @@ TEST(RowsByLength, EachRowIsSeenOnceAnEpochAndStaysInItsBlock) {
     }
 }
 
+TEST(RowsByLength, AnEpochThatEndsWithASmallerMicroBatchHasEachRowOnce) {
+    const auto lengths = mixed_lengths(203);
+    for (const std::uint32_t batch : {8, 4, 2}) {  // cut smaller, as where memory does not suffice
+        const BatchPlan plan(203, batch, 7, {Shuffle::full, 0, lengths, 8, true});
+        const std::uint64_t of_epoch = (203 + batch - 1) / batch;
+        Rows first;
+        for (std::uint64_t number = of_epoch; number < 2 * of_epoch; ++number) {
+            const Rows rows = plan.rows_of(number);
+            EXPECT_EQ(rows.size(), std::min<std::uint64_t>(batch, 203 - first.size()));
+            first.insert(first.end(), rows.begin(), rows.end());
+        }
+        Rows planned;
+        for (std::uint64_t number = 26; number < 52; ++number) {
+            const Rows rows = BatchPlan(203, 8, 7, {Shuffle::full, 0, lengths, 8, true}).rows_of(number);
+            planned.insert(planned.end(), rows.begin(), rows.end());
+        }
+        EXPECT_EQ(first, planned);
+        EXPECT_LT(padding(plan, of_epoch - 1, *lengths), 0.15);
+        std::ranges::sort(first);
+        Rows all(203);
+        std::iota(all.begin(), all.end(), std::uint64_t{0});
+        EXPECT_EQ(first, all);
+    }
+}
+
 TEST(RowsByLength, DependsOnSeedAndEpochAlone) {
     const auto lengths = mixed_lengths(500);
     const RowOrder order{Shuffle::full, 0, lengths};

@@ -307,13 +307,61 @@ TEST_F(JsonlDataset, TextNeedsATokenizer) {
                 HasSubstr("cannot be read: model.type \"Unigram\" is not understood"));
 }
 
-TEST_F(JsonlDataset, NothingToTrainOnIsAnError) {
-    for (const char* content :
-         {"", "\n\n", "{\"text\":\"\"}", "{\"text\":\"a\"}", "{\"input_ids\":[1,2],\"labels\":[1,-100]}"}) {
-        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: holds nothing to train on")) << content;
-        EXPECT_THAT(refusal(content, options(4, false)), HasSubstr("data.jsonl: holds nothing to train on")) << content;
+TEST_F(JsonlDataset, EmptyFilesAreSaidToBeEmpty) {
+    for (const char* content : {"", "\n\n"}) {
+        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: is empty: a document is expected")) << content;
     }
-    EXPECT_THAT(refusal("{\"text\":\"a\"}\n{\"text\":\"b\"}", options(4, false)), HasSubstr("nothing to train on"));
+}
+
+DatasetOptions overflowing(Overflow overflow, std::uint32_t sequence_length = 3) {
+    DatasetOptions how = options(sequence_length, false);
+    how.overflow = overflow;
+    return how;
+}
+
+// Nine tokens are rows of three inputs, each of which is a label but the first.
+TEST_F(JsonlDataset, LongDocumentsAreSplitTruncatedOrRefused) {
+    const std::string lines =
+        "{\"input_ids\":[1,2,3,4,5,6,7,8,9]}\n{\"input_ids\":[11,12,13,14]}\n{\"input_ids\":[21,22]}";
+    const auto split = good(lines, overflowing(Overflow::split));
+    const TokenBatch batch = all_rows(*split);
+    EXPECT_THAT(batch.input_ids, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 0, 11, 12, 13, 21, 0, 0));
+    EXPECT_THAT(batch.labels, ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, kNone, 12, 13, 14, 22, kNone, kNone));
+    EXPECT_EQ(split->token_count(), 12U);
+    EXPECT_EQ(split->tokens_read(), 12U);
+    const auto truncated = good(lines, overflowing(Overflow::truncate));
+    EXPECT_THAT(all_rows(*truncated).input_ids, ElementsAre(1, 2, 3, 11, 12, 13, 21, 0, 0));
+    EXPECT_EQ(truncated->token_count(), 7U);
+    EXPECT_EQ(truncated->tokens_read(), 12U);
+    EXPECT_NE(split->hash(), truncated->hash());
+    EXPECT_THAT(refusal(lines, overflowing(Overflow::error)),
+                HasSubstr("data.jsonl:1: has 9 tokens, 4 of which fit into a row: raise /dataset/sequence_length"));
+    const auto whole = good(lines, overflowing(Overflow::error, 8));
+    EXPECT_EQ(whole->hash(), good(lines, overflowing(Overflow::split, 8))->hash()) << "nothing is too long";
+}
+
+TEST_F(JsonlDataset, PiecesKeepTheirLabelsAndThoseWithoutAreLeftOut) {
+    const auto dataset = good("{\"input_ids\":[1,2,3,4,5,6,7,8],\"labels\":[-100,-100,-100,-100,-100,6,7,8]}",
+                              overflowing(Overflow::split));
+    const TokenBatch batch = all_rows(*dataset);
+    EXPECT_THAT(batch.input_ids, ElementsAre(4, 5, 6, 7, 0, 0));
+    EXPECT_THAT(batch.labels, ElementsAre(kNone, 6, 7, 8, kNone, kNone));
+    EXPECT_EQ(dataset->token_count(), 4U);
+    EXPECT_EQ(dataset->tokens_read(), 7U);
+}
+
+TEST_F(JsonlDataset, JoinedDocumentsAreUsedWhole) {
+    const auto dataset = good("{\"text\":\"abc\"}\n{\"text\":\"de\"}\n", options(2));
+    EXPECT_EQ(dataset->tokens_read(), dataset->token_count());
+}
+
+TEST_F(JsonlDataset, NothingToTrainOnIsAnError) {
+    for (const char* content : {"{\"text\":\"\"}", "{\"text\":\"a\"}", "{\"input_ids\":[1,2],\"labels\":[1,-100]}"}) {
+        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: holds no row to learn from")) << content;
+        EXPECT_THAT(refusal(content, options(4, false)), HasSubstr("data.jsonl: holds no row to learn from"))
+            << content;
+    }
+    EXPECT_THAT(refusal("{\"text\":\"a\"}\n{\"text\":\"b\"}", options(4, false)), HasSubstr("no row to learn from"));
     EXPECT_TRUE(load("{\"text\":\"a\"}\n{\"text\":\"b\"}", options(4)).has_value());
 }
 

@@ -39,6 +39,22 @@ const std::string kLines = R"({"input_ids":[1,2,3,4]}
 )";
 constexpr std::int32_t kNone = kIgnoredLabel;
 
+TEST_F(PackedDatasetTest, PiecesOfALongDocumentAreKeptApartAsDocumentsAre) {
+    DatasetOptions options;
+    options.sequence_length = 3;
+    options.packing = false;
+    options.overflow = Overflow::split;
+    const auto packed = pack_documents(
+        std::shared_ptr<const Dataset>(
+            load_jsonl_dataset(std::array{folder_.write("data.jsonl", kLines)}, nullptr, options).value()),
+        3);
+    EXPECT_EQ(packed->token_count(), 12U);
+    EXPECT_EQ(packed->tokens_read(), 12U);
+    const TokenBatch batch = packed->batch(0, {1, 2});
+    EXPECT_THAT(batch.input_ids, ElementsAre(11, 12, 13, 14, 15, 16));
+    EXPECT_THAT(places(batch), ElementsAre(ElementsAre(0, 0, 3, 1), ElementsAre(1, 0, 3, 2)));
+}
+
 TEST_F(PackedDatasetTest, DocumentsLieSideBySideWithTheLabelsThatTheyHaveAlone) {
     const auto alone = documents(kLines);
     const auto packed = pack_documents(alone, 6);

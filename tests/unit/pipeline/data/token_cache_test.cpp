@@ -132,6 +132,7 @@ TEST_P(TokenCacheOf, TheSecondStartSeesTheSameWithoutReading) {
     const Started second = start(options);
     EXPECT_EQ(seen_of(*first.rows), seen_of(*without.rows));
     EXPECT_EQ(seen_of(*second.rows), seen_of(*without.rows));
+    EXPECT_EQ(second.rows->tokens_read(), without.rows->tokens_read());
     EXPECT_GT(first.read, 0);
     EXPECT_EQ(second.read, 0);
     EXPECT_THAT(first.infos, ElementsAre(AllOf(HasSubstr(" tokens of " + file_.string() + " are kept in "),
@@ -172,6 +173,9 @@ TEST_F(TokenCacheTest, WhatDecidesTheTokensDecidesWhereTheyLie) {
     EXPECT_EQ(start(how(true)).read, 0);
     EXPECT_GT(start(how(true, 8)).read, 0);
     EXPECT_GT(start(how(false)).read, 0);
+    DatasetOptions split = how(false);
+    split.overflow = Overflow::split;
+    EXPECT_GT(start(split).read, 0);
     DatasetOptions other = how(true);
     other.vocabulary_size = 300;
     EXPECT_GT(start(other).read, 0);

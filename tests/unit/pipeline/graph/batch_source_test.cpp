@@ -62,5 +62,15 @@ TEST(BatchSource, AStepHasTheTargetTokensOfAllItsMicroBatches) {
     }
 }
 
+TEST(BatchSource, TheLastStepOfAnEpochHasTheTokensOfItsOwnRows) {
+    BatchSource source(rows_that_name_themselves(7), BatchPlan(7, 2, 1, {.ends_epochs = true}), 3);
+    const std::uint64_t first = source.batch(0).step_target_tokens;
+    const PlannedBatch last = source.batch(3);
+    EXPECT_EQ(last.tokens->rows, 1U);
+    EXPECT_EQ(last.step_target_tokens, last.tokens->target_tokens);
+    EXPECT_EQ(first + last.step_target_tokens, 1U + 2 + 3 + 4 + 5 + 6 + 7);
+    EXPECT_EQ(source.batch(4).tokens->rows, 2U) << "the next epoch";
+}
+
 }  // namespace
 }  // namespace distilld

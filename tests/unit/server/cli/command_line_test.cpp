@@ -281,9 +281,9 @@ TEST(CommandLine, FlagsOfFieldsGoByTheirRows) {
         EXPECT_THAT(help, HasSubstr(std::string(pointer) + ": ")) << pointer;
     }
     EXPECT_THAT(help, HasSubstr("/training/batch_size: sequences of one micro-batch; a step sees batch_size × "
-                                "micro_batches (1–65536, \"auto\")"));
-    EXPECT_THAT(parse_command_line({"run", "s", "--micro-batches", "many"}).err,
-                HasSubstr("--micro-batches: /training/micro_batches: a whole number is expected, not a string"));
+                                "micro_batches. auto: by memory and rows (docs/training.md) (1–65536, \"auto\")"));
+    EXPECT_THAT(parse_command_line({"run", "s", "--max-steps", "many"}).err,
+                HasSubstr("--max-steps: /training/max_steps: a whole number is expected, not a string"));
     // Ranges are the business of the spec's check, which lists all that is wrong.
     EXPECT_THAT(parsed<RunCommand>({"run", "s", "--micro-batches", "0"}).overrides,
                 ElementsAre(Pair("/training/micro_batches", "0")));

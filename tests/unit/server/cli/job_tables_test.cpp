@@ -32,7 +32,7 @@ TEST(JobTables, WideListsWhatIsAskedInAGlance) {
     ASSERT_TRUE(text);
     EXPECT_EQ(
         *text,
-        "ID                            STATE       STEP             DONE  LOSS      EVAL      TOK/S     ETA       "
+        "ID                            STATE       STEP             DONE  LOSS      EVAL CE   TOK/S     ETA       "
         "PRIO  SLOT  OWNER         CREATED                   NAME\n"
         "job-1                         running     2/8              25%   1.500000  2.500000  12.3k     1m01s     "
         "7     1     ops           2026-01-31T12:34:56.789Z  n\n"
@@ -60,7 +60,7 @@ TEST(JobTables, OneJob) {
               "in flight     at most 2, which was set later\n"
               "metadata      team=red\n"
               "dtype         bf16\n"
-              "eval kl       0.500000\n"
+              "held-out KL   0.500000 nats/token\n"
               "eval top-1    0.250000\n");
 }
 

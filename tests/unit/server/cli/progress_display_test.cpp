@@ -45,15 +45,28 @@ TEST(ProgressText, Counts) {
 }
 
 TEST(ProgressText, LineAndBar) {
-    EXPECT_EQ(progress_line(progress(40)), "step 40/100 loss 2.3456 lr 1.0e-04 | 12.3k tok/s | ETA 1m05s | stall 0.4%");
+    EXPECT_EQ(progress_line(progress(40)),
+              "step 40/100 loss 2.3456 nats/token lr 1.0e-04 | 12.3k tok/s | ETA 1m05s | stall 0.4%");
     EXPECT_EQ(progress_bar(progress(40), 200), "[########............] " + progress_line(progress(40)));
     EXPECT_EQ(progress_bar(progress(100), 30).size(), 30U);
     auto odd = progress(1);
     odd.total_steps = 0;
     odd.loss = kNaN;
     odd.nonfinite_steps = 1;
-    EXPECT_THAT(progress_bar(odd, 200), HasSubstr("[....................] step 1/0 loss nan"));
+    EXPECT_THAT(progress_bar(odd, 200), HasSubstr("[....................] step 1/0 loss nan nats/token"));
     EXPECT_THAT(progress_line(odd), HasSubstr("1 step skipped"));
+}
+
+TEST(ProgressText, SaysWhatTheLossIsMadeOf) {
+    auto event = progress(40);
+    event.kd_loss = event.loss;
+    event.ce_loss = 4;  // measured, but of no weight
+    EXPECT_THAT(progress_line(event), HasSubstr("step 40/100 KD loss 2.3456 nats/token lr"));
+    event.kd_loss = 2;
+    EXPECT_THAT(progress_line(event), HasSubstr("step 40/100 KD + cross entropy loss 2.3456 nats/token lr"));
+    event.kd_loss = 0;
+    event.ce_loss = event.loss;
+    EXPECT_THAT(progress_line(event), HasSubstr("step 40/100 cross entropy loss 2.3456 nats/token lr"));
 }
 
 TEST(ProgressText, AGenerateJobCountsRows) {
@@ -89,9 +102,10 @@ TEST(ProgressText, SummaryHasTheFigures) {
     EXPECT_THAT(summary(finished), Not(HasSubstr("as exported")));
     finished.exported_eval_loss = 1.375;
     const auto text = summary(finished);
-    for (const char* part : {"2.3456", "1.2500", "as exported   1.3750", "12345", "0.4%", "98.0%", "student",
-                             "stage teacher    busy 1.50 s", "stage evaluation busy 4.50 s", "input 2.50 s",
-                             "output 3.50 s", "/out", "abc"}) {
+    for (const char* part : {"2.3456", "1.2500", "loss            2.3456 nats/token\n",
+                             "held-out        1.2500 nats/token (cross entropy)", "as exported   1.3750", "12345",
+                             "0.4%", "98.0%", "student", "stage teacher    busy 1.50 s", "stage evaluation busy 4.50 s",
+                             "input 2.50 s", "output 3.50 s", "/out", "abc"}) {
         EXPECT_THAT(text, HasSubstr(part));
     }
 }
@@ -157,16 +171,18 @@ TEST_F(Display, TheBarFollowsTheWindow) {
 
 TEST_F(Display, SaysWhatIsTrained) {
     auto display = make(false);
-    display.show(StartedEvent{100, 40, 4560000, 1, 12345, 0, "bf16", "teacher X", 2, 8, "bytes"}, at(0));
+    display.show(StartedEvent{100, 40, 4560000, 1, 12345, 13000, "bf16", "teacher X", 2, 8, "bytes"}, at(0));
     display.show(EvaluationEvent{50, 1.5, 10}, at(0));
     display.show(EvaluationEvent{60, 1.25, 10, 0.5, 0.75, {{"Once\nupon", " a \"time\"\x01"}}}, at(0));
     display.show(CheckpointEvent{50, "cp", 1}, at(0));
-    EXPECT_THAT(written_,
-                ElementsAre("training 4.56M parameters (bf16) on 12.3k tokens in 1 row: 100 steps of 2 x 8 "
-                            "sequences, from step 40\n",
-                            "tokenizer: bytes\n", "teacher: teacher X\n", "step 50 held-out loss 1.5000\n",
-                            "step 60 held-out loss 1.2500, KL to the teacher 0.5000, same first choice 75.0%\n",
-                            "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 50 checkpoint cp\n"));
+    EXPECT_THAT(
+        written_,
+        ElementsAre(
+            "training 4.56M parameters (bf16) on 12.3k of 13.0k tokens in 1 row: 100 steps of up to 2 x 8 "
+            "sequences, from step 40\n",
+            "tokenizer: bytes\n", "teacher: teacher X\n", "step 50 held-out cross entropy 1.5000 nats/token\n",
+            "step 60 held-out cross entropy 1.2500 nats/token, KL to the teacher 0.5000, same first choice 75.0%\n",
+            "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 50 checkpoint cp\n"));
 }
 
 }  // namespace

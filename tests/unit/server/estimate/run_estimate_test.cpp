@@ -145,11 +145,25 @@ TEST(RunEstimate, EpochsAreStepsOnceTheRowsAreKnown) {
     EXPECT_EQ(estimate_run(spec, inputs_of()).steps, std::nullopt);
     auto inputs = inputs_of();
     inputs.rows = 100;
-    EXPECT_EQ(estimate_run(spec, inputs).steps, 31U);
+    EXPECT_EQ(estimate_run(spec, inputs).steps, 33U) << "of 13 an epoch, the last of them smaller";
     spec.training.batch_size_auto = true;
     const auto automatic = estimate_run(spec, inputs);
     EXPECT_EQ(automatic.steps, std::nullopt);
     EXPECT_THAT(automatic.notes, Contains(HasSubstr("steps: training.batch_size is found when the job starts")));
+}
+
+TEST(RunEstimate, WithAutomaticMicroBatchesTheRowsAreEnough) {
+    auto spec = spec_of();
+    spec.training.max_steps.reset();
+    spec.training.epochs = 1;
+    spec.training.batch_size_auto = true;
+    spec.training.micro_batches_auto = true;
+    auto inputs = inputs_of();
+    EXPECT_EQ(estimate_run(spec, inputs).steps, std::nullopt);
+    inputs.rows = 87;
+    const auto estimate = estimate_run(spec, inputs);
+    EXPECT_EQ(estimate.steps, 44U);
+    EXPECT_EQ(estimate.tokens, 87U * spec.dataset.sequence_length);
 }
 
 TEST(RunEstimate, OfAGenerateJobSaysWhyThereIsNone) {

@@ -25,31 +25,34 @@ TEST(EventRecords, KeepOfProgressWhatAHistoryNeeds) {
     event.measures.queues.push_back({"student", 1, 1});
     event.fetch.in_flight = 4;
     event.fetch.retries = 2;
-    EXPECT_EQ(
-        as_text(record_of(event)),
-        R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"metrics",)"
-        R"("message":"step 5 of 40, loss 2.346","data":{"percent":12.5,"generates":false,"step":5,"total_steps":40,)"
-        R"("seconds_remaining":0,"seconds_elapsed":0,"tokens":0,"padding_tokens":0,"tokens_per_second":0,)"
-        R"("loss":2.34567,"kd_loss":0,)"
-        R"("ce_loss":0,"grad_norm":0,"learning_rate":0,"stall_fraction":0,"teacher_hidden_fraction":0,)"
-        R"("bottleneck":"","nonfinite_steps":0,"fetch":{"in_flight":4,"concurrency":0,"buffered":0,"retries":2,)"
-        R"("hedges":0,"store":null}}})");
+    EXPECT_EQ(as_text(record_of(event)),
+              R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"metrics",)"
+              R"("message":"step 5 of 40, loss 2.346 nats/token",)"
+              R"("data":{"percent":12.5,"generates":false,"step":5,"total_steps":40,)"
+              R"("seconds_remaining":0,"seconds_elapsed":0,"tokens":0,"padding_tokens":0,"tokens_per_second":0,)"
+              R"("loss":2.34567,"kd_loss":0,)"
+              R"("ce_loss":0,"grad_norm":0,"learning_rate":0,"stall_fraction":0,"teacher_hidden_fraction":0,)"
+              R"("bottleneck":"","nonfinite_steps":0,"fetch":{"in_flight":4,"concurrency":0,"buffered":0,"retries":2,)"
+              R"("hedges":0,"store":null}}})");
 }
 
 TEST(EventRecords, HoldTheFieldsOfTheOtherEvents) {
-    EXPECT_EQ(as_text(record_of(StartedEvent{1, 2, 3, 4, 5, 0, "bf16", "a teacher", 6, 7, "bytes"})),
+    EXPECT_EQ(as_text(record_of(StartedEvent{1, 2, 3, 4, 5, 6, "bf16", "a teacher", 6, 7, "bytes"})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"message",)"
               R"("message":"training resumed at step 2; tokenizer: bytes; teacher: a teacher",)"
               R"("data":{"total_steps":1,"first_step":2,)"
-              R"("parameters":3,"dataset_rows":4,"dataset_tokens":5,"dtype":"bf16","teacher":"a teacher",)"
+              R"("parameters":3,"dataset_rows":4,"dataset_tokens":5,"dataset_tokens_read":6,)"
+              R"("dtype":"bf16","teacher":"a teacher",)"
               R"("batch_size":6,"micro_batches":7,"tokenizer":"bytes","store":""}})");
     EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
-              R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3,"kl":null,)"
+              R"("message":"step 1, held-out cross entropy 2.5 nats/token",)"
+              R"("data":{"step":1,"loss":2.5,"tokens":3,"kl":null,)"
               R"("top1_agreement":null,"samples":[]}})");
     EXPECT_EQ(as_text(record_of(EvaluationEvent{1, 2.5, 3, 0.5, 0.75, {{"Once", " upon"}}})),
               R"({"sequence":0,"object":"job.event","created_at":"","level":"info","type":"evaluation",)"
-              R"("message":"step 1, held-out loss 2.5","data":{"step":1,"loss":2.5,"tokens":3,"kl":0.5,)"
+              R"("message":"step 1, held-out cross entropy 2.5 nats/token",)"
+              R"("data":{"step":1,"loss":2.5,"tokens":3,"kl":0.5,)"
               R"("top1_agreement":0.75,"samples":[{"prompt":"Once","text":" upon"}]}})");
     EXPECT_EQ(
         as_text(record_of(CheckpointEvent{1, "folder", 2.5})),

@@ -85,9 +85,10 @@ TEST(JobManager, RunsAJobFromQueueToSuccess) {
     // Of ten metrics only the first is stored within the interval, and the last one always.
     EXPECT_THAT(world.history(id),
                 ElementsAre("state: job queued", "state: job running", "message: training started",
-                            "metrics: step 1 of 10, loss 9", "checkpoint: checkpoint of step 5 in /out/checkpoints/5",
-                            "evaluation: step 9, held-out loss 3.5", "message: careful",
-                            "metrics: step 10 of 10, loss 1", "state: job succeeded"));
+                            "metrics: step 1 of 10, loss 9 nats/token",
+                            "checkpoint: checkpoint of step 5 in /out/checkpoints/5",
+                            "evaluation: step 9, held-out cross entropy 3.5 nats/token", "message: careful",
+                            "metrics: step 10 of 10, loss 1 nats/token", "state: job succeeded"));
 }
 
 TEST(JobManager, LiveJobShowsTheNewestProgress) {
@@ -375,7 +376,7 @@ TEST(JobManager, OutlivesAFullDisk) {
         await(world.manager->wait_events(id, 100, 1));
     }
     EXPECT_THAT(world.history(id), ElementsAre("state: job queued", "state: job running",
-                                               "metrics: step 10 of 10, loss 1", "state: job succeeded"));
+                                               "metrics: step 10 of 10, loss 1 nats/token", "state: job succeeded"));
     EXPECT_TRUE(await(world.manager->wait_events(id, 100, 1)).ended);
     const auto next = world.submit("a");
     finish(world.fleet.next());

@@ -77,11 +77,11 @@ TEST(WorkerFaults, AWorkerThatDiesIsStartedAgainFromItsNewestCheckpoint) {
     EXPECT_EQ(restarts(world), 1.0);
     EXPECT_THAT(world.history(id),
                 ElementsAre("state: job queued", "state: job running", "message: training started",
-                            "metrics: step 5 of 10, loss 2",
+                            "metrics: step 5 of 10, loss 2 nats/token",
                             "state: job queued: the worker was killed by signal 9 (Killed) before it had finished; "
                             "restart 1 of 3 from the newest checkpoint in 1 ms",
                             "state: job running", "message: training resumed at step 4",
-                            "metrics: step 10 of 10, loss 1", "state: job succeeded"));
+                            "metrics: step 10 of 10, loss 1 nats/token", "state: job succeeded"));
 }
 
 TEST(WorkerFaults, AJobFailsWithTheLastWordsOfItsWorkerWhenItGetsNoFurther) {
@@ -235,7 +235,7 @@ TEST(WorkerFaults, AJobThatWentOnFromItsEndKeepsItsStepsAndItsLoss) {
     EXPECT_EQ(job.progress->step, 10U);
     EXPECT_EQ(job.progress->total_steps, 10U);
     EXPECT_EQ(job.progress->loss, 1.5);
-    EXPECT_THAT(world.history(id).at(world.history(id).size() - 2), "metrics: step 10 of 10, loss 1.5");
+    EXPECT_THAT(world.history(id).at(world.history(id).size() - 2), "metrics: step 10 of 10, loss 1.5 nats/token");
     const auto metrics = world.metrics->text();
     EXPECT_EQ(test::sample(metrics, "distilld_teacher_requests_total"), 7.0) << "of the first run, once";
     EXPECT_EQ(test::sample(metrics, "distilld_step_duration_seconds_count{job_id=\"" + id + "\"}"), 1.0);

@@ -138,6 +138,9 @@ TEST(MemoryProbe, StopsWhereMoreRowsBringNothing) {
     FakeStudent student(memory, 1000, 1000);
     EXPECT_EQ(advise_batch_size(student, memory, options_of(16)).value().batch_size, 64U);
     EXPECT_EQ(advise_batch_size(student, memory, options_of(1024)).value().batch_size, 16U);
+    MemoryProbeOptions few = options_of(16);
+    few.max_batch_size = 2;
+    EXPECT_EQ(advise_batch_size(student, memory, few).value().batch_size, 2U) << "the data have no more";
 }
 
 TEST(MemoryProbe, SaysThatItCannotWithoutAPeak) {

@@ -150,10 +150,10 @@ TEST(ResumeIdentity, WhatDecidesWeightsIsWhatTheUpdatesAreMadeOf) {
                     "/teacher/store_p", "/teacher/store_samples", "/dataset/sequence_length", "/dataset/packing",
                     "/dataset/completion_only_loss", "/dataset/shuffle", "/dataset/shuffle_block_rows",
                     "/training/batch_size", "/training/micro_batches", "/training/learning_rate",
-                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/weight_decay",
-                    "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2", "/training/adam_epsilon",
-                    "/training/optimizer", "/training/sgd_momentum", "/training/temperature", "/training/kd_ratio",
-                    "/training/beta", "/training/seed"));
+                    "/training/lr_scheduler_type", "/training/warmup_steps", "/training/warmup_ratio",
+                    "/training/weight_decay", "/training/max_grad_norm", "/training/adam_beta1", "/training/adam_beta2",
+                    "/training/adam_epsilon", "/training/optimizer", "/training/sgd_momentum", "/training/temperature",
+                    "/training/kd_ratio", "/training/beta", "/training/seed"));
 }
 
 TEST(ResumeIdentity, AMadeUpFieldCounts) {
@@ -292,6 +292,48 @@ TEST(ResumeIdentity, TheProbedBatchSizeIsTakenOver) {
     adopt_decisions(identity, spec);
     EXPECT_EQ(spec.training.batch_size, 16U);
     EXPECT_FALSE(spec.training.batch_size_auto);
+}
+
+TEST(ResumeIdentity, TheAutomaticMicroBatchesMakeUpTheSameSteps) {
+    JobSpec run = spec_of_a_run();
+    run.training.batch_size = 4;
+    run.training.micro_batches = 8;
+    Surroundings cut;
+    cut.planned_batch_size = 16;  // a worker was out of memory
+    const std::string identity = make_run_identity(run, "hash", api::spec_table(), cut);
+    JobSpec open = run;
+    open.training.batch_size_auto = open.training.micro_batches_auto = true;
+    JobSpec fixed = run;
+    fixed.training.batch_size = 2;
+    fixed.training.micro_batches_auto = true;
+    adopt_decisions(identity, open);
+    adopt_decisions(identity, fixed);
+    EXPECT_EQ(open.training.batch_size, 16U);
+    EXPECT_EQ(open.training.micro_batches, 2U);
+    EXPECT_EQ(fixed.training.micro_batches, 16U);
+    EXPECT_FALSE(open.training.micro_batches_auto || fixed.training.micro_batches_auto);
+    EXPECT_TRUE(check_run_identity(identity, open, "hash"));
+}
+
+TEST(ResumeIdentity, OtherRowsBecauseOfLongDocumentsAreSaidToBe) {
+    JobSpec spec = spec_of_a_run();
+    spec.dataset.packing = Packing::documents;
+    const std::string older = make_run_identity(spec, "hash");
+    spec.dataset.overflow = Overflow::split;
+    EXPECT_TRUE(check_run_identity(older, spec, "hash")) << "no document was too long";
+    EXPECT_THAT(check_run_identity(older, spec, "other").error().message,
+                StartsWith("/dataset/overflow: is split, but the checkpoint was made with truncate;"));
+    EXPECT_THAT(check_run_identity(make_run_identity(spec, "hash"), spec, "other").error().message,
+                StartsWith("/dataset/train: not the dataset"));
+}
+
+TEST(ResumeIdentity, SaysWhetherStepsEndWithTheirEpoch) {
+    const JobSpec spec = spec_of_a_run();
+    Surroundings ending;
+    ending.ends_epochs = true;
+    EXPECT_TRUE(ended_epochs(make_run_identity(spec, "hash", api::spec_table(), ending)));
+    EXPECT_FALSE(ended_epochs(make_run_identity(spec, "hash")));
+    EXPECT_EQ(make_run_identity(spec, "hash").find("ends_epochs"), std::string::npos) << "as earlier versions wrote it";
 }
 
 TEST(ResumeIdentity, ARunKeepsWhatItsTeacherSends) {

@@ -63,6 +63,10 @@ class StartingPointTest : public ::testing::Test {
         const auto start = find(spec, ordered);
         return start ? "" : start.error().message;
     }
+    std::optional<Dtype> kept_dtype(const JobSpec& spec, bool ordered) {
+        const auto kept = decisions_to_keep(store_, spec, ordered);
+        return kept ? std::optional(kept->student.dtype) : std::nullopt;
+    }
     void expect_untouched() {
         ASSERT_TRUE(store_.newest().value().folder);
         EXPECT_EQ(store_.newest().value().folder->filename(), "step-00000004");
@@ -114,22 +118,35 @@ TEST_F(StartingPointTest, TheSameSpecGoesOnUnasked) {
 
 TEST_F(StartingPointTest, TheArithmeticOfTheRunIsKeptWhereTheSpecLeavesItToTheMachine) {
     const JobSpec open = spec_of_a_run();
-    EXPECT_EQ(dtype_to_keep(store_, open, false), std::nullopt) << "no checkpoint";
+    EXPECT_EQ(kept_dtype(open, false), std::nullopt) << "no checkpoint";
     for (const Dtype began_with : {Dtype::fp32, Dtype::bf16}) {
         JobSpec run = spec_of_a_run();
         run.student.dtype = began_with;
         commit(4, run);
-        EXPECT_EQ(dtype_to_keep(store_, open, false), began_with);
-        EXPECT_EQ(dtype_to_keep(store_, run, false), std::nullopt) << "the spec says it";
+        EXPECT_EQ(kept_dtype(open, false), began_with);
+        EXPECT_EQ(kept_dtype(run, false), began_with);
     }
     JobSpec anew = open;
     anew.resume = false;
-    EXPECT_EQ(dtype_to_keep(store_, anew, false), std::nullopt);
-    EXPECT_EQ(dtype_to_keep(store_, anew, true), Dtype::bf16) << "a job that was interrupted goes on";
+    EXPECT_EQ(kept_dtype(anew, false), std::nullopt);
+    EXPECT_EQ(kept_dtype(anew, true), Dtype::bf16) << "a job that was interrupted goes on";
     JobSpec other = open;
     other.training.learning_rate = 0.5;
     other.overwrite = true;
-    EXPECT_EQ(dtype_to_keep(store_, other, false), std::nullopt) << "another run";
+    EXPECT_EQ(kept_dtype(other, false), std::nullopt) << "another run";
+}
+
+TEST_F(StartingPointTest, ARunKeepsWhatBecomesOfLongDocuments) {
+    JobSpec open = spec_of_a_run();
+    open.dataset.packing = Packing::documents;
+    commit(2, open);  // before there was the field: what did not fit was left out
+    EXPECT_EQ(decisions_to_keep(store_, open, false)->dataset.overflow, Overflow::truncate);
+    JobSpec split = open;
+    split.dataset.overflow = Overflow::split;
+    EXPECT_EQ(decisions_to_keep(store_, split, false)->dataset.overflow, Overflow::split) << "as the spec says";
+    commit(4, split);
+    commit(6, split);  // two are kept
+    EXPECT_EQ(decisions_to_keep(store_, open, false)->dataset.overflow, Overflow::split);
 }
 
 TEST_F(StartingPointTest, AnotherRunsCheckpointsAreNamedAndStay) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cmath>
+
+#include "pipeline/core/worker_events.hpp"
+
+namespace distilld {
+
+/// What a step's loss is made of; empty where its parts are not known. (Both parts are measured whatever they count
+/// for, and kd_ratio is not in the event: a loss that is one of them is that one.)
+[[nodiscard]] inline const char* loss_kind(const ProgressEvent& progress) noexcept {
+    constexpr double kRounding = 1e-6;
+    const auto is = [&progress](double part) { return std::abs(progress.loss - part) <= kRounding * std::abs(part); };
+    if (!std::isfinite(progress.loss) || (progress.kd_loss == 0 && progress.ce_loss == 0)) {
+        return "";
+    }
+    if (progress.kd_loss == 0 || is(progress.ce_loss)) {
+        return "cross entropy";
+    }
+    return is(progress.kd_loss) ? "KD" : "KD + cross entropy";
+}
+
+}  // namespace distilld
