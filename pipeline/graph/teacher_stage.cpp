@@ -21,6 +21,7 @@
 #include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/counted.hpp"
 #include "pipeline/graph/fetch_counters.hpp"
+#include "pipeline/graph/request_outcome.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
 namespace distilld {
@@ -195,8 +196,10 @@ class PrefetchingTeacherStage final : public TeacherStage {
             const Condition::TimePoint deadline = next_deadline(now);
             co_await changed_.wait(deadline);
         }
-        // What is waited for no longer does not stay on show.
-        watch_.update(std::nullopt, false, steady_now());
+        // What is waited for no longer does not stay on show. A failure is not the end that was waited for.
+        if (!failure_) {
+            watch_.update(std::nullopt, false, steady_now());
+        }
     }
 
     void tell_limits() {
@@ -331,7 +334,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         // The request ends here; how long the bytes wait for their turn to be decoded is not the teacher's doing.
         const Instant received = steady_now();
         if (trace_ != nullptr) {
-            trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, received, issue.micro_batch);
+            trace_->overlapping_span(Stage::teacher, span_name(issue, answer), began, received, issue.micro_batch);
         }
         const Nanos took = received - began;
         if (!answer) {
@@ -363,14 +366,15 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void report(const IssueAction& issue, const FetchError& error, Instant now) {
-        if (error.kind != FailureKind::cancelled) {
-            watch_.on_failure(error.kind, error.message, now);
+        const FailureKind kind = faults_.kind_of(issue.micro_batch, issue.endpoint, error);
+        if (kind != FailureKind::cancelled) {
+            watch_.on_failure(kind, error.message, now);
         }
         if (error.retry_after) {
             watch_.on_retry_after(source_->endpoint_name(issue.endpoint), *error.retry_after, now);
         }
         const std::uint64_t openings = scheduler_.counters().breaker_openings;
-        scheduler_.on_failed(issue.request, error.kind, error.retry_after, now);
+        scheduler_.on_failed(issue.request, kind, error.retry_after, now);
         if (scheduler_.counters().breaker_openings > openings) {
             watch_.on_breaker_opened(source_->endpoint_name(issue.endpoint), now);
         }
@@ -395,18 +399,9 @@ class PrefetchingTeacherStage final : public TeacherStage {
         scheduler_.on_completed(issue.request, {answer.held_bytes, answer.wire_bytes}, now);
         // Otherwise it was cancelled meanwhile: another answer won.
         if (scheduler_.counters().completed > before) {
+            faults_.forget(issue.micro_batch);
             decode_.keep(key_of(issue.micro_batch), std::move(answer));
         }
-    }
-
-    static const char* name_of(const IssueAction& issue, const FetchResult<EncodedAnswer>& answer) {
-        if (!answer) {
-            return to_string(answer.error().kind);
-        }
-        if (issue.hedge) {
-            return "hedge";
-        }
-        return issue.attempt > 0 ? "retry" : "request";
     }
 
     MicroBatchPlan& plan_;
@@ -419,6 +414,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     TeacherWatch watch_;
     TaskGroup requests_;
     std::map<RequestId, TaskHandle> handles_;  // of the requests under way
+    RepeatedFaults faults_;
     Condition changed_;
     Condition delivered_changed_;
     Condition request_ended_;

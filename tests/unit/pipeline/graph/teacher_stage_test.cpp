@@ -171,8 +171,31 @@ TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLon
     EXPECT_NE(outcome.error().message.find("no endpoint has answered for"), std::string::npos);
     EXPECT_NE(outcome.error().message.find("/teacher/patience_secs"), std::string::npos);
     EXPECT_NE(outcome.error().message.find("http://t: connection refused"), std::string::npos);
-    ASSERT_FALSE(waits().empty());
-    EXPECT_EQ(waits().back().code, "") << "nothing is waited for any more";
+    ASSERT_EQ(waits().size(), 1U) << "that it is given up is no end that was waited for";
+    EXPECT_EQ(waits().back().code, "teacher_unavailable");
+}
+
+// Eight retries are for faults that may pass.
+TEST_F(TeacherStageTest, RowsThatNobodyCanUseAreAskedForTwice) {
+    teacher_.unusable = true;
+    teacher_.decode = [](std::uint64_t micro_batch) -> std::optional<std::string> {
+        return micro_batch == 5 ? std::optional<std::string>("http://t: token id 600 is none") : std::nullopt;
+    };
+    FakeStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().message, "micro-batch 5: http://t: token id 600 is none (rejected, 2 attempts)");
+}
+
+TEST_F(TeacherStageTest, OtherFaultsMayPass) {
+    int faults = 0;
+    teacher_.unusable = true;
+    teacher_.decode = [&](std::uint64_t micro_batch) -> std::optional<std::string> {
+        return micro_batch == 5 && ++faults < 5 ? std::optional("http://t: fault " + std::to_string(faults))
+                                                : std::nullopt;
+    };
+    FakeStudent student;
+    EXPECT_TRUE(run(student, &teacher_).has_value()) << "none is the same as the one before";
 }
 
 TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDuration) {
