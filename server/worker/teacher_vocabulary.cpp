@@ -118,7 +118,8 @@ Result<ConnectedTeacher> fit_to_student(Result<ConnectedTeacher> teacher, const 
         return teacher;
     }
     if (Result<void> checked = check_vocabulary(spec, data.tokenizer, data.vocabulary, teacher->info, emit); !checked) {
-        return checked.error();
+        const Error& error = checked.error();
+        return Error{error.kind, error.message + " (" + teacher->source->endpoint_name(0) + ")"};
     }
     teacher->source = make_fitting_teacher(std::move(teacher->source), data.vocabulary, known);
     teacher->info = fitted_info(std::move(teacher->info), data.vocabulary);
