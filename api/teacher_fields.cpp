@@ -141,6 +141,11 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "trusted beside the system's certificates",
          .there = Named::file},
+        {.pointer = "/teacher/require_same_tokenizer",
+         .kind = make_boolean(&TeacherSpec::require_same_tokenizer),
+         .decides_weights = no,
+         .help = "refuses a teacher whose tokenizer is not the student's, where the two can be compared; false warns "
+                 "and goes on"},
         {.pointer = "/teacher/max_retries",
          .kind = make_integer(&TeacherSpec::max_retries, {0, 1000}),
          .decides_weights = no,

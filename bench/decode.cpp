@@ -97,7 +97,7 @@ class BareReader {
 
 void decode(const DecodeCase& of, std::uint32_t vocabulary) {
     const std::vector<RequestPart> parts{whole_batch(of.tokens)};
-    const auto answer = decode_answer(*of.codec, of.tokens, vocabulary, parts, {of.response});
+    const auto answer = decode_answer(*of.codec, of.tokens, {vocabulary, vocabulary}, parts, {of.response});
     if (!answer) {
         throw std::runtime_error(of.name + ": " + answer.error().message);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace distilld::models {
@@ -239,11 +240,17 @@ DistillTargets slice_rows(const DistillTargets& all, std::int64_t begin, std::in
                           cut(all.teacher_hidden),   all.teacher_head};
 }
 
-/// The rows of one chunk, with logits in place of hidden states where they carry weight.
-DistillTargets chunk_rows(const DistillTargets& all, std::int64_t begin, std::int64_t end, const Weights& weights) {
+/// The rows of one chunk, with logits in place of hidden states where they carry weight. A head over fewer tokens than
+/// the student's `vocabulary` gives the others no probability.
+DistillTargets chunk_rows(const DistillTargets& all, std::int64_t begin, std::int64_t end, const Weights& weights,
+                          std::int64_t vocabulary) {
     DistillTargets rows = slice_rows(all, begin, end);
     if (rows.teacher_hidden.defined() && weights.kd != 0) {
         rows.teacher_logits = torch::mm(rows.teacher_hidden.to(rows.teacher_head.scalar_type()), rows.teacher_head.t());
+        if (const std::int64_t missing = vocabulary - rows.teacher_logits.size(1); missing > 0) {
+            rows.teacher_logits =
+                torch::constant_pad_nd(rows.teacher_logits, {0, missing}, -std::numeric_limits<double>::infinity());
+        }
     }
     return rows;
 }
@@ -330,7 +337,7 @@ DistillLossScalars distill_loss_scalars(const Tensor& hidden, const Tensor& head
         const std::int64_t end = std::min(begin + chunk, count);
         const Tensor rows = x.slice(0, begin, end);
         Tensor gradient = torch::mm(rows, w.t());  // the logits, for now
-        const DistillTargets chunk_targets = chunk_rows(targets, begin, end, weights);
+        const DistillTargets chunk_targets = chunk_rows(targets, begin, end, weights, w.size(0));
         if (counts_agreement) {
             add(totals.agreeing, agreeing_rows(gradient, chunk_targets));
         }

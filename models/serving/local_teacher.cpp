@@ -127,14 +127,11 @@ class LocalTeacher final : public TeacherSource {
     class Checked final : public EncodedAnswer::Decoder {
       public:
         Checked(const LocalTeacher& teacher, std::shared_ptr<Question> question)
-            : folder_(teacher.spec_.model_dir),
-              vocabulary_(teacher.vocabulary_),
-              model_(teacher.model_),
-              question_(std::move(question)) {}
+            : folder_(teacher.spec_.model_dir), model_(teacher.model_), question_(std::move(question)) {}
 
         FetchResult<TeacherTargets> decode() override {
             TeacherTargets targets = scored_targets(question_->request, std::move(**question_->result), model_);
-            if (const auto defect = find_defect(targets, vocabulary_)) {
+            if (const auto defect = find_defect(targets, model_.vocabulary_size)) {
                 return FetchError{FailureKind::rejected, std::string(kField) + ": " + folder_ + ": " + *defect,
                                   std::nullopt};
             }
@@ -143,7 +140,6 @@ class LocalTeacher final : public TeacherSource {
 
       private:
         std::string folder_;
-        std::uint32_t vocabulary_;
         ServedModel model_;
         std::shared_ptr<Question> question_;
     };
@@ -198,15 +194,6 @@ class LocalTeacher final : public TeacherSource {
                                  " positions at most (max_position_embeddings)");
         }
         choose_mode();
-        if (mode_ != ScoreRequest::Mode::topk && model_.vocabulary_size != vocabulary_) {
-            return teacher_error("the model has " + std::to_string(model_.vocabulary_size) +
-                                 " tokens, the student's vocabulary has " + std::to_string(vocabulary_) + " ids");
-        }
-        if (model_.vocabulary_size > vocabulary_) {
-            warnings_.push_back("the teacher knows " + std::to_string(model_.vocabulary_size) +
-                                " tokens and the student " + std::to_string(vocabulary_) +
-                                ": an answer that names one of the others fails");
-        }
         return try_out();
     }
 
@@ -239,7 +226,7 @@ class LocalTeacher final : public TeacherSource {
         if (!second) {
             return second.error();
         }
-        auto defect = find_defect(*first, vocabulary_);
+        auto defect = find_defect(*first, model_.vocabulary_size);
         if (!defect) {
             defect = normalisation_defect(*first, vocabulary_);
         }
@@ -254,6 +241,7 @@ class LocalTeacher final : public TeacherSource {
         info.deterministic = same_targets(*first, *second);
         info.description = description();
         info.fingerprint = teacher_fingerprint(*first);
+        info.tokenizer.hash = model_.tokenizer_hash;
         if (mode_ == ScoreRequest::Mode::hidden) {
             info.head = std::make_shared<const TeacherHead>(teacher_head_of(model_));
             const Result<TeacherTargets> logits = project_few(*first, *info.head);

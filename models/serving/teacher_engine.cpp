@@ -14,6 +14,7 @@
 #include "models/network/device.hpp"
 #include "models/serving/make_served_head.hpp"
 #include "models/serving/top_k.hpp"
+#include "pipeline/data/tokenizer/tokenizer_hash.hpp"
 
 namespace distilld::models {
 
@@ -230,6 +231,12 @@ Result<std::vector<torch::Device>> devices_of(const TeacherEngineOptions& option
     return devices;
 }
 
+bool holds_adapter_alone(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    return std::filesystem::exists(folder / "adapter_config.json", ignored) &&
+           !std::filesystem::exists(folder / "config.json", ignored);
+}
+
 std::string text_of(const std::vector<torch::Device>& devices, bool shared) {
     if (devices.size() > 1) {
         return std::to_string(devices.size()) + " CUDA devices";
@@ -241,6 +248,11 @@ std::string text_of(const std::vector<torch::Device>& devices, bool shared) {
 
 Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem::path& folder,
                                                            const TeacherEngineOptions& options) {
+    if (holds_adapter_alone(folder)) {
+        return invalid_input(folder.string() +
+                             " holds an adapter (adapter_config.json) and no model: merge it into its base model first "
+                             "(/student/lora/merge true writes a merged model; or merge_and_unload() of peft)");
+    }
     if (options.threads != 0) {
         at::set_num_threads(static_cast<int>(options.threads));
     }
@@ -270,6 +282,12 @@ Result<std::unique_ptr<TeacherScorer>> load_teacher_engine(const std::filesystem
         model.head = make_served_head((*network)->head_weight());
     }
     model.warnings = (*network)->config().warnings;
+    const Result<std::string> tokenizer = tokenizer_hash_of(folder);
+    if (tokenizer) {
+        model.tokenizer_hash = *tokenizer;
+    } else {
+        model.warnings.push_back(tokenizer.error().message + ": students cannot compare their tokenizer");
+    }
     return std::make_unique<TeacherEngine>(std::move(*network), std::move(model));
 }
 

@@ -60,6 +60,7 @@ struct ServedModel {
     /// What hidden states are sent as when the request does not say. An answer of bf16 arithmetic is bf16 already; one
     /// of fp32 arithmetic is rounded to fp16, as its logits are.
     ScoreRequest::HiddenType hidden_type = ScoreRequest::HiddenType::f16;
+    std::string tokenizer_hash{};         ///< tokenizer_hash_of() its folder; empty: not known
     ServedHead head{};                    ///< turns hidden states into logits
     std::vector<std::string> warnings{};  ///< what its config.json says that was passed over; one line each
 };

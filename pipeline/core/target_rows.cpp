@@ -130,10 +130,12 @@ std::string position_text(std::size_t row, std::uint32_t columns) {
     return "sequence " + std::to_string(row / columns) + ", position " + std::to_string(row % columns);
 }
 
-std::optional<std::string> id_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
+std::optional<std::string> id_defect(const TeacherTargets& targets, std::uint32_t vocabulary, std::uint64_t padding) {
     const std::size_t count = targets.ids.bytes.size() / sizeof(std::uint32_t);
     // A negative i32 is a large u32.
-    const std::uint32_t bound = vocabulary == 0 ? 0x80000000U : vocabulary;
+    constexpr std::uint64_t kNegative = 0x80000000U;
+    const auto bound =
+        static_cast<std::uint32_t>(vocabulary == 0 ? kNegative : std::min(vocabulary + padding, kNegative));
     if (all_right<std::uint32_t>(targets.ids.bytes, 0, count, [bound](std::uint32_t id) { return id < bound; })) {
         return std::nullopt;
     }
@@ -141,7 +143,7 @@ std::optional<std::string> id_defect(const TeacherTargets& targets, std::uint32_
         const auto id = load<std::uint32_t>(targets.ids.bytes, i);
         if (id >= bound && row_is_given(targets, i / targets.width)) {
             return "token id " + std::to_string(id) + " is outside the student's vocabulary of " +
-                   std::to_string(bound);
+                   std::to_string(vocabulary) + (padding > 0 ? ", by more than padding" : "");
         }
     }
     return std::nullopt;
@@ -168,8 +170,8 @@ std::optional<std::string> log_probability_defect(const TeacherTargets& targets,
 
 std::optional<std::string> logit_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
     if (vocabulary != 0 && targets.width != vocabulary) {
-        return "the teacher's rows have " + std::to_string(targets.width) + " logits, the student's vocabulary has " +
-               std::to_string(vocabulary) + " ids";
+        return "the teacher's rows have " + std::to_string(targets.width) + " logits, not " +
+               std::to_string(vocabulary) + " as expected";
     }
     if (all_logits(targets)) {
         return std::nullopt;
@@ -231,10 +233,10 @@ bool row_is_given(const TeacherTargets& targets, std::size_t row) noexcept {
     return targets.loss_mask.bytes.empty() || targets.loss_mask.bytes[row] != std::byte{0};
 }
 
-std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint32_t vocabulary) {
+std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint32_t vocabulary, std::uint64_t padding) {
     switch (targets.kind) {
         case TeacherTargets::Kind::topk:
-            if (auto defect = id_defect(targets, vocabulary)) {
+            if (auto defect = id_defect(targets, vocabulary, padding)) {
                 return defect;
             }
             if (auto defect = log_probability_defect(targets, targets.values, targets.width, "log-probability")) {

@@ -16,10 +16,11 @@ namespace distilld {
 /// Whether the teacher gave the row of position `row` (= b · T + t).
 [[nodiscard]] bool row_is_given(const TeacherTargets& targets, std::size_t row) noexcept;
 
-/// Checks of decoded targets, of the rows that were given: ids below `vocabulary` (0 = not checked), no NaN,
-/// log-probabilities not above zero (with room for rounding), every row of logits with a finite value, hidden states
-/// finite. Empty when all is well, else what is wrong.
-[[nodiscard]] std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint32_t vocabulary);
+/// Checks of decoded targets, of the rows that were given: ids below `vocabulary` (0 = not checked) or, of top-k rows,
+/// no more than `padding` above, no NaN, log-probabilities not above zero (with room for rounding), every row of logits
+/// with a finite value, hidden states finite. Empty when all is well, else what is wrong.
+[[nodiscard]] std::optional<std::string> find_defect(const TeacherTargets& targets, std::uint32_t vocabulary,
+                                                     std::uint64_t padding = 0);
 
 /// A position whose label counts must have a row. Empty when all have, else what is wrong.
 [[nodiscard]] std::optional<std::string> find_missing_row(const TeacherTargets& targets, const TokenBatch& tokens);

@@ -21,6 +21,7 @@
 #include "pipeline/core/token_count.hpp"
 #include "pipeline/graph/counted.hpp"
 #include "pipeline/graph/fetch_counters.hpp"
+#include "pipeline/graph/request_outcome.hpp"
 #include "pipeline/graph/teacher_stage_parts.hpp"
 #include "pipeline/graph/thrown_by.hpp"
 
@@ -333,7 +334,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         const Instant received = steady_now();
         heard_ = received;
         if (trace_ != nullptr) {
-            trace_->overlapping_span(Stage::teacher, name_of(issue, answer), began, received, issue.micro_batch);
+            trace_->overlapping_span(Stage::teacher, span_name(issue, answer), began, received, issue.micro_batch);
         }
         const Nanos took = received - began;
         if (!answer) {
@@ -365,14 +366,15 @@ class PrefetchingTeacherStage final : public TeacherStage {
     }
 
     void report(const IssueAction& issue, const FetchError& error, Instant now) {
-        if (error.kind != FailureKind::cancelled) {
-            watch_.on_failure(error.kind, error.message, now);
+        const FailureKind kind = faults_.kind_of(issue.micro_batch, issue.endpoint, error);
+        if (kind != FailureKind::cancelled) {
+            watch_.on_failure(kind, error.message, now);
         }
         if (error.retry_after) {
             watch_.on_retry_after(source_->endpoint_name(issue.endpoint), *error.retry_after, now);
         }
         const std::uint64_t openings = scheduler_.counters().breaker_openings;
-        scheduler_.on_failed(issue.request, error.kind, error.retry_after, now);
+        scheduler_.on_failed(issue.request, kind, error.retry_after, now);
         if (scheduler_.counters().breaker_openings > openings) {
             watch_.on_breaker_opened(source_->endpoint_name(issue.endpoint), now);
         }
@@ -397,6 +399,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         scheduler_.on_completed(issue.request, {answer.held_bytes, answer.wire_bytes}, now);
         // Otherwise it was cancelled meanwhile: another answer won.
         if (scheduler_.counters().completed > before) {
+            faults_.forget(issue.micro_batch);
             decode_.keep(key_of(issue.micro_batch), std::move(answer));
         }
     }
@@ -411,6 +414,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
     TeacherWatch watch_;
     TaskGroup requests_;
     std::map<RequestId, TaskHandle> handles_;  // of the requests under way
+    RepeatedFaults faults_;
     Condition changed_;
     Condition delivered_changed_;
     Condition request_ended_;

@@ -29,7 +29,10 @@ void TeacherWatch::warn(Warning warning, const std::string& text, Instant now) {
 
 void TeacherWatch::on_failure(FailureKind kind, const std::string& message, Instant now) {
     last_message_ = message;
-    warn(Warning::failure, message + " (" + to_string(kind) + "): the request is made again", now);
+    const bool ends = kind == FailureKind::rejected;
+    warn(Warning::failure,
+         message + " (" + to_string(kind) + (ends ? "): this endpoint is left out" : "): the request is made again"),
+         now);
 }
 
 void TeacherWatch::on_retry_after(const std::string& endpoint, Nanos asked, Instant now) {

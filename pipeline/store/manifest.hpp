@@ -31,6 +31,7 @@ struct StoreManifest {
     std::string tokenizer_hash;             ///< of the tokenizer that made the ids; empty = ready-made ids
     std::string teacher;                    ///< its fingerprint (teacher_fingerprint()); empty = not known
     std::string teacher_name;               ///< for people; not compared
+    std::string teacher_tokenizer;          ///< hash of the teacher's tokenizer; empty = not known. Not compared
     std::string generator;                  ///< program and version that made it; not compared
 
     [[nodiscard]] std::uint64_t shard_count() const noexcept {
@@ -56,6 +57,7 @@ void describe(Visitor& v, T& manifest) {
     v("tokenizer_hash", manifest.tokenizer_hash);
     v("teacher", manifest.teacher);
     v("teacher_name", manifest.teacher_name);
+    v("teacher_tokenizer", manifest.teacher_tokenizer);
     v("generator", manifest.generator);
 }
 
@@ -93,7 +95,8 @@ void describe(Visitor& v, T& shard) {
 Result<StoreManifest> complete_manifest(StoreManifest manifest);
 
 /// The first field in which the two name different data, as "dataset_hash is …, … is expected"; empty when none.
-/// Not compared: teacher, which the caller compares by same_teacher(), teacher_name, generator and shard_rows.
+/// Not compared: teacher, which the caller compares by same_teacher(), teacher_name, teacher_tokenizer, generator and
+/// shard_rows.
 [[nodiscard]] std::optional<std::string> find_difference(const StoreManifest& stored, const StoreManifest& wanted);
 
 /// Bytes that one position takes at most in a shard, without what a row adds.

@@ -13,6 +13,7 @@
 #include "pipeline/teacher/probe_alignment.hpp"
 #include "pipeline/teacher/probe_checks.hpp"
 #include "pipeline/teacher/probe_tokens.hpp"
+#include "pipeline/teacher/server_look.hpp"
 #include "pipeline/teacher/transport/http_failure.hpp"
 
 namespace distilld {
@@ -51,7 +52,9 @@ std::optional<FetchError> not_up_answer(const std::string& page, const HttpRespo
     }
     FetchError failure = failure_of_status(page, response);
     const bool in_words = failure.kind == FailureKind::not_found && response.status != 404;
-    if (!not_up_status(response.status) && response.status != loading_status && !in_words) {
+    const bool has_another_model = response.status == 404 && failure.kind == FailureKind::rejected;
+    const bool loading = response.status == loading_status && !has_another_model;
+    if (!not_up_status(response.status) && !loading && !in_words) {
         return std::nullopt;
     }
     if (!not_up(failure.kind)) {
@@ -118,7 +121,7 @@ class EndpointDialogue final : public ProbeDialogue {
         auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows, columns);
         auto asking = ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
         auto answer = co_await std::move(asking);
-        if (!answer && !not_up(answer.error().kind)) {
+        if (!answer && !not_up(answer.error().kind) && !answer.error().unusable) {
             FetchError failure = answer.error();
             failure.message += " (one sequence of " + std::to_string(kProbeColumns) + " tokens was answered, the " +
                                std::to_string(options_.batch_rows) + " of " + std::to_string(columns) +
@@ -139,16 +142,22 @@ class EndpointDialogue final : public ProbeDialogue {
             if (answer) {
                 co_return answer;
             }
-            auto waiting = may_ask_again(answer.error());
+            FetchError failure = answer.error();
+            auto waiting = may_ask_again(failure);
             const bool again = co_await std::move(waiting);
             if (!again) {
-                co_return answer;
+                co_return failure;
             }
         }
     }
 
-    /// Waits until it is time to ask again. False when that will not help, or the time is up.
-    asio::awaitable<bool> may_ask_again(FetchError failure) {
+    /// Waits until it is time to ask again. False when that will not help, or the time is up. A failure to find what
+    /// was asked for learns what the server seems to be.
+    asio::awaitable<bool> may_ask_again(FetchError& failure) {
+        if (failure.kind == FailureKind::not_found) {
+            auto looking = look_once();
+            failure.message += co_await std::move(looking);
+        }
         const auto now = Clock::now();
         if (!not_up(failure.kind) || now >= options_.give_up) {
             co_return false;
@@ -163,10 +172,20 @@ class EndpointDialogue final : public ProbeDialogue {
         co_return true;
     }
 
+    /// What the server seems to be; it is asked once.
+    asio::awaitable<std::string> look_once() {
+        if (!seen_) {
+            auto looking = look_at_server(endpoint_, options_.request_deadline);
+            seen_ = co_await std::move(looking);
+        }
+        co_return *seen_;
+    }
+
     TeacherEndpoint& endpoint_;
     EndpointProbeOptions options_;
     std::shared_ptr<const TokenBatch> tokens_;
     std::uint32_t attempts_ = 0;  ///< that found it not to be up
+    std::optional<std::string> seen_;
 };
 
 }  // namespace
@@ -229,6 +248,8 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     probe.targets = std::move(negotiated->answer);
     probe.head = std::move(negotiated->head);
     probe.told = std::move(negotiated->told);
+    probe.tokenizer = std::move(negotiated->tokenizer);
+    probe.note = std::move(negotiated->note);
     co_return probe;
 }
 

@@ -34,6 +34,8 @@ struct EndpointProbe {
     bool deterministic = true;           ///< the same tokens again gave the same bytes
     std::optional<HeadOffer> head;       ///< with hidden states
     std::optional<TeacherTargets> told;  ///< with hidden states: the teacher's own rows of the probe's tokens
+    TokenizerSigns tokenizer;            ///< what the server tells of it
+    std::string note;                    ///< how it could be asked better; empty: nothing to say
     bool half_precision = false;         ///< fp32 rows of logits that look like bf16's or fp16's
 };
 

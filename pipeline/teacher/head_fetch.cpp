@@ -120,15 +120,10 @@ class Assembly {
 };
 
 Result<ProvenHead> prove(const std::shared_ptr<BodyBuffer>& file, const std::string& sha256,
-                         const TeacherTargets& hidden, const std::optional<TeacherTargets>& told,
-                         std::uint32_t vocabulary) {
+                         const TeacherTargets& hidden, const std::optional<TeacherTargets>& told) {
     auto head = read_head_file(file->bytes(), sha256, file);
     if (!head) {
         return head.error();
-    }
-    if (vocabulary != 0 && head->rows != vocabulary) {
-        return teacher_error("the teacher's head is over " + std::to_string(head->rows) +
-                             " tokens, the student's vocabulary has " + std::to_string(vocabulary) + " ids");
     }
     const auto logits = project_few(hidden, *head);
     if (!logits) {
@@ -149,8 +144,7 @@ Result<ProvenHead> prove(const std::shared_ptr<BodyBuffer>& file, const std::str
 }  // namespace
 
 asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, HeadOffer offer, TeacherTargets hidden,
-                                                    std::optional<TeacherTargets> told, std::uint32_t vocabulary,
-                                                    HeadFetchOptions options) {
+                                                    std::optional<TeacherTargets> told, HeadFetchOptions options) {
     const std::string page = endpoint.page(offer.target);
     Assembly assembly(page, offer, options);
     for (std::uint32_t attempts = 0; !assembly.is_whole();) {
@@ -170,8 +164,9 @@ asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, H
         timer.expires_at(std::min(options.give_up, now + std::chrono::duration_cast<Clock::duration>(pause)));
         co_await timer.async_wait(asio::use_awaitable);
     }
-    auto work = [file = assembly.file(), sha256 = offer.sha256, hidden = std::move(hidden), told = std::move(told),
-                 vocabulary] { return prove(file, sha256, hidden, told, vocabulary); };
+    auto work = [file = assembly.file(), sha256 = offer.sha256, hidden = std::move(hidden), told = std::move(told)] {
+        return prove(file, sha256, hidden, told);
+    };
     auto proving = run_on(endpoint.settings().decode, std::move(work));
     auto proven = co_await std::move(proving);
     if (!proven) {

@@ -30,12 +30,11 @@ struct ProvenHead {
 };
 
 /// Fetches the head that an endpoint offers, in pieces where its server knows ranges, and checks it: its SHA-256, its
-/// width against that of `hidden`, the endpoint's answer to the probe's tokens, its rows against `vocabulary`, the
-/// student's, and what it makes of `hidden` against `told`, the teacher's own rows of these tokens, when there are
-/// some. The head stays in memory as it was sent. On the endpoint's executor; checks run on the decode executor. Throws
-/// operation_aborted when cancelled.
+/// width against that of `hidden`, the endpoint's answer to the probe's tokens, and what it makes of `hidden` against
+/// `told`, the teacher's own rows of these tokens, when there are some. The head stays in memory as it was sent. On the
+/// endpoint's executor; checks run on the decode executor. Throws operation_aborted when cancelled.
 boost::asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, HeadOffer offer,
                                                            TeacherTargets hidden, std::optional<TeacherTargets> told,
-                                                           std::uint32_t vocabulary, HeadFetchOptions options);
+                                                           HeadFetchOptions options);
 
 }  // namespace distilld

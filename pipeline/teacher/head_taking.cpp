@@ -7,7 +7,7 @@ namespace distilld {
 namespace asio = boost::asio;
 
 asio::awaitable<Result<void>> HeadTaking::take(std::vector<TeacherEndpoint*> endpoints, const EndpointProbe& first,
-                                               std::uint32_t vocabulary, HeadFetchOptions options, TeacherInfo& info) {
+                                               HeadFetchOptions options, TeacherInfo& info) {
     if (given_ && given_->sha256 == first.head->sha256) {
         info.fingerprint = given_->fingerprint;
         info.vocabulary_size = given_->rows;
@@ -16,7 +16,7 @@ asio::awaitable<Result<void>> HeadTaking::take(std::vector<TeacherEndpoint*> end
     const auto began = std::chrono::steady_clock::now();
     std::string failures;
     for (TeacherEndpoint* endpoint : endpoints) {
-        auto fetching = fetch_head(*endpoint, *first.head, first.targets, first.told, vocabulary, options);
+        auto fetching = fetch_head(*endpoint, *first.head, first.targets, first.told, options);
         auto proven = co_await std::move(fetching);
         if (proven) {
             given_ = Given{proven->head->sha256, proven->fingerprint, proven->head->rows};

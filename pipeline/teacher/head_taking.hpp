@@ -22,7 +22,7 @@ class HeadTaking {
     /// fingerprint and the size of the vocabulary. One that was given before is not fetched again, and info.head stays
     /// empty. Throws operation_aborted when cancelled; what is referred to must live until the end.
     boost::asio::awaitable<Result<void>> take(std::vector<TeacherEndpoint*> endpoints, const EndpointProbe& first,
-                                              std::uint32_t vocabulary, HeadFetchOptions options, TeacherInfo& info);
+                                              HeadFetchOptions options, TeacherInfo& info);
 
     [[nodiscard]] const HeadFetchCounters& counters() const noexcept { return counters_; }
 

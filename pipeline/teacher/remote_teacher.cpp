@@ -160,6 +160,7 @@ class RemoteTeacher final : public TeacherSource {
 
     asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) override {
         settings_->vocabulary = vocabulary_size;
+        settings_->logits = 0;
         try {
             auto probing = replicas_.probe();
             Result<TeacherInfo> info = co_await std::move(probing);
@@ -261,7 +262,7 @@ class RemoteTeacher final : public TeacherSource {
         const EndpointProbeOptions patience = replicas_.probe_options(options_.start_deadline);
         options.request_deadline = patience.request_deadline;
         options.give_up = patience.give_up;
-        auto taking = head_.take(replicas_.taking_part(), replicas_.reference(), settings_->vocabulary, options, info);
+        auto taking = head_.take(replicas_.taking_part(), replicas_.reference(), options, info);
         co_return co_await std::move(taking);
     }
 

@@ -62,9 +62,11 @@ asio::awaitable<Result<TeacherInfo>> Replicas::probe() {
     } catch (...) {
         thrown = std::current_exception();
     }
-    stop_waiting();
     if (thrown) {
         std::rethrow_exception(thrown);
+    }
+    if (std::any_of(probed.begin(), probed.end(), passed)) {
+        stop_waiting();
     }
     co_return sum_up(probed);
 }
@@ -219,10 +221,10 @@ Result<TeacherInfo> Replicas::sum_up(Probed& probed) {
     info.width = answer.width;
     info.top_k = answer.kind == TeacherTargets::Kind::topk ? answer.width : 0;
     info.vocabulary_size = answer.kind == TeacherTargets::Kind::logits ? answer.width : answer.vocabulary;
-    if (info.vocabulary_size > settings_->vocabulary) {
-        warn(front->name() + ": the teacher knows " + std::to_string(info.vocabulary_size) +
-             " tokens and the student " + std::to_string(settings_->vocabulary) +
-             ": an answer that names one of the others fails");
+    settings_->logits = answer.kind == TeacherTargets::Kind::logits ? answer.width : 0;
+    info.tokenizer = reference_->tokenizer;
+    if (!reference_->note.empty()) {
+        info.notes.push_back(front->name() + ": " + reference_->note);
     }
     if (settings_->spec.targets == TargetsChoice::automatic) {
         settings_->spec.targets = choice_of(info.kind);  // those that join later are asked for the same

@@ -77,6 +77,7 @@ class StoreTeacher final : public TeacherSource {
         info.top_k = full ? 0 : std::max(manifest.k, manifest.samples);
         info.width = full ? static_cast<std::uint32_t>(manifest.vocabulary) : info.top_k;
         info.fingerprint = manifest.teacher;
+        info.tokenizer.hash = manifest.teacher_tokenizer;
         info.description = name_ + ": " + entries_of(manifest) + ", " + sealed_text();
         if (!manifest.teacher_name.empty()) {
             info.description += ", by " + manifest.teacher_name;
@@ -284,9 +285,6 @@ Result<void> check_store(const StoreManifest& manifest, const StoreWish& wish) {
     }
     if (manifest.temperature != 1) {
         return differs("temperature", std::to_string(manifest.temperature), std::string("1"), "every teacher");
-    }
-    if (manifest.format == StoreFormat::full && manifest.vocabulary != wish.vocabulary) {
-        return differs("vocabulary", text(manifest.vocabulary), text(wish.vocabulary), "the student");
     }
     const bool cut = manifest.format == StoreFormat::topk || manifest.format == StoreFormat::packed;
     if (wish.top_k != 0 && cut && manifest.k != std::min<std::uint64_t>(wish.top_k, manifest.vocabulary)) {

@@ -39,17 +39,19 @@ FetchError late(const std::string& endpoint, std::chrono::nanoseconds deadline) 
 class TeacherEndpoint::AnswerDecoder final : public EncodedAnswer::Decoder {
   public:
     AnswerDecoder(std::string endpoint, std::shared_ptr<const TeacherCodec> codec,
-                  std::shared_ptr<const TokenBatch> tokens, std::uint32_t vocabulary, Answered answered)
+                  std::shared_ptr<const TokenBatch> tokens, const TeacherSettings& settings, Answered answered)
         : endpoint_(std::move(endpoint)),
           codec_(std::move(codec)),
           tokens_(std::move(tokens)),
-          vocabulary_(vocabulary),
+          vocabulary_{settings.vocabulary, settings.logits},
           answered_(std::move(answered)) {}
 
     FetchResult<EndpointAnswer> decode_with_headers() {
         auto answer = decode_answer(*codec_, *tokens_, vocabulary_, answered_.parts, std::move(answered_.responses));
         if (!answer) {
-            return FetchError{FailureKind::bad_response, endpoint_ + ": " + answer.error().message, std::nullopt};
+            FetchError failure = answer.error();
+            failure.message = endpoint_ + ": " + failure.message;
+            return failure;
         }
         return std::move(*answer);
     }
@@ -66,7 +68,7 @@ class TeacherEndpoint::AnswerDecoder final : public EncodedAnswer::Decoder {
     std::string endpoint_;
     std::shared_ptr<const TeacherCodec> codec_;
     std::shared_ptr<const TokenBatch> tokens_;
-    std::uint32_t vocabulary_;
+    AnswerVocabulary vocabulary_;
     Answered answered_;
 };
 
@@ -198,8 +200,7 @@ asio::awaitable<FetchResult<EncodedAnswer>> TeacherEndpoint::request(std::shared
     }
     const std::uint64_t wire_bytes = body_bytes(answered->responses);
     co_return EncodedAnswer(
-        std::make_unique<AnswerDecoder>(name_, codec, std::move(tokens), settings_->vocabulary, std::move(*answered)),
-        wire_bytes);
+        std::make_unique<AnswerDecoder>(name_, codec, std::move(tokens), *settings_, std::move(*answered)), wire_bytes);
 }
 
 asio::awaitable<FetchResult<EndpointAnswer>> TeacherEndpoint::ask(std::shared_ptr<const TeacherCodec> codec,
@@ -211,8 +212,7 @@ asio::awaitable<FetchResult<EndpointAnswer>> TeacherEndpoint::ask(std::shared_pt
     if (!answered) {
         co_return answered.error();
     }
-    auto decoder =
-        std::make_unique<AnswerDecoder>(name_, codec, std::move(tokens), settings_->vocabulary, std::move(*answered));
+    auto decoder = std::make_unique<AnswerDecoder>(name_, codec, std::move(tokens), *settings_, std::move(*answered));
     auto work = [decoder = std::move(decoder)] { return decoder->decode_with_headers(); };
     auto decoding = run_on(settings_->decode, std::move(work));
     co_return co_await std::move(decoding);

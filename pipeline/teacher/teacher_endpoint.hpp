@@ -28,8 +28,11 @@ struct TeacherSettings {
     std::shared_ptr<BufferPool> buffers;
     boost::asio::any_io_executor decode;
     std::uint32_t vocabulary = 0;  ///< the student's; 0 before the probe
+    std::uint32_t logits = 0;      ///< of a row of logits; 0 before the probe, or where there are none
 
-    [[nodiscard]] TargetsWanted wanted() const noexcept { return {spec.top_k, vocabulary, spec.targets}; }
+    [[nodiscard]] TargetsWanted wanted() const noexcept {
+        return {spec.top_k, logits != 0 ? logits : vocabulary, spec.targets, vocabulary};
+    }
 };
 
 /// How large an answer may be.
@@ -51,6 +54,7 @@ class TeacherEndpoint {
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
     /// What messages call another page of its server.
     [[nodiscard]] std::string page(std::string_view target) const { return pool_.url().page(target); }
+    [[nodiscard]] const EndpointUrl& url() const noexcept { return pool_.url(); }
     [[nodiscard]] const TeacherProtocolAdapter& protocol() const noexcept { return *protocol_; }
     [[nodiscard]] const TeacherSettings& settings() const noexcept { return *settings_; }
 

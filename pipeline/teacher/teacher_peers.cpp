@@ -18,6 +18,9 @@ std::optional<std::string> unlike_peer(const std::string& first_name, const Endp
         return "knows " + std::to_string(answer.vocabulary) + " tokens, not " + std::to_string(known.vocabulary) +
                " as " + first_name;
     }
+    if (compare(first.tokenizer, other.tokenizer) == TokenizersAre::different) {
+        return "has another tokenizer than " + first_name;
+    }
     if (first.head && other.head && first.head->sha256 != other.head->sha256) {
         return "has another head (SHA-256 " + other.head->sha256 + ", not " + first.head->sha256 + ") than " +
                first_name;

@@ -13,6 +13,7 @@
 #include "pipeline/core/fetch_failure.hpp"
 #include "pipeline/core/micro_batch.hpp"
 #include "pipeline/core/teacher_head.hpp"
+#include "pipeline/core/tokenizer_signs.hpp"
 #include "pipeline/core/worker_events.hpp"
 
 namespace distilld {
@@ -22,6 +23,9 @@ struct FetchError {
     FailureKind kind = FailureKind::connection;
     std::string message;                                   ///< names the endpoint
     std::optional<std::chrono::milliseconds> retry_after;  ///< what the server asked for
+    /// The answer could be read, and its rows are none to train on: the same question has the same answer, unless the
+    /// teacher is another one by then.
+    bool unusable = false;
 };
 
 /// Found by boost::system::result through argument-dependent lookup.
@@ -97,6 +101,8 @@ struct TeacherInfo {
     std::string description;           ///< one line for the log
     std::shared_ptr<const TeacherHead> head;  ///< with hidden states, when an earlier probe has not given it
     std::string fingerprint;                  ///< of what it says: teacher_fingerprint(); empty = not known
+    TokenizerSigns tokenizer;                 ///< the teacher's
+    std::vector<std::string> notes;           ///< what whoever runs it may like to know, one line each
 };
 
 /// Bytes that went over the wire: heads and bodies of requests, bodies of answers, whole or in part, used or not.
@@ -124,12 +130,11 @@ class TeacherSource {
     [[nodiscard]] virtual const std::string& endpoint_name(std::size_t endpoint) const = 0;
 
     /// Asks each endpoint once with a few tokens, checks shape, honoured k, id range, normalisation and determinism.
-    /// `vocabulary_size` is the student's. A teacher of logits must have as many; one of top-k rows may know more
-    /// tokens (many vocabularies are padded), as long as no answer names one of them. Of hidden
-    /// states, the head is fetched here, once, and checked. Endpoints that are not up are
-    /// waited for only until one of the others has passed: they are named in TeacherInfo::absent, and those that did
-    /// not pass, or serve another model than the first that did, in TeacherInfo::refused. It fails when none has
-    /// passed.
+    /// `vocabulary_size` is the student's; the teacher may know more tokens or fewer (many vocabularies are padded),
+    /// and answers are over its own (see fitting_teacher.hpp). Of hidden states, the head is fetched here, once, and
+    /// checked. Endpoints that are not up are waited for only until one of the others has passed: they are named in
+    /// TeacherInfo::absent, and those that did not pass, or serve another model than the first that did, in
+    /// TeacherInfo::refused. It fails when none has passed.
     virtual boost::asio::awaitable<Result<TeacherInfo>> probe(std::uint32_t vocabulary_size) = 0;
 
     /// Of the answer to a micro-batch of `rows` sequences with `columns` positions. More is known after the probe.

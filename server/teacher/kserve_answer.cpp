@@ -86,6 +86,9 @@ std::string build_metadata(const ServedModel& model, std::string_view model_name
                                         {"parameters", model.parameters},
                                         {"dtype", model.dtype},
                                         {"device", model.device}};
+    if (!model.tokenizer_hash.empty()) {
+        object["parameters"].as_object()["tokenizer_sha256"] = model.tokenizer_hash;
+    }
     if (model.head.is_there()) {
         object["parameters"].as_object()["hidden_size"] = model.hidden_size;
         object["parameters"].as_object()["head_sha256"] = model.head.sha256;

@@ -191,8 +191,9 @@ class GenerateRun {
         }
         LoadedData data;
         data.dataset = std::move(*rows);
-        data.stored = {data.dataset.get(), spec_.dataset.sequence_length, std::move(*hash), *vocabulary,
-                       spec.dataset.packing != Packing::joined};
+        data.stored = {
+            data.dataset.get(), spec_.dataset.sequence_length,           std::move(*hash),
+            *vocabulary,        spec.dataset.packing != Packing::joined, tokenizer_signs(*data.dataset, *choice)};
         data.tokenizer = choice->description(data.dataset->has_text());
         return data;
     }

@@ -35,8 +35,7 @@ std::vector<RowNumbers> evaluated_by_part(const PreparedRun& run) {
 HeldOutWish wish_for(const PreparedRun& run, std::uint32_t part, RowNumbers evaluated) {
     const std::shared_ptr<const Dataset> rows = run.mixed_eval ? run.mixed_eval->parts().at(part).rows : run.eval;
     HeldOutWish wish;
-    wish.data = {rows.get(), run.spec.dataset.sequence_length, run.tokenizer_hash, run.student->vocabulary_size(),
-                 run.spec.dataset.packing != Packing::joined};
+    wish.data = stored_data(run, rows.get());
     for (const std::uint64_t row : evaluated) {
         wish.tokens += rows->row_length(row);
     }

@@ -11,6 +11,7 @@
 #include "pipeline/store/store_writer.hpp"
 #include "pipeline/teacher/caching_teacher.hpp"
 #include "pipeline/teacher/document_teacher.hpp"
+#include "pipeline/teacher/fitting_teacher.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
 
 namespace distilld {
@@ -155,6 +156,9 @@ asio::awaitable<std::unique_ptr<TeacherSource>> make_held_out_teacher(HeldOutWis
         co_return nullptr;
     }
     std::unique_ptr<TeacherSource> source = make_turn_taking_teacher(*wish.asked, turn);
+    if (wish.info.kind != TeacherTargets::Kind::hidden_states) {
+        source = make_fitting_teacher(std::move(source), wish.data.vocabulary, 0);
+    }
     if (kept.writer) {
         CachingTeacherOptions options;
         options.disk = executors.disk;

@@ -120,6 +120,9 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
         return hash.error();
     }
     run.tokenizer_hash = std::move(*hash);
+    if (spec.has_teacher()) {
+        run.tokenizer_signs = tokenizer_signs(*run.dataset, *choice);
+    }
     if (!spec.dataset.eval.empty()) {
         if (Result<void> loaded = load_held_out_rows(run, reading); !loaded) {
             return loaded.error();
@@ -135,6 +138,15 @@ Result<ExportTokenizer> load_data(PreparedRun& run, const std::function<void(con
     }
     run.samples = std::move(*samples);
     return exported;
+}
+
+StoredData stored_data(const PreparedRun& run, const Dataset* dataset) {
+    return {dataset,
+            run.spec.dataset.sequence_length,
+            run.tokenizer_hash,
+            run.student->vocabulary_size(),
+            run.spec.dataset.packing != Packing::joined,
+            run.tokenizer_signs};
 }
 
 std::uint64_t evaluated_rows(const PreparedRun& run) {

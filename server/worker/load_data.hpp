@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "pipeline/graph/student.hpp"
 #include "server/worker/preparation.hpp"
+#include "server/worker/store_plan.hpp"
 
 namespace distilld {
 
@@ -18,6 +19,9 @@ namespace distilld {
                                                 const std::function<void(const std::string&)>& on_info,
                                                 const std::function<void(const std::string&)>& on_warning,
                                                 const std::function<bool()>& cancelled);
+
+/// What a teacher is told of the run's data; `dataset` is what it is asked about.
+[[nodiscard]] StoredData stored_data(const PreparedRun& run, const Dataset* dataset);
 
 /// Rows of the held-out set that each evaluation reads: eval.max_rows (or dataset.eval_rows, its older name), or all.
 [[nodiscard]] std::uint64_t evaluated_rows(const PreparedRun& run);

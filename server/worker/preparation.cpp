@@ -371,8 +371,7 @@ class Preparation {
         wish.specs = run_.spec.teachers;
         wish.batch_rows = run_.spec.training.batch_size;
         wish.dataset = run_.mixed.get();
-        wish.data = {nullptr, run_.spec.dataset.sequence_length, run_.tokenizer_hash, run_.student->vocabulary_size(),
-                     run_.spec.dataset.packing != Packing::joined};
+        wish.data = stored_data(run_, nullptr);
         wish.load_model = models::local_model_loader(run_.spec.student.device);
         auto connecting = distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
         Result<std::vector<NamedTeacher>> connected = co_await std::move(connecting);
@@ -390,8 +389,7 @@ class Preparation {
         TeacherWish wish;
         wish.spec = *run_.spec.teacher;
         wish.batch_rows = run_.spec.training.batch_size;
-        wish.data = {run_.dataset.get(), run_.spec.dataset.sequence_length, run_.tokenizer_hash,
-                     run_.student->vocabulary_size(), run_.spec.dataset.packing != Packing::joined};
+        wish.data = stored_data(run_, run_.dataset.get());
         wish.load_model = models::local_model_loader(run_.spec.student.device);
         wish.probed = std::move(run_.teacher);  // for its head, before the batch size was known
         auto connecting = distilld::connect_teacher(std::move(wish), executors_, control_, emit_);

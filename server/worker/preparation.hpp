@@ -36,6 +36,7 @@ struct PreparedRun {
     TextSamples samples;                               ///< at each evaluation; empty: none
     std::string tokenizer;                             ///< what read the data, in one line
     std::string tokenizer_hash;                        ///< of what read text; empty: there was none
+    TokenizerSigns tokenizer_signs;                    ///< of the student's, for its teachers
     std::vector<FolderLock> locks;                     ///< output and checkpoint folder are ours
     std::unique_ptr<TeacherSource> teacher;            ///< null: plain training, or several
     TeacherInfo teacher_info;                          ///< of the probe; empty without a teacher

@@ -21,6 +21,7 @@ StoreManifest wanted_manifest(const TeacherSpec& spec, const StoredData& data, c
     manifest.tokenizer_hash = data.tokenizer_hash;
     manifest.teacher = info.fingerprint;
     manifest.teacher_name = info.description;
+    manifest.teacher_tokenizer = info.tokenizer.hash;
     manifest.generator = std::string("distilld ") + kVersion;
     return manifest;
 }

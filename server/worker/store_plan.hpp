@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/tokenizer_signs.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/store/manifest.hpp"
 #include "pipeline/teacher/store_teacher.hpp"
@@ -20,6 +21,7 @@ struct StoredData {
     std::string tokenizer_hash;    ///< of what read its text; empty: it has none
     std::uint32_t vocabulary = 0;  ///< of the student
     bool whole_documents = false;  ///< a row is one, or several kept apart
+    TokenizerSigns tokenizer{};    ///< of the student; without a name: it has none
 };
 
 /// Entries of a position that are kept of a teacher that sends logits, where the spec names no top_k.

@@ -26,6 +26,7 @@
 #include "pipeline/teacher/store_teacher.hpp"
 #include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "server/worker/run_folders.hpp"
+#include "server/worker/teacher_vocabulary.hpp"
 
 namespace distilld {
 
@@ -79,7 +80,8 @@ class Connection {
             wish_.spec.targets = TargetsChoice::logits;
         }
         ConnectedTeacher connected;
-        if (wish_.probed) {
+        const bool again = wish_.probed != nullptr;
+        if (again) {
             connected.source = std::move(wish_.probed);
             connected.source->expect_batches(wish_.batch_rows, wish_.data.sequence_length);
         } else {
@@ -103,6 +105,10 @@ class Connection {
             co_return probed.error();
         }
         connected.info = std::move(*probed);
+        const EmitEvent tell = again ? EmitEvent([](const WorkerEvent&) {}) : emit_;
+        if (Result<void> same = compare_tokenizers(connected, wish_.spec, wish_.data, tell); !same) {
+            co_return same.error();
+        }
         connected.asked = connected.source.get();
         for (const std::size_t endpoint : connected.info.absent) {
             warn(teacher.endpoint_name(endpoint) +
@@ -280,6 +286,9 @@ class Connection {
             co_return probed.error();
         }
         connected.info = std::move(*probed);
+        if (Result<void> same = compare_tokenizers(connected, wish_.spec, wish_.data, emit_); !same) {
+            co_return same.error();
+        }
         co_return connected;
     }
 
@@ -403,10 +412,12 @@ asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish wish, Gr
 asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, GraphExecutors executors,
                                                           RunControl& control, EmitEvent emit) {
     const StoredData data = wish.data;
+    const TeacherSpec spec = wish.spec;
+    const EmitEvent tell = wish.probed == nullptr ? emit : EmitEvent([](const WorkerEvent&) {});
     Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
     auto connecting = connection.endpoints_or_store();
     Result<ConnectedTeacher> connected = co_await std::move(connecting);
-    co_return by_document(std::move(connected), data);
+    co_return by_document(fit_to_student(std::move(connected), spec, data, tell), data);
 }
 
 TeacherStageOptions teacher_stage_options(const TeacherSpec& teacher, const TeacherSource& source,

@@ -11,6 +11,7 @@
 #include "pipeline/data/data_files.hpp"
 #include "pipeline/data/packed_dataset.hpp"
 #include "pipeline/data/reading_report.hpp"
+#include "pipeline/data/tokenizer/tokenizer_hash.hpp"
 
 namespace distilld {
 
@@ -137,6 +138,29 @@ Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice
         return std::string();
     }
     return choice.folder.empty() ? Result<std::string>("bytes") : sha256_file(choice.folder / "tokenizer.json");
+}
+
+TokenizerSigns tokenizer_signs(const Dataset& dataset, const TokenizerChoice& choice) {
+    TokenizerSigns signs;
+    if (choice.folder.empty() && (choice.tokenizer == nullptr || !dataset.has_text())) {
+        return signs;
+    }
+    signs.name = choice.folder.empty() ? choice.tokenizer->kind() : choice.folder.string();
+    if (choice.folder.empty()) {
+        signs.hash = byte_tokenizer_hash();
+    } else if (const Result<std::string> hash = tokenizer_hash_of(choice.folder)) {
+        signs.hash = *hash;
+    }
+    if (choice.tokenizer != nullptr) {
+        signs.size = choice.tokenizer->vocabulary_size();
+        try {
+            signs.ids = choice.tokenizer->encode(kTokenizerText);
+            signs.frame = choice.tokenizer->encode("").size();
+        } catch (const ErrorException&) {
+            signs.ids.clear();  // its rules make too much of the text
+        }
+    }
+    return signs;
 }
 
 }  // namespace distilld

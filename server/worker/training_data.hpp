@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/core/job_spec.hpp"
+#include "pipeline/core/tokenizer_signs.hpp"
 #include "pipeline/data/dataset.hpp"
 #include "pipeline/data/mixed_dataset.hpp"
 #include "pipeline/data/tokenizer_choice.hpp"
@@ -45,5 +46,9 @@ struct DataReading {
 
 /// Of the tokenizer that read a dataset's text: of its tokenizer.json, or "bytes". Empty when there was no text.
 [[nodiscard]] Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice);
+
+/// What a teacher's tokenizer is compared with. Nothing where none read the data, unless its files are named or lie
+/// beside the student.
+[[nodiscard]] TokenizerSigns tokenizer_signs(const Dataset& dataset, const TokenizerChoice& choice);
 
 }  // namespace distilld

@@ -66,7 +66,11 @@ def bad_teachers(distilld_session, teacher, tmp_path_factory):
             ["no answer within 1 s", "/teacher/patience_secs"],
         ),
         "has another vocabulary, full logits": (wide_url, {**few, "/teacher/top_k": 0}, ["300", "257"]),
-        "has another vocabulary, top-k": (wide_url, few, ["outside the student's vocabulary of 257"]),
+        "has another vocabulary, top-k": (
+            wide_url,
+            few,
+            ["knows 300 tokens and the student 257"],
+        ),
         "has another vocabulary, seed": (wide_url, {**few, **seed}, ["300", "257"]),
         "has no such model": (teacher.url, {**few, "/teacher/model": "somebody"}, ["HTTP 404", "somebody"]),
         "is not asked for its key": (

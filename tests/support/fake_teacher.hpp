@@ -69,6 +69,7 @@ class FakeTeacher final : public TeacherSource {
     /// Answers are bytes when it is set: decodes those of a micro-batch on the decode thread. A message = they cannot
     /// be.
     std::function<std::optional<std::string>(std::uint64_t micro_batch)> decode;
+    bool unusable = false;  ///< what cannot be decoded could be read
     static constexpr std::uint64_t kWireBytes = 1000;
     std::uint64_t wire_bytes = 0;
     std::vector<std::uint64_t> asked;
@@ -82,7 +83,7 @@ class FakeTeacher final : public TeacherSource {
             : teacher_(teacher), micro_batch_(micro_batch), targets_(std::move(targets)) {}
         FetchResult<TeacherTargets> decode() override {
             if (const auto defect = teacher_.decode(micro_batch_)) {
-                return FetchError{FailureKind::bad_response, *defect, {}};
+                return FetchError{FailureKind::bad_response, *defect, {}, teacher_.unusable};
             }
             return std::move(targets_);
         }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -15,5 +16,8 @@ inline constexpr std::string_view kByteEndOfTextToken = "<|endoftext|>";
 /// and 174–255 stand for themselves, the other bytes for U+0100 and up in order. The vocabulary of a byte-level
 /// tokenizer.json is written in these characters.
 [[nodiscard]] std::array<std::string, 256> byte_level_alphabet();
+
+/// Its tokenizer.json.
+[[nodiscard]] boost::json::value byte_tokenizer_json();
 
 }  // namespace distilld

@@ -27,7 +27,16 @@ json::object end_of_text_token() {
             {"special", true}};
 }
 
-json::object tokenizer_json() {
+json::object tokenizer_config_json() {
+    return {{"tokenizer_class", "PreTrainedTokenizerFast"},
+            {"eos_token", kByteEndOfTextToken},
+            {"clean_up_tokenization_spaces", false},
+            {"added_tokens_decoder", json::object{{std::to_string(kByteEndOfText), end_of_text_token()}}}};
+}
+
+}  // namespace
+
+json::value byte_tokenizer_json() {
     json::object vocabulary;
     const auto alphabet = byte_level_alphabet();
     for (std::size_t byte = 0; byte < alphabet.size(); ++byte) {
@@ -38,41 +47,32 @@ json::object tokenizer_json() {
     // ByteLevel's own regex would only cut the text into words first, which changes nothing without merges.
     const json::object byte_level = {
         {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-    return {{"version", "1.0"},
-            {"truncation", nullptr},
-            {"padding", nullptr},
-            {"added_tokens", json::array{added}},
-            {"normalizer", nullptr},
-            {"pre_tokenizer", byte_level},
-            {"post_processor", nullptr},
-            {"decoder", byte_level},
-            {"model", json::object{{"type", "BPE"},
-                                   {"dropout", nullptr},
-                                   {"unk_token", nullptr},
-                                   {"continuing_subword_prefix", nullptr},
-                                   {"end_of_word_suffix", nullptr},
-                                   {"fuse_unk", false},
-                                   {"byte_fallback", false},
-                                   {"ignore_merges", false},
-                                   {"vocab", std::move(vocabulary)},
-                                   {"merges", json::array{}}}}};
+    return json::object{{"version", "1.0"},
+                        {"truncation", nullptr},
+                        {"padding", nullptr},
+                        {"added_tokens", json::array{added}},
+                        {"normalizer", nullptr},
+                        {"pre_tokenizer", byte_level},
+                        {"post_processor", nullptr},
+                        {"decoder", byte_level},
+                        {"model", json::object{{"type", "BPE"},
+                                               {"dropout", nullptr},
+                                               {"unk_token", nullptr},
+                                               {"continuing_subword_prefix", nullptr},
+                                               {"end_of_word_suffix", nullptr},
+                                               {"fuse_unk", false},
+                                               {"byte_fallback", false},
+                                               {"ignore_merges", false},
+                                               {"vocab", std::move(vocabulary)},
+                                               {"merges", json::array{}}}}};
 }
-
-json::object tokenizer_config_json() {
-    return {{"tokenizer_class", "PreTrainedTokenizerFast"},
-            {"eos_token", kByteEndOfTextToken},
-            {"clean_up_tokenization_spaces", false},
-            {"added_tokens_decoder", json::object{{std::to_string(kByteEndOfText), end_of_text_token()}}}};
-}
-
-}  // namespace
 
 Result<std::vector<fs::path>> write_byte_tokenizer(const fs::path& folder) {
     if (auto made = make_folders(folder); !made) {
         return made.error();
     }
-    const std::pair<const char*, json::object> files[] = {
-        {"tokenizer.json", tokenizer_json()},
+    const std::pair<const char*, json::value> files[] = {
+        {"tokenizer.json", byte_tokenizer_json()},
         {"tokenizer_config.json", tokenizer_config_json()},
         {"special_tokens_map.json", {{"eos_token", kByteEndOfTextToken}}}};
     std::vector<fs::path> paths;

@@ -43,25 +43,6 @@ std::string what_it_is(const ServerSigns& signs) {
     return "an OpenAI-style server of a kind that is not known here (models " + names_of(*signs.models) + ")";
 }
 
-/// The path without what belongs to a protocol, and without a slash at its end.
-std::string root_of(std::string path, std::span<const TeacherProtocolRow> rows) {
-    for (const TeacherProtocolRow& row : rows) {
-        if (names_model(row, path)) {
-            return path.substr(0, path.rfind(before_model(row)));
-        }
-    }
-    while (path.ends_with('/')) {
-        path.pop_back();
-    }
-    for (const TeacherProtocolRow& row : rows) {
-        if (row.default_path != "/" && path.ends_with(row.default_path)) {
-            return path.substr(0, path.size() - row.default_path.size());
-        }
-    }
-    constexpr std::string_view kBase = "/v1";
-    return path.ends_with(kBase) ? path.substr(0, path.size() - kBase.size()) : path;
-}
-
 class AutomaticAdapter final : public TeacherProtocolAdapter {
   public:
     AutomaticAdapter(ProtocolSettings settings, std::span<const TeacherProtocolRow> rows)
@@ -91,7 +72,18 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
                                         "; /teacher/protocol says which protocols are spoken",
                                     std::nullopt});
         }
-        const auto adapter = adapter_of(*spoken);
+        const TeacherProtocolRow* row = &*spoken;
+        if (row->cheaper.is_there != nullptr) {
+            const TeacherProtocolRow* cheaper = find_protocol(rows_, row->cheaper.protocol);
+            const std::string target = root_ + std::string(cheaper->default_path) + settings_.url.query;
+            auto looking = row->cheaper.is_there(dialogue, target);
+            const auto there = co_await std::move(looking);
+            if (!there) {
+                co_return failed_probe(there.error());
+            }
+            row = *there ? cheaper : row;
+        }
+        const auto adapter = adapter_of(*row);
         if (!adapter) {
             co_return failed_probe({FailureKind::rejected, adapter.error().message, std::nullopt});
         }
@@ -118,6 +110,24 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
 };
 
 }  // namespace
+
+std::string root_of(std::string path, std::span<const TeacherProtocolRow> rows) {
+    for (const TeacherProtocolRow& row : rows) {
+        if (names_model(row, path)) {
+            return path.substr(0, path.rfind(before_model(row)));
+        }
+    }
+    while (path.ends_with('/')) {
+        path.pop_back();
+    }
+    for (const TeacherProtocolRow& row : rows) {
+        if (row.default_path != "/" && path.ends_with(row.default_path)) {
+            return path.substr(0, path.size() - row.default_path.size());
+        }
+    }
+    constexpr std::string_view kBase = "/v1";
+    return path.ends_with(kBase) ? path.substr(0, path.size() - kBase.size()) : path;
+}
 
 Result<std::unique_ptr<TeacherProtocolAdapter>> make_automatic_adapter(const ProtocolSettings& settings,
                                                                        std::span<const TeacherProtocolRow> rows) {

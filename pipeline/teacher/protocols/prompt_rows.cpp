@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "pipeline/core/vocabulary_fit.hpp"
+
 namespace distilld {
 namespace {
 
@@ -132,15 +134,19 @@ void PromptRows::keep_all(float* values) {
     std::fill_n(values, width_, std::numeric_limits<float>::quiet_NaN());
     std::uint32_t filled = 0;
     for (const auto& [log_probability, id] : entries_) {
-        if (id >= width_) {
+        if (id >= width_ + max_padding(width_)) {
             fail(where() + " names token " + std::to_string(id) + ", the student's vocabulary has " +
                  std::to_string(width_) + " ids");
+        }
+        if (id >= width_) {
+            continue;  // less a number a row, the others are the logits that are left
         }
         filled += std::isnan(values[id]) ? 1U : 0U;
         values[id] = log_probability;
     }
     if (filled != width_) {
-        fail(where() + " does not name each of the " + std::to_string(width_) + " tokens of the vocabulary");
+        fail(where() + " does not name each of the " + std::to_string(width_) +
+             " tokens of the vocabulary: set /teacher/top_k where the teacher's is larger");
     }
 }
 

@@ -97,12 +97,12 @@ double entry_bytes_of(const TeacherTargets& answer) {
     return entries > 0 ? static_cast<double>(answer.wire_bytes) / entries : 0;
 }
 
-Result<std::string> models_page_beside(const EndpointUrl& url, std::string_view ending) {
+Result<std::string> page_beside(const EndpointUrl& url, std::string_view ending, std::string_view page) {
     if (!url.path.ends_with(ending)) {
         return invalid_input("teacher endpoint '" + url.name + "': the path of such an endpoint ends in " +
                              std::string(ending));
     }
-    return url.path.substr(0, url.path.size() - ending.size()) + "/v1/models" + url.query;
+    return url.path.substr(0, url.path.size() - ending.size()).append(page) + url.query;
 }
 
 }  // namespace distilld

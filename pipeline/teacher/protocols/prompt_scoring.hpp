@@ -39,6 +39,8 @@ class PromptScoringCodec : public TeacherCodec {
     /// Takes the rows out of an answer; fails with fail_answer().
     virtual void read_rows(simdjson::ondemand::document& document, const RequestPart& part, PromptRows& rows) const = 0;
 
+    [[nodiscard]] bool asks_for_all() const noexcept { return options_.wanted.top_k == 0; }
+
     /// "top 64 log-probabilities of the prompt".
     [[nodiscard]] std::string rows_wanted() const;
 
@@ -50,7 +52,7 @@ class PromptScoringCodec : public TeacherCodec {
 /// What an entry took in an answer, for PromptScoringCodec::Options::entry_bytes.
 [[nodiscard]] double entry_bytes_of(const TeacherTargets& answer);
 
-/// The page /v1/models of the server whose endpoint's path ends in `ending`; an error when it does not.
-[[nodiscard]] Result<std::string> models_page_beside(const EndpointUrl& url, std::string_view ending);
+/// A page (/v1/models, say) of the server whose endpoint's path ends in `ending`; an error when it does not.
+[[nodiscard]] Result<std::string> page_beside(const EndpointUrl& url, std::string_view ending, std::string_view page);
 
 }  // namespace distilld

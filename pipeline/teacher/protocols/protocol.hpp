@@ -23,8 +23,9 @@ namespace distilld {
 /// What the student wants of every answer.
 struct TargetsWanted {
     std::uint32_t top_k = 0;       ///< 0 = full logits
-    std::uint32_t vocabulary = 0;  ///< the student's; 0 = not known yet
+    std::uint32_t vocabulary = 0;  ///< the teacher's where it is known, else the student's; 0 = not known yet
     TargetsChoice targets = TargetsChoice::automatic;
+    std::uint32_t student = 0;  ///< ids of the student, to which logits are cut before they are reduced; 0 = not known
 };
 
 /// How one endpoint is asked for a micro-batch and how its answers are read. Immutable, any thread, no I/O.
@@ -94,6 +95,8 @@ struct Negotiated {
     TeacherTargets answer;                      ///< to the probe's tokens
     std::optional<HeadOffer> head{};            ///< with hidden states
     std::optional<TeacherTargets> told{};       ///< with hidden states: the teacher's own rows of the probe's tokens
+    TokenizerSigns tokenizer{};                 ///< what the server tells of it
+    std::string note{};                         ///< how it could be asked better, one line; empty: nothing to say
 };
 
 /// One protocol spoken with one endpoint. Immutable.

@@ -17,8 +17,10 @@ namespace {
 
 constexpr TeacherProtocolRow row(TeacherProtocol protocol, std::string_view default_path,
                                  MakeProtocolAdapter make_adapter, bool (*is_spoken_by)(const ServerSigns&) = nullptr,
-                                 std::string (*complete_path)(std::string) = nullptr, bool has_hidden_states = false) {
-    return {protocol, to_string(protocol), default_path, make_adapter, complete_path, is_spoken_by, has_hidden_states};
+                                 std::string (*complete_path)(std::string) = nullptr, bool has_hidden_states = false,
+                                 CheaperProtocol cheaper = {}) {
+    return {protocol,      to_string(protocol), default_path,      make_adapter,
+            complete_path, is_spoken_by,        has_hidden_states, cheaper};
 }
 
 bool has_v2_page(const ServerSigns& signs) {
@@ -48,7 +50,8 @@ constexpr std::array kRows{
     row(TeacherProtocol::kserve, "/v2/models/{model}/infer", kserve::make_protocol_adapter, has_v2_page,
         kserve::complete_path, true),
     row(TeacherProtocol::seed, "/v1/completions", make_seed_protocol_adapter, has_no_page),
-    row(TeacherProtocol::vllm, "/v1/completions", vllm::make_completions_adapter, is_vllm, vllm::complete_path),
+    row(TeacherProtocol::vllm, "/v1/completions", vllm::make_completions_adapter, is_vllm, vllm::complete_path, false,
+        {TeacherProtocol::vllm_generate, vllm::has_generate_route}),
     row(TeacherProtocol::vllm_generate, "/inference/v1/generate", vllm::make_generate_adapter),
     row(TeacherProtocol::sglang, "/generate", make_sglang_protocol_adapter, is_sglang),
     row(TeacherProtocol::trl, "/get_sequence_logprobs/", make_trl_protocol_adapter),

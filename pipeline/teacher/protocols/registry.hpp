@@ -10,6 +10,13 @@
 
 namespace distilld {
 
+/// Another protocol of the same servers, by which their answers are cheaper, where its page is there.
+struct CheaperProtocol {
+    TeacherProtocol protocol = TeacherProtocol::automatic;
+    /// Whether the server has the page `target`; null: there is no such protocol.
+    boost::asio::awaitable<FetchResult<bool>> (*is_there)(ProbeDialogue& dialogue, std::string target) = nullptr;
+};
+
 /// One protocol that we speak.
 struct TeacherProtocolRow {
     TeacherProtocol protocol;
@@ -23,6 +30,8 @@ struct TeacherProtocolRow {
     bool (*is_spoken_by)(const ServerSigns& signs) = nullptr;
     /// Whether a teacher can be asked for hidden states at all.
     bool has_hidden_states = false;
+    /// Which "auto" takes in place of this one.
+    CheaperProtocol cheaper{};
 };
 
 /// A row for each value of TeacherProtocol.

@@ -51,7 +51,7 @@ class RowSink {
         } else if (read.end == ArrayEnd::too_many || read.count != width_) {
             fail_answer(position_text(row, column) + (read.count == 0 ? " is empty" : ragged()));
         }
-        if (reducer_ && !reducer_->add_row(row_)) {
+        if (reducer_ && !reducer_->add_row(std::span(row_).first(kept_))) {
             fail_answer(position_text(row, column) + " holds nothing finite");
         }
         ++next_;
@@ -59,7 +59,9 @@ class RowSink {
 
     TeacherTargets finish() {
         if (reducer_) {
-            return reducer_->finish();
+            TeacherTargets targets = reducer_->finish();
+            targets.vocabulary = width_;
+            return targets;
         }
         TeacherTargets targets;
         targets.kind = TeacherTargets::Kind::logits;
@@ -81,14 +83,11 @@ class RowSink {
             fail_answer("the body is too short for " + std::to_string(positions) + " rows of " + std::to_string(width) +
                         " logits");
         }
-        if (wanted_.vocabulary != 0 && width != wanted_.vocabulary) {
-            fail_answer("the teacher's rows have " + std::to_string(width) + " logits, the student's vocabulary has " +
-                        std::to_string(wanted_.vocabulary) + " ids");
-        }
         width_ = width;
+        kept_ = wanted_.student != 0 ? std::min<std::size_t>(width, wanted_.student) : width;
         row_.resize(width);
         if (wanted_.top_k > 0) {
-            reducer_.emplace(part_.rows, part_.columns, static_cast<std::uint32_t>(width), wanted_.top_k);
+            reducer_.emplace(part_.rows, part_.columns, static_cast<std::uint32_t>(kept_), wanted_.top_k);
         } else {
             floats_ = buffers_.acquire(positions * width * sizeof(float));
             floats_->resize(positions * width * sizeof(float));
@@ -108,6 +107,7 @@ class RowSink {
     BufferPool& buffers_;
     std::size_t body_bytes_;
     std::size_t width_ = 0;
+    std::size_t kept_ = 0;  ///< of the width: ids that the student has
     std::size_t next_ = 0;
     std::vector<float> row_;
     std::optional<TopKReducer> reducer_;
@@ -230,12 +230,15 @@ class SeedAdapter final : public TeacherProtocolAdapter {
     boost::asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue,
                                                               TargetsWanted wanted) const override {
         Negotiated negotiated;
+        wanted.vocabulary = 0;  // only the answer tells
         auto asking = dialogue.ask(make_codec(wanted, 0));
         auto answer = co_await std::move(asking);
         if (!answer) {
             co_return failed_probe(answer.error());
         }
         negotiated.answer = std::move(answer->targets);
+        const bool logits = negotiated.answer.kind == TeacherTargets::Kind::logits;
+        wanted.vocabulary = logits ? negotiated.answer.width : static_cast<std::uint32_t>(negotiated.answer.vocabulary);
         const double numbers = double{1} * negotiated.answer.rows * negotiated.answer.columns * wanted.vocabulary;
         negotiated.codec =
             make_codec(wanted, numbers > 0 ? static_cast<double>(negotiated.answer.wire_bytes) / numbers : 0);

@@ -10,6 +10,7 @@
 #include "pipeline/teacher/protocols/base64_array.hpp"
 #include "pipeline/teacher/protocols/model_list.hpp"
 #include "pipeline/teacher/protocols/prompt_scoring.hpp"
+#include "pipeline/teacher/protocols/tokenize_route.hpp"
 
 namespace distilld {
 namespace asio = boost::asio;
@@ -249,7 +250,11 @@ class SglangCodec final : public PromptScoringCodec {
 class SglangAdapter final : public TeacherProtocolAdapter {
   public:
     SglangAdapter(const ProtocolSettings& settings, std::string models_target)
-        : target_(settings.url.target()), buffers_(settings.buffers), models_target_(std::move(models_target)) {}
+        : target_(settings.url.target()),
+          model_(settings.model),
+          buffers_(settings.buffers),
+          models_target_(std::move(models_target)),
+          tokenize_target_(page_beside(settings.url, kGenerate, "/tokenize").value()) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         return std::make_shared<SglangCodec>(options(wanted));
@@ -272,6 +277,12 @@ class SglangAdapter final : public TeacherProtocolAdapter {
             co_return failed_probe(answer.error());
         }
         Negotiated negotiated;
+        auto tokenizing = ask_to_tokenize(dialogue, tokenize_target_, model_);
+        auto tokenizer = co_await std::move(tokenizing);
+        if (!tokenizer) {
+            co_return failed_probe(tokenizer.error());
+        }
+        negotiated.tokenizer = std::move(*tokenizer);
         negotiated.answer = std::move(answer->targets);
         learnt.entry_bytes = entry_bytes_of(negotiated.answer);
         negotiated.codec = std::make_shared<SglangCodec>(std::move(learnt));
@@ -289,14 +300,16 @@ class SglangAdapter final : public TeacherProtocolAdapter {
     }
 
     std::string target_;
+    std::string model_;
     std::shared_ptr<BufferPool> buffers_;
     std::string models_target_;
+    std::string tokenize_target_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<TeacherProtocolAdapter>> make_sglang_protocol_adapter(const ProtocolSettings& settings) {
-    auto models = models_page_beside(settings.url, kGenerate);
+    auto models = page_beside(settings.url, kGenerate, "/v1/models");
     if (!models) {
         return models.error();
     }

@@ -92,6 +92,11 @@ bool says_not_ready(std::string_view text) {
                        [&](const char* words) { return lower.find(words) != std::string::npos; });
 }
 
+/// `distilld teacher` says which model it has: the one that is asked for will not come.
+bool names_another_model(std::string_view text) {
+    return text.find("this server has '") != std::string_view::npos;
+}
+
 FailureKind kind_of_status(unsigned status, std::string_view text) {
     switch (status) {
         case 429:
@@ -102,7 +107,7 @@ FailureKind kind_of_status(unsigned status, std::string_view text) {
         case 504:
             return FailureKind::timeout;
         case 404:
-            return FailureKind::not_found;
+            return names_another_model(text) ? FailureKind::rejected : FailureKind::not_found;
         case 400:
             return says_not_ready(text) ? FailureKind::not_found : FailureKind::rejected;
         case 408:
@@ -172,6 +177,9 @@ FetchError failure_of_status(const std::string& endpoint, const HttpResponse& re
         failure.retry_after = response.retry_after;
     }
     failure.message = endpoint + ": HTTP " + std::to_string(response.status) + (text.empty() ? "" : ": " + text);
+    if (response.status == 404 && failure.kind == FailureKind::rejected) {
+        failure.message += " (see /teacher/model)";
+    }
     if (response.status == 401 || response.status == 403) {
         failure.message += " (the key comes from /teacher/api_key_env or /teacher/api_key_file)";
     }

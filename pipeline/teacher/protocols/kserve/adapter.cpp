@@ -81,6 +81,9 @@ class Adapter final : public TeacherProtocolAdapter {
             co_return metadata.error();
         }
         dialect.metadata = std::move(*metadata);
+        if (const std::uint32_t vocabulary = vocabulary_of(dialect.metadata); vocabulary != 0) {
+            wanted.vocabulary = vocabulary;
+        }
         auto configuring = read_config(dialogue, dialect.metadata);
         auto config = co_await std::move(configuring);
         if (!config) {
@@ -95,6 +98,9 @@ class Adapter final : public TeacherProtocolAdapter {
         dialect.binary_tensor_answers = first->responses.front().header(kHeaderLengthField) != nullptr;
         const TeacherTargets& rows = first->targets;
         const bool hidden = rows.kind == TeacherTargets::Kind::hidden_states;
+        if (rows.kind == TeacherTargets::Kind::logits) {
+            wanted.vocabulary = rows.width;
+        }
         std::uint64_t row_numbers = hidden ? rows.width : wanted.vocabulary;
         if (rows.kind == TeacherTargets::Kind::topk && dialect.metadata.find_output("topk_ids") != nullptr) {
             dialect.honoured_k = rows.width;
@@ -108,6 +114,7 @@ class Adapter final : public TeacherProtocolAdapter {
             co_return failed_probe(refusal(FailureKind::bad_response, codec.error().message));
         }
         Negotiated negotiated;
+        negotiated.tokenizer.hash = text_parameter(dialect.metadata.parameters, "tokenizer_sha256");
         if (hidden) {
             negotiated.head =
                 HeadOffer{paths_.metadata + "/head" + url_.query, head_sha256(dialect.metadata.parameters)};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipeline/core/target_rows.hpp"
+#include "pipeline/core/vocabulary_fit.hpp"
 #include "pipeline/teacher/protocols/json_answer.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 #include "pipeline/teacher/protocols/kserve/infer_outputs.hpp"
@@ -131,10 +132,7 @@ class InferCodec final : public TeacherCodec {
         targets->held_bytes = held_bytes_of(*message, *response.body);
         targets->vocabulary = positive_parameter(message->parameters, "vocab_size");
         if (choice_.kind == TeacherTargets::Kind::logits && wanted_.top_k > 0) {
-            if (wanted_.vocabulary != 0 && targets->width != wanted_.vocabulary) {
-                return teacher_error(*find_defect(*targets, wanted_.vocabulary));
-            }
-            return reduce_logits(*targets, wanted_.top_k);
+            return reduced(std::move(*targets));
         }
         return targets;
     }
@@ -200,6 +198,22 @@ class InferCodec final : public TeacherCodec {
     [[nodiscard]] bool asks_for_topk() const noexcept { return choice_.kind == TeacherTargets::Kind::topk; }
     [[nodiscard]] bool asks_for_hidden_states() const noexcept {
         return choice_.kind == TeacherTargets::Kind::hidden_states;
+    }
+
+    [[nodiscard]] Result<TeacherTargets> reduced(TeacherTargets targets) const {
+        const std::uint32_t vocabulary = targets.width;
+        if (wanted_.student != 0 && vocabulary > wanted_.student) {
+            auto cut = fit_vocabulary(std::move(targets), wanted_.student);
+            if (!cut) {
+                return cut;
+            }
+            targets = std::move(*cut);
+        }
+        auto topk = reduce_logits(targets, wanted_.top_k);
+        if (topk) {
+            topk->vocabulary = vocabulary;
+        }
+        return topk;
     }
 
     /// What is wrong with hidden states that are not for the head that the metadata announced.

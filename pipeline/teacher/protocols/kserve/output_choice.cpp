@@ -43,12 +43,6 @@ bool is_smaller(const ModelMetadata& metadata, const TensorSpec& logits, std::ui
     return row_bytes(*metadata.find_output(kHiddenStates), width) < row_bytes(logits, tokens);
 }
 
-/// Tokens that the head is over, where that is known not to be as the student's vocabulary; else 0.
-std::uint64_t other_vocabulary(const ModelMetadata& metadata, std::uint32_t vocabulary) {
-    const std::uint64_t tokens = positive_parameter(metadata.parameters, "vocab_size");
-    return vocabulary != 0 && tokens != vocabulary ? tokens : 0;
-}
-
 Error no_hidden_states(const ModelMetadata& metadata) {
     std::string why = "its parameters lack hidden_size or head_sha256";
     if (metadata.find_output(kHiddenStates) == nullptr) {
@@ -65,19 +59,23 @@ std::uint64_t positive_parameter(const Parameters& parameters, const std::string
     return number != nullptr && *number > 0 ? static_cast<std::uint64_t>(*number) : 0;
 }
 
-std::string head_sha256(const Parameters& parameters) {
-    const auto found = parameters.find("head_sha256");
+std::uint32_t vocabulary_of(const ModelMetadata& metadata) {
+    std::uint64_t size = positive_parameter(metadata.parameters, "vocab_size");
+    const TensorSpec* logits = size == 0 ? find_logits(metadata) : nullptr;
+    if (logits != nullptr && !logits->shape.empty() && logits->shape.back() > 0) {
+        size = static_cast<std::uint64_t>(logits->shape.back());
+    }
+    return size <= std::numeric_limits<std::int32_t>::max() ? static_cast<std::uint32_t>(size) : 0;
+}
+
+std::string text_parameter(const Parameters& parameters, const std::string& name) {
+    const auto found = parameters.find(name);
     const auto* text = found == parameters.end() ? nullptr : std::get_if<std::string>(&found->second);
     return text == nullptr ? std::string() : *text;
 }
 
 Result<OutputChoice> choose_output(const ModelMetadata& metadata, TargetsWanted wanted) {
     OutputChoice hidden{TeacherTargets::Kind::hidden_states, std::string(kHiddenStates), hidden_width(metadata)};
-    const std::uint64_t others = other_vocabulary(metadata, wanted.vocabulary);
-    if (wanted.targets == TargetsChoice::hidden && hidden.width != 0 && others != 0) {
-        return teacher_error("the teacher's head is over " + std::to_string(others) +
-                             " tokens, the student's vocabulary has " + std::to_string(wanted.vocabulary) + " ids");
-    }
     if (wanted.targets == TargetsChoice::hidden) {
         return hidden.width != 0 ? Result<OutputChoice>(hidden) : no_hidden_states(metadata);
     }
@@ -85,7 +83,7 @@ Result<OutputChoice> choose_output(const ModelMetadata& metadata, TargetsWanted 
         return OutputChoice{};
     }
     const TensorSpec* logits = find_logits(metadata);
-    const bool may_choose = wanted.top_k == 0 && wanted.targets == TargetsChoice::automatic && others == 0;
+    const bool may_choose = wanted.top_k == 0 && wanted.targets == TargetsChoice::automatic;
     if (may_choose && hidden.width != 0 &&
         (logits == nullptr || is_smaller(metadata, *logits, hidden.width, wanted.vocabulary))) {
         return hidden;

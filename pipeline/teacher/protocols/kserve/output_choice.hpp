@@ -27,7 +27,15 @@ struct OutputChoice {
 /// A positive number among the parameters; 0 when there is none.
 [[nodiscard]] std::uint64_t positive_parameter(const Parameters& parameters, const std::string& name);
 
+/// A text among the parameters; empty when there is none.
+[[nodiscard]] std::string text_parameter(const Parameters& parameters, const std::string& name);
+
 /// The SHA-256 of the head that goes with the hidden states; empty when there is none.
-[[nodiscard]] std::string head_sha256(const Parameters& parameters);
+[[nodiscard]] inline std::string head_sha256(const Parameters& parameters) {
+    return text_parameter(parameters, "head_sha256");
+}
+
+/// Tokens that the model knows; 0 = the metadata does not tell.
+[[nodiscard]] std::uint32_t vocabulary_of(const ModelMetadata& metadata);
 
 }  // namespace distilld::kserve

@@ -5,6 +5,7 @@
 
 #include "pipeline/teacher/protocols/model_list.hpp"
 #include "pipeline/teacher/protocols/prompt_scoring.hpp"
+#include "pipeline/teacher/protocols/tokenize_route.hpp"
 #include "pipeline/teacher/protocols/vllm/codec.hpp"
 
 namespace distilld::vllm {
@@ -25,12 +26,19 @@ FetchError explained(FetchError failure) {
 
 class Adapter final : public TeacherProtocolAdapter {
   public:
-    Adapter(const ProtocolSettings& settings, Route route, std::string models_target)
+    /// What the server has beside the route.
+    struct Pages {
+        std::string models;
+        std::string tokenize;
+        std::string generate;
+    };
+
+    Adapter(const ProtocolSettings& settings, Route route, Pages pages)
         : route_(route),
           target_(settings.url.target()),
           model_(settings.model),
           buffers_(settings.buffers),
-          models_target_(std::move(models_target)) {}
+          pages_(std::move(pages)) {}
 
     Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const override {
         return make_codec(options(wanted));
@@ -38,7 +46,7 @@ class Adapter final : public TeacherProtocolAdapter {
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
         CodecOptions learnt = options(wanted);
-        auto listing = ask_for_models(dialogue, models_target_);
+        auto listing = ask_for_models(dialogue, pages_.models);
         const auto models = co_await std::move(listing);
         if (!models) {
             co_return failed_probe(models.error());
@@ -47,7 +55,7 @@ class Adapter final : public TeacherProtocolAdapter {
             const ListedModel* model = find_model(**models, model_);
             if (model == nullptr) {
                 co_return failed_probe({FailureKind::rejected,
-                                        dialogue.page(models_target_) + " lists the models " + names_of(**models) +
+                                        dialogue.page(pages_.models) + " lists the models " + names_of(**models) +
                                             " and not '" + model_ + "' (/teacher/model)",
                                         std::nullopt});
             }
@@ -62,6 +70,23 @@ class Adapter final : public TeacherProtocolAdapter {
         negotiated.answer = std::move(answer->targets);
         learnt.entry_bytes = entry_bytes_of(negotiated.answer);
         negotiated.codec = make_codec(learnt);
+        auto tokenizing = ask_to_tokenize(dialogue, pages_.tokenize, model_);
+        auto tokenizer = co_await std::move(tokenizing);
+        if (!tokenizer) {
+            co_return failed_probe(tokenizer.error());
+        }
+        negotiated.tokenizer = std::move(*tokenizer);
+        if (route_ == Route::completions) {
+            auto looking = has_generate_route(dialogue, pages_.generate);
+            const auto there = co_await std::move(looking);
+            if (!there) {
+                co_return failed_probe(there.error());
+            }
+            negotiated.note = *there ? "its " + std::string(kGenerate) +
+                                           " makes its answers several times cheaper: /teacher/protocol auto takes it"
+                                     : "vllm serve --enable-scale-out makes its answers several times cheaper, and "
+                                       "/teacher/protocol auto takes that route then";
+        }
         co_return negotiated;
     }
 
@@ -80,16 +105,18 @@ class Adapter final : public TeacherProtocolAdapter {
     std::string target_;
     std::string model_;
     std::shared_ptr<BufferPool> buffers_;
-    std::string models_target_;
+    Pages pages_;
 };
 
 Result<std::unique_ptr<TeacherProtocolAdapter>> make_adapter(const ProtocolSettings& settings, Route route,
                                                              std::string_view ending) {
-    auto models = models_page_beside(settings.url, ending);
+    auto models = page_beside(settings.url, ending, "/v1/models");
     if (!models) {
         return models.error();
     }
-    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<Adapter>(settings, route, std::move(*models)));
+    Adapter::Pages pages{std::move(*models), page_beside(settings.url, ending, "/tokenize").value(),
+                         page_beside(settings.url, ending, kGenerate).value()};
+    return std::unique_ptr<TeacherProtocolAdapter>(std::make_unique<Adapter>(settings, route, std::move(pages)));
 }
 
 }  // namespace
@@ -100,6 +127,20 @@ Result<std::unique_ptr<TeacherProtocolAdapter>> make_completions_adapter(const P
 
 Result<std::unique_ptr<TeacherProtocolAdapter>> make_generate_adapter(const ProtocolSettings& settings) {
     return make_adapter(settings, Route::generate, kGenerate);
+}
+
+asio::awaitable<FetchResult<bool>> has_generate_route(ProbeDialogue& dialogue, std::string target) {
+    HttpRequest request;
+    request.target = std::move(target);
+    request.content_type = kJsonContentType;
+    request.body = std::make_shared<const std::string>("{}");
+    auto asking = dialogue.send(std::move(request), std::nullopt);
+    const auto response = co_await std::move(asking);
+    if (!response) {
+        co_return response.error();
+    }
+    // A request without its fields is at fault where the route is there: 400 or 422.
+    co_return response->status == 400 || response->status == 422;
 }
 
 std::string complete_path(std::string path) {

@@ -13,6 +13,9 @@ namespace distilld::vllm {
 /// vLLM's `/inference/v1/generate`, which it serves when started with `--enable-scale-out`.
 [[nodiscard]] Result<std::unique_ptr<TeacherProtocolAdapter>> make_generate_adapter(const ProtocolSettings& settings);
 
+/// Whether a server has `target`, that route: it complains of an empty request there.
+boost::asio::awaitable<FetchResult<bool>> has_generate_route(ProbeDialogue& dialogue, std::string target);
+
 /// `/v1` stands for `/v1/completions`: what OpenAI clients call the base URL.
 [[nodiscard]] std::string complete_path(std::string path);
 

@@ -186,7 +186,9 @@ class Codec final : public PromptScoringCodec {
         body += completions ? R"(],"max_tokens":1,"temperature":0,"prompt_logprobs":)"
                             : R"(,"sampling_params":{"max_tokens":1,"temperature":0,"detokenize":false,)"
                               R"("prompt_logprobs":)";
-        return body + std::to_string(entries) + (completions ? "}" : "}}");
+        // All that it knows: as many as the student has may be fewer.
+        const std::string asked = asks_for_all() ? "-1" : std::to_string(entries);
+        return body + asked + (completions ? "}" : "}}");
     }
 
     void read_rows(od::document& document, const RequestPart& part, PromptRows& rows) const override {

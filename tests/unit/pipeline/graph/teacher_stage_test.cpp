@@ -191,6 +191,29 @@ TEST_F(TeacherStageTest, WhenPatienceIsOverTheErrorSaysWhatWasWaitedForAndHowLon
     EXPECT_EQ(waits().back().code + waits().back().message, "") << "nothing is waited for any more, and nothing came";
 }
 
+// Eight retries are for faults that may pass.
+TEST_F(TeacherStageTest, RowsThatNobodyCanUseAreAskedForTwice) {
+    teacher_.unusable = true;
+    teacher_.decode = [](std::uint64_t micro_batch) -> std::optional<std::string> {
+        return micro_batch == 5 ? std::optional<std::string>("http://t: token id 600 is none") : std::nullopt;
+    };
+    FakeStudent student;
+    const Result<GraphOutcome> outcome = run(student, &teacher_);
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().message, "micro-batch 5: http://t: token id 600 is none (rejected, 2 attempts)");
+}
+
+TEST_F(TeacherStageTest, OtherFaultsMayPass) {
+    int faults = 0;
+    teacher_.unusable = true;
+    teacher_.decode = [&](std::uint64_t micro_batch) -> std::optional<std::string> {
+        return micro_batch == 5 && ++faults < 5 ? std::optional("http://t: fault " + std::to_string(faults))
+                                                : std::nullopt;
+    };
+    FakeStudent student;
+    EXPECT_TRUE(run(student, &teacher_).has_value()) << "none is the same as the one before";
+}
+
 TEST_F(TeacherStageTest, EveryRequestThatWasSentIsCountedWithItsOutcomeAndItsDuration) {
     options_.teacher.scheduler.hedge.enabled = false;
     teacher_.decide = [](std::uint64_t, std::size_t call) {

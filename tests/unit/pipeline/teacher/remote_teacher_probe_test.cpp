@@ -32,11 +32,8 @@ TEST(RemoteTeacher, TheProbeLearnsAndChecks) {
     EXPECT_TRUE(info.deterministic);
     EXPECT_NE(info.description.find("top 4"), std::string::npos) << info.description;
     EXPECT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
-    // Its ids reach 5: too many for a student of four tokens.
-    const auto small = loop.run(teacher->probe(4));
-    ASSERT_FALSE(small);
-    EXPECT_NE(small.error().message.find("vocabulary of 4"), std::string::npos) << small.error().message;
-    EXPECT_NE(small.error().message.find(server.url()), std::string::npos) << small.error().message;
+    // Its ids reach 5: what becomes of them with a student of four tokens is decided by whoever knows the student.
+    EXPECT_EQ(loop.run(teacher->probe(4)).value().vocabulary_size, 512U);
 }
 
 TEST(RemoteTeacher, TheProbeRefusesNumbersThatAreNoLogProbabilities) {
@@ -122,24 +119,6 @@ TEST(RemoteTeacher, AnEndpointThatIsDownDoesNotHoldUpTheOthersAndJoinsLater) {
     ASSERT_TRUE(loop.fetch(*teacher, 0, make_batch(2, 3), 20s));
     EXPECT_EQ(late.requests().size(), 3U + 2 + 2) << "readiness, metadata, configuration, two answers, two fetches";
     EXPECT_TRUE(warnings.empty());
-}
-
-TEST(RemoteTeacher, ATeacherThatKnowsMoreTokensIsWarnedOf) {
-    ScriptedHttpServer server(own_teacher(own_topk_reply));
-    for (const std::uint32_t vocabulary : {512U, 500U}) {
-        Loop loop;
-        std::vector<std::string> warnings;
-        RemoteTeacherOptions options;
-        options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
-        const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
-        const auto info = loop.run(teacher->probe(vocabulary));
-        ASSERT_TRUE(info) << info.error().message;
-        EXPECT_EQ(info->vocabulary_size, 512U);
-        ASSERT_EQ(warnings.size(), vocabulary == 512U ? 0U : 1U);
-        if (!warnings.empty()) {
-            EXPECT_NE(warnings[0].find("512 tokens and the student 500"), std::string::npos);
-        }
-    }
 }
 
 TEST(RemoteTeacher, AnEndpointThatJoinsLateMustPassTheProbeToo) {

@@ -225,7 +225,7 @@ TEST(CheckStore, NamesWhatDiffersAndBothValues) {
     full.format = StoreFormat::full;
     wish.vocabulary = 9;
     EXPECT_TRUE(check_store(manifest, wish)) << "a vocabulary may be padded";
-    EXPECT_THAT(check_store(full, wish).error().message, HasSubstr("vocabulary is 7, not 9"));
+    EXPECT_TRUE(check_store(full, wish)) << "its rows are fitted";
     full.vocabulary = 9;
     full.tokenizer_hash = "a";
     wish.tokenizer_hash = "b";

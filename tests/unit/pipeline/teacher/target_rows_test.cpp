@@ -104,7 +104,7 @@ TEST(FindDefect, ChecksLogits) {
     };
     EXPECT_EQ(check({1, 2, 3, -kInfinity}, 2), std::nullopt);
     EXPECT_NE(check({1, 2, 3, 4}, 3)->find("2 logits"), std::string::npos);
-    EXPECT_NE(check({1, 2, 3, 4}, 3)->find("3 ids"), std::string::npos);
+    EXPECT_NE(check({1, 2, 3, 4}, 3)->find("not 3 as expected"), std::string::npos);
     EXPECT_NE(check({1, 2, NAN, 4}, 2)->find("position 1"), std::string::npos);
     EXPECT_NE(check({1, kInfinity, 3, 4}, 2), std::nullopt);
     EXPECT_NE(check({1, 2, -kInfinity, -kInfinity}, 2), std::nullopt);

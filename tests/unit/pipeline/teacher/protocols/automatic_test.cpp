@@ -34,9 +34,10 @@ ScriptedHttpServer::Handler pages(std::map<std::string, std::string> bodies) {
     };
 }
 
+/// The first that asks for anything.
 std::string first_post(const ScriptedHttpServer& server) {
     for (const auto& request : server.requests()) {
-        if (request.method == "POST") {
+        if (request.method == "POST" && request.body != "{}") {
             return request.target;
         }
     }
@@ -62,6 +63,19 @@ TEST(AutomaticProtocol, KnowsServersByTheirPages) {
     }
     const auto below = pages({{"/gateway/v1/models", read_fixture("vllm-models.json")}});
     EXPECT_EQ(asked_for_rows(below, "/gateway"), "/gateway/v1/completions");
+}
+
+TEST(AutomaticProtocol, TakesVllmsCheaperRouteWhereItIsThere) {
+    const auto there = pages({{"/gateway/v1/models", read_fixture("vllm-models.json")}});
+    const auto complains = [&](const SeenRequest& request) {
+        return request.body == "{}" && request.target == "/gateway/inference/v1/generate"
+                   ? with(400, R"({"error":{"message":"1 validation error: Field required"}})")
+                   : there(request);
+    };
+    for (const char* path : {"/gateway", "/gateway/v1", "/gateway/v1/completions"}) {
+        EXPECT_EQ(asked_for_rows(complains, path), "/gateway/inference/v1/generate") << path;
+        EXPECT_EQ(asked_for_rows(there, path), "/gateway/v1/completions") << path;
+    }
 }
 
 TEST(AutomaticProtocol, SpeaksToOurOwnTeacherAndSaysSo) {

@@ -69,10 +69,14 @@ TeacherSpec scoring_spec(TeacherProtocol protocol, const std::string& url, std::
 
 ScriptedHttpServer::Handler listing_server(std::string models, ScriptedHttpServer::Handler answer) {
     return [models = std::move(models), answer = std::move(answer)](const SeenRequest& request) {
+        ScriptedReply reply;
+        if (request.target == "/tokenize" || request.body == "{}") {
+            reply.status = 404;
+            return reply;
+        }
         if (request.target != "/v1/models") {
             return answer(request);
         }
-        ScriptedReply reply;
         reply.body = models;
         return reply;
     };

@@ -51,17 +51,27 @@ std::string prompt_logprobs(const std::vector<std::int32_t>& prompt, std::uint32
     return text + "]";
 }
 
+/// -1 are all of a vocabulary of six.
+std::uint32_t entries(const boost::json::value& asked) {
+    const auto k = asked.to_number<std::int64_t>();
+    return k == -1 ? 6 : static_cast<std::uint32_t>(k);
+}
+
 /// An answer of vLLM's form to any request, on either route.
 ScriptedReply made_up(const SeenRequest& request) {
-    const boost::json::value asked = boost::json::parse(request.body);
     ScriptedReply reply;
+    if (request.target == "/tokenize" || request.body == "{}") {
+        reply.status = 404;
+        return reply;
+    }
+    const boost::json::value asked = boost::json::parse(request.body);
     if (request.target == "/inference/v1/generate") {
-        const auto k = asked.at("sampling_params").at("prompt_logprobs").to_number<std::uint32_t>();
+        const std::uint32_t k = entries(asked.at("sampling_params").at("prompt_logprobs"));
         reply.body = R"({"request_id":"1","prompt_logprobs":)" +
                      prompt_logprobs(test::prompts_in(request, "token_ids").front(), k) + "}";
         return reply;
     }
-    const auto k = asked.at("prompt_logprobs").to_number<std::uint32_t>();
+    const std::uint32_t k = entries(asked.at("prompt_logprobs"));
     std::string choices;
     std::size_t index = 0;
     for (const auto& prompt : test::prompts_in(request, "prompt")) {
@@ -149,6 +159,69 @@ TEST(Vllm, TheProbePassesAndTheBatchIsSplitAsTheRouteWants) {
     }
 }
 
+// What the server makes of a fixed text is compared by whoever knows the student's tokenizer.
+TEST(Vllm, TheProbeAsksWhatTheServerMakesOfAText) {
+    const auto rows = vllm();
+    ScriptedHttpServer server([&](const SeenRequest& request) {
+        ScriptedReply reply;
+        reply.body = read_fixture("vllm-tokenize.json");
+        return request.target == "/tokenize" ? reply : rows(request);
+    });
+    Loop loop;
+    const auto teacher = loop.teacher(vllm_spec(server.url(), 4)).value();
+    const auto info = loop.run(teacher->probe(512)).value();
+    EXPECT_EQ(info.tokenizer.ids,
+              (std::vector<std::int32_t>{54, 74, 271, 345, 417, 331, 289, 414, 491, 29, 316, 274, 290}));
+    bool asked = false;
+    for (const SeenRequest& request : server.requests()) {
+        if (request.target == "/tokenize") {
+            asked = true;
+            const boost::json::value body = boost::json::parse(request.body);
+            EXPECT_EQ(body.at("model").as_string(), "teacher");
+            EXPECT_EQ(body.at("prompt").as_string(), kTokenizerText);
+            EXPECT_FALSE(body.at("add_special_tokens").as_bool());
+        }
+    }
+    EXPECT_TRUE(asked);
+}
+
+TEST(Vllm, AServerThatDoesNotTokenizeTellsNothing) {
+    for (const std::string body :
+         {"", "{}", "[1]", R"({"tokens":"x"})", R"({"tokens":[1,"x"]})", R"({"tokens":[-1.5]})"}) {
+        const auto rows = vllm();
+        ScriptedHttpServer server([&](const SeenRequest& request) {
+            ScriptedReply reply;
+            reply.body = body;
+            return request.target == "/tokenize" ? reply : rows(request);
+        });
+        Loop loop;
+        const auto teacher = loop.teacher(vllm_spec(server.url(), 4)).value();
+        EXPECT_TRUE(loop.run(teacher->probe(512)).value().tokenizer.ids.empty()) << body;
+    }
+}
+
+TEST(Vllm, ACheaperRouteIsPointedOut) {
+    const auto rows = vllm();
+    for (const bool there : {false, true}) {
+        ScriptedHttpServer server([&](const SeenRequest& request) {
+            ScriptedReply reply;
+            reply.status = there ? 400 : 403;
+            return request.body == "{}" ? reply : rows(request);
+        });
+        Loop loop;
+        const auto teacher = loop.teacher(vllm_spec(server.url(), 4)).value();
+        const auto info = loop.run(teacher->probe(512)).value();
+        ASSERT_EQ(info.notes.size(), 1U);
+        EXPECT_EQ(info.notes.front().find("vllm serve --enable-scale-out") == std::string::npos, there)
+            << info.notes.front();
+        EXPECT_NE(info.notes.front().find("/teacher/protocol auto takes"), std::string::npos);
+    }
+    ScriptedHttpServer server(vllm());
+    Loop loop;
+    const auto teacher = loop.teacher(vllm_spec(server.url(), 4, TeacherProtocol::vllm_generate)).value();
+    EXPECT_TRUE(loop.run(teacher->probe(512)).value().notes.empty());
+}
+
 // A request of this route takes one sequence, and the server batches what comes at once: four round trips are not made
 // one after the other.
 TEST(Vllm, SequencesOfAMicroBatchAreUnderWayAtOnce) {
@@ -193,7 +266,7 @@ TEST(Vllm, AFailureOfOneSequenceEndsTheMicroBatch) {
 
 TEST(Vllm, FullLogitsAreAllLogProbabilities) {
     ScriptedHttpServer server(vllm([](const SeenRequest& request) {
-        EXPECT_NE(request.body.find(R"("prompt_logprobs":6)"), std::string::npos) << request.body;
+        EXPECT_NE(request.body.find(R"("prompt_logprobs":-1)"), std::string::npos) << request.body;
         const std::string row =
             R"({"5":{"logprob":-6},"0":{"logprob":-1},"1":{"logprob":-2},"2":{"logprob":-3},"3":{"logprob":-4},)"
             R"("4":{"logprob":-5}})";
@@ -208,6 +281,29 @@ TEST(Vllm, FullLogitsAreAllLogProbabilities) {
     const auto targets = loop.fetch(*teacher, 0, batch_of_prompts({{1, 2, 5}}), 20s).value();
     EXPECT_EQ(targets.kind, TeacherTargets::Kind::logits);
     EXPECT_EQ(floats_of(targets.values), (std::vector<float>{-1, -2, -3, -4, -5, -6, -1, -2, -3, -4, -5, -6}));
+}
+
+TEST(Vllm, FullLogitsOfAPaddedVocabularyAreCut) {
+    ScriptedHttpServer server(vllm([](const SeenRequest& request) {
+        std::string row;
+        for (int id = 65; id >= 0; --id) {
+            row += (row.empty() ? "{\"" : ",\"") + std::to_string(id) + R"(":{"logprob":)" + std::to_string(-id) + "}";
+        }
+        row += "}";
+        ScriptedReply reply;
+        reply.body = R"({"choices":[{"index":0,"prompt_logprobs":[null,)" + row + "," + row + "]}]}";
+        return reply;
+    }));
+    Loop loop;
+    const auto teacher = loop.teacher(vllm_spec(server.url(), 0)).value();
+    ASSERT_TRUE(loop.run(teacher->probe(64)));
+    const auto targets = loop.fetch(*teacher, 0, batch_of_prompts({{1, 2, 5}}), 20s).value();
+    ASSERT_EQ(targets.width, 64U);
+    EXPECT_EQ(floats_of(targets.values).at(63), -63);
+    // Two ids more than padding would be.
+    const auto refused = loop.run(teacher->probe(63));
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("names token 6"), std::string::npos) << refused.error().message;
 }
 
 TEST(Vllm, PositionsWithoutATokenBehindThemHaveNoRow) {
