@@ -32,7 +32,8 @@ EstimateInputs read_estimate_inputs(const JobSpec& spec, JobInspection inspectio
             notes.push_back("memory: without the teacher's: " + config.error().message);
         }
     }
-    const bool by_rows = spec.training.micro_batches_auto || (!spec.training.max_steps && !spec.training.batch_size_auto);
+    const bool by_rows =
+        spec.training.micro_batches_auto || (!spec.training.max_steps && !spec.training.batch_size_auto);
     if (!inputs.rows && by_rows) {
         notes.push_back("steps: dataset.train has more than " + std::to_string(kMaxInspectedData >> 20U) +
                         " MiB, and is read when the job starts");

@@ -57,7 +57,6 @@ struct PreparedRun {
     std::unique_ptr<sinks::RunSinks> sinks;  ///< null until everything else is ready
 };
 
-
 /// Loads the student (compute) and the data (staging), takes the folders, finds the checkpoint to go on from (`resume`:
 /// as find_starting_point()'s `ordered`), chooses the batch size where the spec leaves it open, connects the teacher
 /// where there is a step left to do, opens the sinks, and removes checkpoints that the spec allows to replace, in this
