@@ -63,7 +63,7 @@ Headline headline(const LogEvent& event) {
 
 Headline headline(const WaitingEvent& event) {
     if (event.code.empty()) {
-        return {event.message.empty() ? "the wait is over" : event.message};
+        return {event.message.empty() ? "no longer waiting" : event.message};
     }
     return {event.message, api::EventType::message, "warn"};
 }

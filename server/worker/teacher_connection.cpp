@@ -12,9 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/span_text.hpp"
 #include "base/time.hpp"
-#include "base/unix_time.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/async/tuple.hpp"
 #include "pipeline/store/store_reader.hpp"
@@ -27,6 +25,7 @@
 #include "pipeline/teacher/teacher_fingerprint.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/teacher_vocabulary.hpp"
+#include "server/worker/teacher_wait.hpp"
 
 namespace distilld {
 
@@ -35,36 +34,6 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::chrono::milliseconds kStorePoll{500};
-
-/// One thing that is waited for, as events. `beginning` stands in front of what is known of it, `ending` of how long it
-/// took.
-class TeacherWait {
-  public:
-    TeacherWait(EmitEvent emit, std::string beginning, std::string ending)
-        : emit_(std::move(emit)), beginning_(std::move(beginning)), ending_(std::move(ending)) {}
-
-    void on_waiting(const std::string& text) {
-        if (!waits_) {
-            began_ = std::chrono::system_clock::now();
-        }
-        waits_ = true;
-        emit_(WaitingEvent{"teacher_unavailable", beginning_ + text, unix_seconds(began_)});
-    }
-    /// `had`: what was waited for is there.
-    void end(bool had = true) {
-        if (std::exchange(waits_, false)) {
-            const std::chrono::nanoseconds waited = std::chrono::system_clock::now() - began_;
-            emit_(WaitingEvent{"", had ? ending_ + ", after " + span_text(waited) : "", 0});
-        }
-    }
-
-  private:
-    EmitEvent emit_;
-    std::string beginning_;
-    std::string ending_;
-    std::chrono::system_clock::time_point began_;
-    bool waits_ = false;
-};
 
 class Connection {
   public:
