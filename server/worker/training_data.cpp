@@ -137,7 +137,10 @@ Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice
     if (!dataset.has_text()) {
         return std::string();
     }
-    return choice.folder.empty() ? Result<std::string>("bytes") : sha256_file(choice.folder / "tokenizer.json");
+    if (choice.folder.empty() || is_byte_tokenizer(choice.folder)) {
+        return std::string("bytes");
+    }
+    return sha256_file(choice.folder / "tokenizer.json");
 }
 
 TokenizerSigns tokenizer_signs(const Dataset& dataset, const TokenizerChoice& choice) {
