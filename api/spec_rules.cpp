@@ -27,16 +27,18 @@ bool names_a_model(const SpecReading& reading) {
 }
 
 void answers_have_a_source(SpecReading& reading) {
+    constexpr std::string_view kUrls = "a list of http or https URLs, such as [\"http://127.0.0.1:8600\"]";
     const bool endpoints = reading.given("/teacher/endpoints");
     const bool model = names_a_model(reading);
     const bool store = reading.given("/teacher/store");
     if (endpoints && model) {
         reading.violate("/teacher/model_dir", "conflict", "give endpoints or model_dir, not both");
     } else if (!endpoints && !model && !trains(reading)) {
-        reading.require("/teacher/endpoints", "a list of http or https URLs; or model_dir, the folder of a model");
+        reading.require("/teacher/endpoints", std::string(kUrls) + "; or give model_dir, the folder of a model");
     } else if (!endpoints && !model && !store) {
-        reading.require("/teacher/endpoints",
-                        "a list of http or https URLs; or model_dir, the folder of a model, or store, that of answers");
+        reading.require("/teacher/endpoints", std::string(kUrls) +
+                                                  "; or give model_dir, the folder of a model, or store, a folder of "
+                                                  "stored answers");
     }
     if (!trains(reading) && !store) {
         reading.require("/teacher/store", "the folder that takes the teacher's answers");

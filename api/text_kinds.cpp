@@ -163,7 +163,7 @@ class UrlsKind final : public MemberKind<std::vector<std::string>> {
         }
         const auto& array = value.get_array();
         if (array.empty()) {
-            report.violate("invalid_value", "must not be empty");
+            report.violate("invalid_value", "must not be empty: give at least one URL, such as http://127.0.0.1:8600");
             return std::nullopt;
         }
         if (array.size() > max_count_) {

@@ -25,7 +25,7 @@ JOB = (
             figure(
                 "Throughput now",
                 "short",
-                "Tokens a second that the job trains on, or stores answers for.",
+                "Tokens per second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
             ),
             figure(
@@ -61,7 +61,7 @@ JOB = (
             plot(
                 "Throughput",
                 "short",
-                "Tokens a second that the job trains on, or stores answers for.",
+                "Tokens per second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
                 width=12,
             ),

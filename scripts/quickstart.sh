@@ -5,7 +5,7 @@
 # Both are shaped like Qwen3 and read the text by a byte-level BPE tokenizer that is trained from it.
 #
 #   --text FILE…    train on these text files (UTF-8, a few MB) in place of the machine's own documentation
-#   --report FILE   write the figures as JSON, too: teacher_loss, student_alone_loss, distilled_loss (nats a token, on
+#   --report FILE   write the figures as JSON, too: teacher_loss, student_alone_loss, distilled_loss (nats per token, on
 #                   held-out text), tokens_per_second_sequential, tokens_per_second_parallel, teacher_hidden_fraction
 #                   (0 to 1), student_folder, as_expected (teacher < distilled < alone)
 #   --quick         small models, little text and few steps: shows in half a minute that everything works, not how well;

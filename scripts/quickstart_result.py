@@ -33,7 +33,7 @@ def figures_of(jobs):
 
 def show(figures, service, job_id):
     rows = [
-        ("held-out loss, teacher", f"{figures['teacher_loss']:.4f} nats a token"),
+        ("held-out loss, teacher", f"{figures['teacher_loss']:.4f} nats per token"),
         ("held-out loss, student distilled", f"{figures['distilled_loss']:.4f}"),
         ("held-out loss, student trained alone", f"{figures['student_alone_loss']:.4f}"),
         ("teacher < distilled < alone", "yes, as expected" if figures["as_expected"] else "no: see below"),

@@ -74,9 +74,9 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     CLI::App* run = add_command(app, "run", "Run one job in the foreground");
     run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
     run->add_flag("--resume", command.resume,
-                  "go on from the newest checkpoint, whatever the spec's resume and student.model say");
+                  "continue from the newest checkpoint, whatever the spec's resume and student.model say");
     add_set_option(*run, flags.sets);
-    run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
+    run->add_option("--trace", command.trace_file, "write a Chrome trace of what ran when")->type_name("FILE");
     run->add_option("--report", command.report_file, "write the figures of the finished run as JSON")
         ->type_name("FILE");
     run->add_option("--metrics-listen", command.metrics_listen,
@@ -110,15 +110,17 @@ struct GenerateFlags {
 
 void add_generate(CLI::App& app, GenerateFlags& flags) {
     CLI::App* generate =
-        add_command(app, "generate", "Write a teacher's answers for a dataset into a store, or go on with one");
-    generate->add_option("SPEC", flags.run.spec, "job spec, a JSON file, of which teacher and dataset count; - = stdin")
+        add_command(app, "generate", "Write a teacher's answers for a dataset into a store, or continue one");
+    generate
+        ->add_option("SPEC", flags.run.spec,
+                     "job spec, a JSON file (teacher, dataset and the student's tokenizer are used); - = stdin")
         ->type_name("FILE")
         ->required();
     generate->add_option("--store", flags.store, "folder of the store; in place of /teacher/store")->type_name("DIR");
     const auto names = [](const auto& choices) { return std::vector<std::string>(choices.begin(), choices.end()); };
-    generate->add_option("--format", flags.format, "of a store that is made; in place of /teacher/store_format")
+    generate->add_option("--format", flags.format, "format of a new store; in place of /teacher/store_format")
         ->check(CLI::IsMember(names(kStoreFormatChoices)));
-    generate->add_option("--values", flags.values, "precision in it; in place of /teacher/store_values")
+    generate->add_option("--values", flags.values, "precision of a new store; in place of /teacher/store_values")
         ->check(CLI::IsMember(names(kStoreValuesChoices)));
     generate
         ->add_option("--teacher-endpoint", flags.endpoints,
@@ -126,7 +128,7 @@ void add_generate(CLI::App& app, GenerateFlags& flags) {
         ->allow_extra_args(false)
         ->type_name("URL");
     add_set_option(*generate, flags.sets);
-    generate->add_option("--trace", flags.run.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
+    generate->add_option("--trace", flags.run.trace_file, "write a Chrome trace of what ran when")->type_name("FILE");
     generate->add_option("--report", flags.run.report_file, "write the figures of the finished run as JSON")
         ->type_name("FILE");
     generate
@@ -177,7 +179,7 @@ void add_completions(CLI::App& app, Shell& shell) {
     add_command(app, "completion", "Write the completion script of a shell to stdout")
         ->add_option_function<std::string>(
             "SHELL", [&shell](const std::string& name) { shell = value_of(kShellNames, name).value_or(shell); },
-            "bash, zsh or fish")
+            "name of the shell")
         ->check(CLI::IsMember(shells))
         ->required();
     add_command(app, "man", "Write the manual page to stdout, as man -l reads it");
@@ -357,7 +359,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App* tokenizing =
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
     tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("DIR")->required();
-    tokenizing->add_flag("--decode", tokenize.decode, "an array of ids in, its text out");
+    tokenizing->add_flag("--decode", tokenize.decode, "read arrays of ids and write their text");
     CLI::App* checking = add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1");
     add_connection_options(*checking, healthcheck.connection);
     Shell shell = Shell::bash;

@@ -58,7 +58,8 @@ Result<std::string> find_job(RestClient& client, const std::string& said) {
     }
     const auto goes_on = [](const api::Job& job) { return !api::is_terminal(job.state); };
     const auto alive = std::ranges::count_if(meant, goes_on);
-    if (meant.size() == 1 || alive == 1) {
+    const bool is_name = std::ranges::all_of(meant, [&](const api::Job& job) { return job.name == said; });
+    if (meant.size() == 1 || (is_name && alive == 1)) {
         return meant.size() == 1 ? meant.front().id : std::ranges::find_if(meant, goes_on)->id;
     }
     return invalid_input("'" + said + "' means " + std::to_string(meant.size()) + " jobs, of which " +

@@ -12,7 +12,7 @@ SettingsSection log_section() {
                  .flag = "--log-json"},
                 {.name = "level",
                  .kind = make_choice_setting(&ServiceSettings::log, &LogSettings::level, log::kLevelNames),
-                 .help = "the least that is written",
+                 .help = "lowest level that is written",
                  .flag = "--log-level"},
             }};
 }

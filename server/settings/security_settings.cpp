@@ -67,8 +67,7 @@ SettingsSection security_section() {
             {
                 {.name = "insecure",
                  .kind = make_boolean_setting(&ServiceSettings::security, &SecuritySettings::insecure),
-                 .help = "listen wider than loopback although there is no key: whoever reaches the port may do "
-                         "everything",
+                 .help = "listen beyond loopback without a key: whoever reaches the port may do everything",
                  .flag = "--insecure"},
                 {.name = "metrics_open",
                  .kind = make_boolean_setting(&ServiceSettings::security, &SecuritySettings::metrics_open),
@@ -83,14 +82,13 @@ SettingsSection security_section() {
                 {.name = "teacher_hosts",
                  .kind = make_texts_setting(&ServiceSettings::security, &SecuritySettings::teacher_hosts,
                                             {.check = check_host, .type_name = "HOST"}),
-                 .help = "where teachers may be: NAME, *.NAME, ADDRESS or ADDRESS/BITS, with :PORT or without; none: "
-                         "anywhere but link-local and metadata addresses",
+                 .help = "hosts that teachers may have: NAME, *.NAME, ADDRESS or ADDRESS/BITS, with or without :PORT; "
+                         "none: any but link-local and metadata addresses",
                  .flag = "--teacher-host",
                  .older_variable = kTeacherHostsVariable},
                 {.name = "tls_certificate",
                  .kind = make_file_setting(&ServiceSettings::security, &SecuritySettings::tls_certificate),
-                 .help = "PEM file with the service's certificate and those that lead to a known one: HTTPS in place "
-                         "of HTTP",
+                 .help = "PEM file with the service's certificate chain: HTTPS in place of HTTP",
                  .flag = "--tls-certificate"},
                 {.name = "tls_key",
                  .kind = make_file_setting(&ServiceSettings::security, &SecuritySettings::tls_key),
@@ -98,16 +96,16 @@ SettingsSection security_section() {
                  .flag = "--tls-key"},
                 {.name = "tls_client_ca",
                  .kind = make_file_setting(&ServiceSettings::security, &SecuritySettings::tls_client_ca),
-                 .help = "PEM file with authorities: clients have to show a certificate of one of them",
+                 .help = "PEM file with authorities; clients have to show a certificate that one of them signed",
                  .flag = "--tls-client-ca"},
                 {.name = "audit_file_size",
                  .kind = make_size_setting(&ServiceSettings::security, &SecuritySettings::audit_file_size, 1ULL << 10,
                                            1ULL << 50),
-                 .help = "at which audit.jsonl is put aside and a new one is begun",
+                 .help = "size at which audit.jsonl is rotated",
                  .flag = "--audit-file-size"},
                 {.name = "audit_files",
                  .kind = make_integer_setting(&ServiceSettings::security, &SecuritySettings::audit_files, 0, 1000),
-                 .help = "full files of the audit log that are kept, the newest ones",
+                 .help = "rotated files of the audit log that are kept",
                  .flag = "--audit-files"},
             },
         .check = check_tls};

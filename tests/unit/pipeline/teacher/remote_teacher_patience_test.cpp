@@ -93,6 +93,27 @@ TEST(TeacherPatience, WhatAServerOfAnotherProtocolSeemsToBeIsSaid) {
     EXPECT_EQ(looks, 1) << "once";
 }
 
+TEST(TeacherPatience, AServerOfAnotherProtocolThatRejectsIsNamed) {
+    ScriptedHttpServer server([](const SeenRequest& request) {
+        if (request.method == "POST") {
+            return status_reply(400, R"({"error":"return_logits must be true"})");
+        }
+        return request.target == "/v2" ? status_reply(200, R"({"name":"distilld","version":"1","extensions":[]})")
+                                       : status_reply(404, R"({"error":"there is nothing"})");
+    });
+    Loop loop;
+    Heard heard;
+    TeacherSpec spec = kserve_spec(server.url(), 4);
+    spec.protocol = TeacherProtocol::vllm;
+    const auto teacher = loop.teacher(spec, heard.options()).value();
+    const auto info = loop.run(teacher->probe(512));
+    ASSERT_FALSE(info);
+    EXPECT_NE(info.error().message.find("return_logits must be true; the server seems to speak \"kserve\" "
+                                        "(/teacher/protocol is \"vllm\")"),
+              std::string::npos)
+        << info.error().message;
+}
+
 TEST(TeacherPatience, AServerThatHasAnotherModelIsNotWaitedFor) {
     const auto ready = own_teacher(own_topk_reply);
     ScriptedHttpServer server([&](const SeenRequest& request) {

@@ -280,7 +280,7 @@ TEST(CommandLine, FlagsOfFieldsGoByTheirRows) {
         ASSERT_NE(field, nullptr) << pointer;
         EXPECT_THAT(help, HasSubstr(std::string(pointer) + ": ")) << pointer;
     }
-    EXPECT_THAT(help, HasSubstr("/training/batch_size: sequences of one micro-batch; a step sees batch_size × "
+    EXPECT_THAT(help, HasSubstr("/training/batch_size: sequences per micro-batch; a step sees batch_size × "
                                 "micro_batches. auto: by memory and rows (docs/training.md) (1–65536, \"auto\")"));
     EXPECT_THAT(parse_command_line({"run", "s", "--max-steps", "many"}).err,
                 HasSubstr("--max-steps: /training/max_steps: a whole number is expected, not a string"));
