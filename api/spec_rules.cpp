@@ -139,8 +139,8 @@ void overflow_is_of_rows_with_whole_documents(SpecReading& reading) {
     if (dataset.overflow != Overflow::automatic && dataset.packing == Packing::joined) {
         reading.violate(
             "/dataset/overflow", "conflict",
-            "is of rows that hold whole documents, but with /dataset/packing true a document goes on in the "
-            "next row: leave it out, or say \"documents\" or false for /dataset/packing");
+            "applies only where rows hold whole documents, but with /dataset/packing true a document continues in the "
+            "next row: leave it out, or set /dataset/packing to \"documents\" or false");
     }
 }
 

@@ -99,7 +99,7 @@ JOB = (
                 "At each evaluation: divergence of the student from the teacher in nats per token, and the share of "
                 "tokens whose likeliest one is the teacher's.",
                 ("distilld_job_eval_kl{JOB}", "KL"),
-                ("distilld_job_eval_top1_agreement{JOB}", "same first choice"),
+                ("distilld_job_eval_top1_agreement{JOB}", "top-1 agreement"),
             ),
             plot(
                 "Padding",

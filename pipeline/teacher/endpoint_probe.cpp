@@ -159,7 +159,11 @@ class EndpointDialogue final : public ProbeDialogue {
             failure.message += co_await std::move(looking);
         }
         const auto now = Clock::now();
-        if (!not_up(failure.kind) || now >= options_.give_up) {
+        if (!not_up(failure.kind)) {
+            co_return false;
+        }
+        if (now >= options_.give_up) {
+            failure.message += " (given up: " + options_.give_up_field + " is over)";
             co_return false;
         }
         if (options_.on_not_up) {

@@ -6,16 +6,20 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <cctype>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <sstream>
+#include <system_error>
 
+#include "api/named_paths.hpp"
 #include "api/spec_fields.hpp"
 #include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "server/cli/manual_text.hpp"
 #include "server/cli/serve_options.hpp"
+#include "server/cli/wrong_usage.hpp"
 #include "server/settings/settings_print.hpp"
 #include "server/support/completions.hpp"
 #include "server/support/help_formatter.hpp"
@@ -168,7 +172,10 @@ Result<RunCommand> generate_command(const GenerateFlags& flags) {
 void add_teacher(CLI::App& app, TeacherOptions& options) {
     CLI::App* teacher = add_command(app, "teacher", "Serve a model folder as a teacher endpoint");
     add_teacher_options(*teacher, options);
-    teacher->get_option("MODEL_DIR")->check(CLI::ExistingDirectory);
+    teacher->get_option("MODEL_DIR")->check([](const std::string& folder) {
+        std::error_code failed;
+        return std::filesystem::is_directory(folder, failed) ? "" : folder + " is not a folder" + api::hub_hint(folder);
+    });
 }
 
 void add_completions(CLI::App& app, Shell& shell) {
@@ -303,29 +310,6 @@ ParsedLine usage_error(const std::string& message) {
     return line;
 }
 
-/// The first word that stands where a command does and is none; nothing: there is no such word.
-std::optional<std::string> unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
-    const CLI::App* at = &app;
-    for (const std::string& word : arguments) {
-        const auto commands = at->get_subcommands([](const CLI::App*) { return true; });
-        if (commands.empty() || word.starts_with("-")) {
-            return std::nullopt;
-        }
-        const auto found = std::ranges::find(commands, word, [](const CLI::App* one) { return one->get_name(); });
-        if (found == commands.end()) {
-            std::vector<std::string> names;
-            std::ranges::transform(commands, std::back_inserter(names),
-                                   [](const CLI::App* one) { return one->get_name(); });
-            const std::string program = at == &app ? "distilld" : "distilld " + at->get_name();
-            const auto near = api::closest(word, names);
-            return "there is no command " + api::quote(word) +
-                   (near ? "; did you mean '" + program + " " + *near + "'?" : "; '" + program + " --help' lists them");
-        }
-        at = *found;
-    }
-    return std::nullopt;
-}
-
 }  // namespace
 
 ParsedLine parse_command_line(std::vector<std::string> arguments) {
@@ -369,14 +353,15 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     if (const auto unknown = unknown_command(app, arguments)) {
         return usage_error(*unknown);
     }
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes a vector
     try {
-        app.parse(std::move(arguments));
+        app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 takes a vector
     } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() != 0) {
+            return ParsedLine{std::nullopt, kWrongUsage, "", describe_wrong_usage(app, error, arguments) + "\n"};
+        }
         std::ostringstream out;
-        std::ostringstream err;
-        const int code = app.exit(error, out, err);
-        return ParsedLine{std::nullopt, code == 0 ? kDone : kWrongUsage, out.str(), err.str()};
+        app.exit(error, out, out);
+        return ParsedLine{std::nullopt, kDone, out.str(), ""};
     }
 
     ParsedLine line;

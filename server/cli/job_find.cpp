@@ -62,8 +62,8 @@ Result<std::string> find_job(RestClient& client, const std::string& said) {
     if (meant.size() == 1 || (is_name && alive == 1)) {
         return meant.size() == 1 ? meant.front().id : std::ranges::find_if(meant, goes_on)->id;
     }
-    return invalid_input("'" + said + "' means " + std::to_string(meant.size()) + " jobs, of which " +
-                         (alive == 0 ? "all have ended" : std::to_string(alive) + " have not ended") +
+    return invalid_input("'" + said + "' matches " + std::to_string(meant.size()) + " jobs, and " +
+                         (alive == 0 ? "all of them have ended" : std::to_string(alive) + " of them have not ended") +
                          ": give the id of one\n" + api::text_of_first(meant, "\n", [](const api::Job& job) {
                              return job.id + "  " + api::to_string(job.state) + "  " + job.created_at + "  " + job.name;
                          }));

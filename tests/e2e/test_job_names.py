@@ -34,9 +34,9 @@ def test_a_job_is_found_by_name_and_by_the_beginning_of_its_id(ask, finished):
     for said in (one, one[:10], "twin"):
         assert json.loads(ask("get", said, "-o", "json").out)["id"] == one
     refused = ask("get", "pair", code=1).err
-    assert "'pair' means 2 jobs, of which all have ended: give the id of one" in refused
+    assert "'pair' matches 2 jobs, and all of them have ended: give the id of one" in refused
     assert first in refused and second in refused and one not in refused
-    assert "'job-' means" in ask("logs", "job-", code=1).err
+    assert "'job-' matches" in ask("logs", "job-", code=1).err
     assert "there is no job 'nobody'" in ask("get", "nobody", code=1).err
 
 

@@ -79,7 +79,7 @@ def test_text_needs_a_tokenizer_of_the_students_vocabulary(distilld, spec, tmp_p
         assert (tmp_path / "student" / name).read_bytes() == (folder / name).read_bytes()
     assert exported(named)["eos_token_id"] == 256
     missing = jobs.changed(spec, {"/student/tokenizer": str(tmp_path / "nowhere")})
-    assert f"/student/tokenizer: '{tmp_path}/nowhere' is no folder" in run(distilld, tmp_path, missing, code=2).err
+    assert f"/student/tokenizer: '{tmp_path}/nowhere' is not a folder" in run(distilld, tmp_path, missing, code=2).err
     (tmp_path / "nowhere").mkdir()
     assert "/student/tokenizer: " in run(distilld, tmp_path, missing, code=1).err
 

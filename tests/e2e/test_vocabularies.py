@@ -176,6 +176,7 @@ def test_a_model_of_another_name_is_an_error_at_once(runs, teacher):
 def test_the_end_of_the_patience_is_not_the_end_of_the_wait(runs, free_url):
     said = runs.refusal("nobody", {"endpoints": [free_url], "top_k": 16, "patience_secs": 0.5})
     assert "waiting: no endpoint of the teacher is up yet" in said
+    assert "(given up: /teacher/patience_secs is over)" in said
     assert "the teacher is up, after" not in said
 
 

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,7 +82,9 @@ TEST(TeacherPatience, WhatAServerOfAnotherProtocolSeemsToBeIsSaid) {
     RemoteTeacherOptions options = heard.options();
     options.start_deadline = 300ms;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
-    ASSERT_FALSE(loop.run(teacher->probe(512)));
+    const auto probed = loop.run(teacher->probe(512));
+    ASSERT_FALSE(probed);
+    EXPECT_THAT(probed.error().message, ::testing::HasSubstr(" (given up: /teacher/patience_secs is over)"));
     // The patience is over, and nothing says that the wait was for something.
     EXPECT_EQ(heard.waiting,
               (std::vector<std::string>{server.url() +

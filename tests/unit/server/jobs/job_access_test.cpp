@@ -206,9 +206,8 @@ TEST(Submissions, F5AFolderThatLeadsToAnothersJobByNowFailsTheJob) {
     worker->emit(FinishedEvent{}, worker);
     worker->end(worker);
     const auto job = test::wait_for_state(*world.manager, second, api::JobState::failed);
-    EXPECT_THAT(job.status_reason.value().message,
-                HasSubstr("/output: '" + (base / "third").string() + "', which job " + third +
-                          ", which has not ended, writes to"));
+    EXPECT_THAT(job.status_reason.value().message, HasSubstr("/output: '" + (base / "third").string() + "': job " +
+                                                             third + " writes to it and has not ended"));
     EXPECT_EQ(world.fleet.next()->start.job_id, third);
 }
 
