@@ -36,8 +36,7 @@ class CheckedWorker final : public WorkerProcess {
             }
             start.files = std::move(verdict.files);
         }
-        auto running = worker_->run(std::move(start), std::move(on_event));
-        co_return co_await std::move(running);
+        co_return co_await worker_->run(std::move(start), std::move(on_event));
     }
 
     void send(const WorkerCommand& command) override { worker_->send(command); }

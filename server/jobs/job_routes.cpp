@@ -49,8 +49,7 @@ class JobApi {
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
         if (outcome.kind == SubmitOutcome::Kind::valid) {
-            auto estimating = estimator_->estimate(outcome.job);
-            auto estimate = co_await std::move(estimating);
+            auto estimate = co_await estimator_->estimate(outcome.job);
             SubmitOutcome refused = outcome;
             refused.violations.violations = take_violations(estimate);
             if (!refused.violations.violations.empty()) {
@@ -118,8 +117,7 @@ class JobApi {
             refuse(request, 409, "job_is_not_terminal",
                    "job '" + id + "' has not ended: it " + api::said_of(outcome.state) + "; cancel it first");
         }
-        auto removal = logs_->remove(id);
-        co_await std::move(removal);
+        co_await logs_->remove(id);
         const json::object body{{"id", id}, {"object", "job"}, {"deleted", true}};
         co_return json_response(200, body);
     }

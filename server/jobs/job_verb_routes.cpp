@@ -33,8 +33,7 @@ class VerbApi {
         QueryReader query(request, {"checkpoint"});
         const auto last = query.flag("checkpoint", true) ? LastCheckpoint::write : LastCheckpoint::skip;
         query.finish();
-        auto asking = manager_.cancel(std::string(request.path_parameter("id")), last);
-        const VerbOutcome outcome = co_await std::move(asking);
+        const VerbOutcome outcome = co_await manager_.cancel(std::string(request.path_parameter("id")), last);
         co_return verb_answer(request, outcome, 202);
     }
 
@@ -48,8 +47,8 @@ class VerbApi {
         if (!patch) {
             refuse_with(request, {Kind::invalid, {}, patch.error()}, 400, "invalid_job_change");
         }
-        auto changing = manager_.change(std::string(request.path_parameter("id")), *std::move(patch));
-        const VerbOutcome outcome = co_await std::move(changing);
+        const VerbOutcome outcome =
+            co_await manager_.change(std::string(request.path_parameter("id")), *std::move(patch));
         co_return verb_answer(request, outcome, 200);
     }
 
@@ -57,8 +56,7 @@ class VerbApi {
     template <asio::awaitable<VerbOutcome> (JobManager::*kVerb)(std::string)>
     asio::awaitable<Response> verb(Request request) {
         check_query(request, {});
-        auto asking = (manager_.*kVerb)(std::string(request.path_parameter("id")));
-        const VerbOutcome outcome = co_await std::move(asking);
+        const VerbOutcome outcome = co_await (manager_.*kVerb)(std::string(request.path_parameter("id")));
         co_return verb_answer(request, outcome, 202);
     }
 

@@ -16,8 +16,7 @@ boost::asio::awaitable<std::string> RenderedJobs::text(const api::Request& reque
     if (const auto* kept = find(id, version, request)) {
         co_return *kept;
     }
-    auto asking = job_of(manager_, request);
-    const api::Job job = co_await std::move(asking);
+    const api::Job job = co_await job_of(manager_, request);
     ++rendered_;
     auto text = to_text(api::to_json_object(visible_job(job, request), true));
     // A place may be left and taken again, which no number tells: only a text that shows the version's own is kept.
