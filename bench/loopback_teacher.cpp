@@ -164,8 +164,7 @@ class LatencyTeacher final : public LoopbackTeacher {
             const Nanos latency = scaled(latency_of(number, attempt), factor);
             asio::steady_timer timer(co_await asio::this_coro::executor);
             timer.expires_after(fault == EndpointFault::timeout ? Nanos(std::chrono::hours(1)) : latency);
-            auto waiting = timer.async_wait(kTuple);
-            co_await std::move(waiting);
+            co_await timer.async_wait(kTuple);
             if (fails(arrival)) {
                 co_return error_response(500, "drawn to fail");
             }

@@ -79,8 +79,7 @@ class LocalTeacher final : public TeacherSource {
         std::function<Result<TeacherInfo>()> work = [this]() -> Result<TeacherInfo> {
             return guarded("the teacher could not be loaded", [this] { return load_and_try(); });
         };
-        auto working = run_on(thread_.get_executor(), std::move(work));
-        Result<TeacherInfo> info = co_await std::move(working);
+        Result<TeacherInfo> info = co_await run_on(thread_.get_executor(), std::move(work));
         if (!info) {
             co_return Error{info.error().kind, explained(info.error().message)};
         }

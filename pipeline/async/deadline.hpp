@@ -77,8 +77,7 @@ boost::asio::awaitable<std::optional<T>> with_deadline(boost::asio::awaitable<T>
                                                        std::chrono::nanoseconds deadline) {
     std::optional<T> result;
     auto storing = detail::store_result(std::move(operation), result);
-    auto racing = detail::race_with_timer(std::move(storing), deadline);
-    const bool in_time = co_await std::move(racing);
+    const bool in_time = co_await detail::race_with_timer(std::move(storing), deadline);
     if (!in_time) {
         result.reset();
     }
@@ -99,8 +98,7 @@ boost::asio::awaitable<std::optional<T>> run_until(boost::asio::awaitable<T> ope
                                                    boost::asio::awaitable<void> watch) {
     std::optional<T> result;
     auto storing = detail::store_result(std::move(operation), result);
-    auto racing = detail::race_with_watch(std::move(storing), std::move(watch));
-    const bool in_time = co_await std::move(racing);
+    const bool in_time = co_await detail::race_with_watch(std::move(storing), std::move(watch));
     if (!in_time) {
         result.reset();
     }

@@ -58,8 +58,7 @@ asio::awaitable<FetchResult<TeacherTargets>> DecodeStage::decode(AnswerKey key, 
         auto targets = encoded.decode();
         return Decoded{std::move(targets), began, steady_now()};
     };
-    auto working = run_on(decode_, std::move(work));
-    Decoded decoded = co_await std::move(working);
+    Decoded decoded = co_await run_on(decode_, std::move(work));
     if (trace_ != nullptr) {
         trace_->overlapping_span(Stage::decode, "decode", decoded.began, decoded.ended, key.number);
     }

@@ -34,8 +34,7 @@ asio::awaitable<EvalStats> evaluate_one(Student& student, MicroBatch batch, asio
     auto work = [&student, moved = std::make_shared<const MicroBatch>(std::move(batch))] {
         return student.evaluate(*moved);
     };
-    auto evaluating = run_on(std::move(compute), std::move(work));
-    co_return co_await std::move(evaluating);
+    co_return co_await run_on(std::move(compute), std::move(work));
 }
 
 }  // namespace
@@ -49,13 +48,11 @@ asio::awaitable<std::optional<EvalStats>> evaluate_batches(Student& student, con
         if (stopped()) {
             co_return std::nullopt;
         }
-        auto planning = plan.batch(n);
-        const PlannedBatch planned = co_await std::move(planning);
+        const PlannedBatch planned = co_await plan.batch(n);
         plan.release(n);
         MicroBatch batch;
         batch.tokens = planned.tokens;
-        auto evaluating = evaluate_one(student, std::move(batch), executors.compute);
-        add(total, co_await std::move(evaluating));
+        add(total, co_await evaluate_one(student, std::move(batch), executors.compute));
     }
     co_return total;
 }
@@ -70,8 +67,7 @@ Evaluator::Evaluator(GraphExecutors executors, Student& student, EvaluationSet s
 
 asio::awaitable<std::optional<EvalStats>> Evaluator::run() {
     if (!set_.empty() && !set_.teachers.empty()) {
-        auto asking = ask_and_evaluate();
-        co_return co_await std::move(asking);
+        co_return co_await ask_and_evaluate();
     }
     auto evaluating = evaluate_batches(student_, set_, 0, executors_, [this] { return cancelled_; });
     co_return co_await std::move(evaluating);
@@ -94,8 +90,7 @@ asio::awaitable<std::optional<EvalStats>> Evaluator::ask_and_evaluate() {
     std::uint64_t evaluated = 0;
     std::exception_ptr thrown;
     try {
-        auto evaluating = evaluate_answered(*teacher, total);
-        evaluated = co_await std::move(evaluating);
+        evaluated = co_await evaluate_answered(*teacher, total);
     } catch (...) {
         thrown = std::current_exception();
     }
@@ -141,8 +136,7 @@ asio::awaitable<std::uint64_t> Evaluator::evaluate_answered(TeacherStage& teache
     std::uint64_t n = 0;
     for (; n < set_.count && !cancelled_; ++n) {
         teacher.on_wanted();
-        auto coming = teacher.next();
-        std::optional<MicroBatch> batch = co_await std::move(coming);
+        std::optional<MicroBatch> batch = co_await teacher.next();
         if (!batch) {
             break;
         }
@@ -150,8 +144,7 @@ asio::awaitable<std::uint64_t> Evaluator::evaluate_answered(TeacherStage& teache
         if (parallel_) {
             teacher.on_released(n);
         }
-        auto evaluating = evaluate_one(student_, std::move(*batch), executors_.compute);
-        add(total, co_await std::move(evaluating));
+        add(total, co_await evaluate_one(student_, std::move(*batch), executors_.compute));
         teacher.on_trained(n);
         if (!parallel_) {
             teacher.on_released(n);

@@ -185,16 +185,14 @@ class StagedGenerateGraph final : public GenerateGraph {
         while (!claims_end_) {
             const bool more = teacher_->short_of_batches();
             auto claim = [this, more] { return writer_.claim(more); };
-            auto claiming = run_on(disk_, std::move(claim));
-            Result<StoreClaim> claimed = co_await std::move(claiming);
+            Result<StoreClaim> claimed = co_await run_on(disk_, std::move(claim));
             if (!claimed && claimed.error().kind != ErrorKind::disk_full) {
                 failure_ = claimed.error();
                 co_return;
             }
             const bool empty = !claimed || claimed->rows.empty();
             if (!empty) {
-                auto appending = plan_.append(std::move(claimed->rows));
-                batches = co_await std::move(appending);
+                batches = co_await plan_.append(std::move(claimed->rows));
             }
             if (claimed) {
                 note_others(*claimed);
@@ -206,8 +204,7 @@ class StagedGenerateGraph final : public GenerateGraph {
             if (empty) {
                 // Nothing is free, or nothing is wanted yet: then the stage says when it is.
                 const auto pause = more ? options_.poll : options_.beat;
-                auto waiting = until(std::chrono::steady_clock::now() + pause, !more);
-                co_await std::move(waiting);
+                co_await until(std::chrono::steady_clock::now() + pause, !more);
             }
         }
     }
@@ -243,15 +240,13 @@ class StagedGenerateGraph final : public GenerateGraph {
     asio::awaitable<void> take_and_store() {
         while (!cancelled_ && !failure_) {
             teacher_->on_wanted();
-            auto coming = teacher_->next();
-            std::optional<MicroBatch> batch = co_await std::move(coming);
+            std::optional<MicroBatch> batch = co_await teacher_->next();
             if (!batch) {
                 co_return;
             }
             const std::uint64_t number = batch->tokens->number;
             teacher_->on_taken(number);
-            auto storing = store(std::move(*batch));
-            co_await std::move(storing);
+            co_await store(std::move(*batch));
             teacher_->on_trained(number);
             teacher_->on_released(number);
         }
@@ -264,8 +259,7 @@ class StagedGenerateGraph final : public GenerateGraph {
             const Result<void> added = writer_.add(*shared->tokens, *shared->targets);
             return added ? Result<std::string>(std::string()) : Result<std::string>(added.error());
         };
-        auto writing = space_.perform(disk_, std::move(attempt));
-        const Result<std::string> written = co_await std::move(writing);
+        const Result<std::string> written = co_await space_.perform(disk_, std::move(attempt));
         if (!written) {
             const bool given_up = cancelled_ && written.error().kind == ErrorKind::disk_full;
             failure_ = given_up ? std::nullopt : std::optional(written.error());
@@ -289,8 +283,7 @@ class StagedGenerateGraph final : public GenerateGraph {
     /// What a machine's crash must not take.
     asio::awaitable<void> settle() {
         auto sync = [this] { return writer_.sync(); };
-        auto syncing = run_on(disk_, std::move(sync));
-        const Result<void> synced = co_await std::move(syncing);
+        const Result<void> synced = co_await run_on(disk_, std::move(sync));
         if (!synced && !failure_ && !cancelled_) {
             failure_ = synced.error();
         }

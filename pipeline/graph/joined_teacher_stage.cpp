@@ -34,8 +34,7 @@ class SharedPlan {
             co_await made_.wait();
         }
         const UnderWay making(*this, number);
-        auto planning = plan_.batch(number);
-        co_return co_await std::move(planning);
+        co_return co_await plan_.batch(number);
     }
     [[nodiscard]] PlannedBatch kept(std::uint64_t number) const { return plan_.kept(number); }
     void release(std::uint64_t number) { plan_.release(number); }
@@ -67,8 +66,7 @@ class PartPlan final : public MicroBatchPlan {
     PartPlan(SharedPlan& plan, std::size_t part) : plan_(plan), part_(part) {}
 
     asio::awaitable<PlannedBatch> batch(std::uint64_t number) override {
-        auto planning = plan_.batch(number);
-        const PlannedBatch whole = co_await std::move(planning);
+        const PlannedBatch whole = co_await plan_.batch(number);
         co_return mine(whole);
     }
     PlannedBatch kept(std::uint64_t number) const override { return mine(plan_.kept(number)); }
@@ -178,8 +176,7 @@ class JoinedTeacherStage final : public TeacherStage {
         }
         std::vector<std::optional<TeacherTargets>> answers;
         for (Part& part : parts_) {
-            auto answering = part.stage->next();
-            std::optional<MicroBatch> answered = co_await std::move(answering);
+            std::optional<MicroBatch> answered = co_await part.stage->next();
             if (!answered) {
                 co_return std::nullopt;
             }
@@ -189,8 +186,7 @@ class JoinedTeacherStage final : public TeacherStage {
         auto work = [planned, moved = std::make_shared<decltype(answers)>(std::move(answers))] {
             return join_teachers(planned, std::move(*moved));
         };
-        auto joining = run_on(join_, std::move(work));
-        Result<TeacherTargets> joined = co_await std::move(joining);
+        Result<TeacherTargets> joined = co_await run_on(join_, std::move(work));
         if (!joined) {
             fail(Error{joined.error().kind, "micro-batch " + std::to_string(next_) + ": " + joined.error().message});
             co_return std::nullopt;
@@ -239,8 +235,7 @@ class JoinedTeacherStage final : public TeacherStage {
     }
     asio::awaitable<void> requests_ended() override {
         for (Part& part : parts_) {
-            auto ending = part.stage->requests_ended();
-            co_await std::move(ending);
+            co_await part.stage->requests_ended();
         }
     }
     void set_end(std::uint64_t end, bool last) override {
@@ -356,8 +351,7 @@ class JoinedTeacherStage final : public TeacherStage {
     }
 
     asio::awaitable<void> run_part(Part& part) {
-        auto running = part.stage->run();
-        co_await std::move(running);
+        co_await part.stage->run();
         if (const std::optional<Error>& failure = part.stage->failure()) {
             fail(Error{failure->kind, in_words_of(part, failure->message)});
         }

@@ -25,8 +25,7 @@ asio::awaitable<FinishedStep> OptimizerStage::finish_step(std::uint64_t step) {
     clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
     auto finish = [this, rate = finished.learning_rate] { return student_.finish_step(rate); };
-    auto finishing = run_on(compute_, std::move(finish));
-    finished.stats = co_await std::move(finishing);
+    finished.stats = co_await run_on(compute_, std::move(finish));
     finished.at = steady_now();
     if (trace_ != nullptr) {
         trace_->span(Stage::optimizer, "finish_step", began, finished.at, step);
@@ -40,8 +39,7 @@ asio::awaitable<void> OptimizerStage::apply_one_update(std::uint64_t steps_done)
     clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
     auto apply = [this] { return student_.apply_one_pending_update(); };
-    auto applying = run_on(compute_, std::move(apply));
-    updates_pending_ = co_await std::move(applying);
+    updates_pending_ = co_await run_on(compute_, std::move(apply));
     if (trace_ != nullptr && updates_pending_) {
         trace_->span(Stage::optimizer, "update", began, steady_now(), steps_done);
     }

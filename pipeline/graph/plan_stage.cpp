@@ -28,8 +28,7 @@ asio::awaitable<PlannedBatch> PlanStage::batch(std::uint64_t number) {
             PlannedBatch planned = batches->batch(number);
             return Made{std::move(planned), began, steady_now()};
         };
-        auto making = run_on(planning_, std::move(make));
-        auto made = co_await std::move(making);
+        auto made = co_await run_on(planning_, std::move(make));
         clock_.add_busy(made.ended - made.began);
         if (trace_ != nullptr) {
             trace_->span(Stage::plan, "plan", made.began, made.ended, number);
@@ -41,8 +40,7 @@ asio::awaitable<PlannedBatch> PlanStage::batch(std::uint64_t number) {
 
 asio::awaitable<std::uint64_t> PlanStage::append(std::vector<std::uint64_t> rows) {
     auto add = [batches = batches_, more = std::move(rows)] { return batches->append(more); };
-    auto adding = run_on(planning_, std::move(add));
-    co_return co_await std::move(adding);
+    co_return co_await run_on(planning_, std::move(add));
 }
 
 }  // namespace distilld

@@ -140,13 +140,11 @@ asio::awaitable<bool> RecorderStage::evaluate() {
     }
     evaluation_clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
-    auto evaluating = evaluator_.run();
-    const std::optional<EvalStats> total = co_await std::move(evaluating);
+    const std::optional<EvalStats> total = co_await evaluator_.run();
     std::vector<SampledText> samples;
     if (total && hooks_.sample) {
         auto sample = [this] { return hooks_.sample(student_, outcome_.steps_done); };
-        auto sampling = run_on(executors_.compute, std::move(sample));
-        samples = co_await std::move(sampling);
+        samples = co_await run_on(executors_.compute, std::move(sample));
     }
     evaluation_clock_.enter(StageClock::State::wait_input);
     if (!total) {
@@ -240,8 +238,7 @@ asio::awaitable<std::shared_ptr<const StudentSnapshot>> RecorderStage::snapshot(
     snapshot_clock_.enter(StageClock::State::busy);
     const Instant began = steady_now();
     auto copy = [this, state] { return student_.snapshot(state); };
-    auto copying = run_on(executors_.compute, std::move(copy));
-    std::shared_ptr<const StudentSnapshot> taken = co_await std::move(copying);
+    std::shared_ptr<const StudentSnapshot> taken = co_await run_on(executors_.compute, std::move(copy));
     snapshot_clock_.enter(StageClock::State::wait_input);
     if (trace_ != nullptr) {
         trace_->span(Stage::snapshot, "copy", began, steady_now(), outcome_.steps_done);
@@ -261,8 +258,7 @@ asio::awaitable<void> RecorderStage::write(std::shared_ptr<const StudentSnapshot
         }
         return folder;
     };
-    auto committing = space_.perform(executors_.disk, std::move(commit));
-    const Result<std::string> folder = co_await std::move(committing);
+    const Result<std::string> folder = co_await space_.perform(executors_.disk, std::move(commit));
     const Instant now = steady_now();
     schedule_.on_written(now);
     if (trace_ != nullptr) {

@@ -17,8 +17,7 @@ SpaceWait::SpaceWait(asio::any_io_executor io, std::function<void(const WorkerEv
 asio::awaitable<Result<std::string>> SpaceWait::perform(asio::any_io_executor disk,
                                                         std::function<Result<std::string>()> attempt) {
     for (;;) {
-        auto attempting = run_on(disk, attempt);
-        Result<std::string> done = co_await std::move(attempting);
+        Result<std::string> done = co_await run_on(disk, attempt);
         const bool full = !done && done.error().kind == ErrorKind::disk_full;
         if (!full || given_up_) {
             end_wait(done.has_value());

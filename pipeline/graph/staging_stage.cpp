@@ -37,11 +37,9 @@ asio::awaitable<void> StagingStage::stage_all() {
             co_return;
         }
         clock_.enter(StageClock::State::busy);
-        auto staging = stage(std::move(*batch));
-        StagedMicroBatch staged = co_await std::move(staging);
+        StagedMicroBatch staged = co_await stage(std::move(*batch));
         clock_.enter(StageClock::State::wait_output);
-        auto sending = output_.send(std::move(staged));
-        taken = co_await std::move(sending);
+        taken = co_await output_.send(std::move(staged));
     }
 }
 
@@ -60,8 +58,7 @@ asio::awaitable<StagedMicroBatch> StagingStage::stage(MicroBatch batch) {
     auto make = [this, moved = std::make_shared<MicroBatch>(std::move(batch))] {
         return student_.stage(std::move(*moved));
     };
-    auto making = run_on(staging_, std::move(make));
-    staged.batch = co_await std::move(making);
+    staged.batch = co_await run_on(staging_, std::move(make));
     if (trace_ != nullptr) {
         trace_->span(Stage::staging, "stage", began, steady_now(), staged.number);
     }

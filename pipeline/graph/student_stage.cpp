@@ -62,8 +62,7 @@ asio::awaitable<std::optional<StepSums>> StudentStage::train_step(std::uint64_t 
         }
         const std::uint64_t positions = staged->positions;
         const std::uint64_t padding = staged->padding;
-        auto training = train(std::move(*staged));
-        const MicroBatchStats stats = co_await std::move(training);
+        const MicroBatchStats stats = co_await train(std::move(*staged));
         sums.add(stats, positions, padding);
     }
     co_return sums;
@@ -96,8 +95,7 @@ asio::awaitable<MicroBatchStats> StudentStage::train(StagedMicroBatch staged) {
     auto work = [this, batch = std::shared_ptr<StagedBatch>(std::move(staged.batch))] {
         return student_.train(*batch);
     };
-    auto training = run_on(compute_, std::move(work));
-    const MicroBatchStats stats = co_await std::move(training);
+    const MicroBatchStats stats = co_await run_on(compute_, std::move(work));
     clock_.enter(StageClock::State::wait_output);  // for the optimizer and the recorder, at the end of a step
     const Nanos updates = from_seconds(stats.update_seconds);
     clock_.rebook(StageClock::State::busy, StageClock::State::wait_output, updates);

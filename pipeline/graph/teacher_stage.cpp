@@ -304,13 +304,11 @@ class PrefetchingTeacherStage final : public TeacherStage {
 
     asio::awaitable<PlannedBatch> planned_for(IssueAction issue) {
         const Counted planning_one(not_sent_yet_);
-        auto planning = plan_.batch(issue.micro_batch);
-        co_return co_await std::move(planning);
+        co_return co_await plan_.batch(issue.micro_batch);
     }
 
     asio::awaitable<void> carry_out(IssueAction issue) {
-        auto planning = planned_for(issue);
-        const PlannedBatch planned = co_await std::move(planning);
+        const PlannedBatch planned = co_await planned_for(issue);
         if (source_ == nullptr) {
             scheduler_.on_completed(issue.request, AnswerBytes(), steady_now());
             decode_.keep(issue.micro_batch, std::nullopt);
@@ -326,8 +324,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         const Instant began = steady_now();
         heard_ = on_the_wire_++ == 0 ? began : heard_;
         note_state();
-        auto asking = ask(issue.endpoint, planned.tokens);
-        FetchResult<EncodedAnswer> answer = co_await std::move(asking);
+        FetchResult<EncodedAnswer> answer = co_await ask(issue.endpoint, planned.tokens);
         --on_the_wire_;
         note_state();
         // The request ends here; how long the bytes wait for their turn to be decoded is not the teacher's doing.
@@ -342,8 +339,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
             report(issue, answer.error(), received);
             co_return;
         }
-        auto decoding = decoded(issue, std::move(*answer), took);
-        FetchResult<TeacherTargets> targets = co_await std::move(decoding);
+        FetchResult<TeacherTargets> targets = co_await decoded(issue, std::move(*answer), took);
         if (targets) {
             tally_.on_answered(issue.endpoint, input_positions(*planned.tokens));
             take(issue, std::move(*targets), received);

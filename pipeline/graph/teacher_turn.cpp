@@ -26,10 +26,8 @@ class TurnTakingTeacher final : public TeacherSource {
 
     asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
                                                       std::chrono::nanoseconds deadline) override {
-        auto taking = turn_.take();
-        co_await std::move(taking);
-        auto asking = teacher_.fetch(endpoint, std::move(tokens), deadline);
-        co_return co_await std::move(asking);
+        co_await turn_.take();
+        co_return co_await teacher_.fetch(endpoint, std::move(tokens), deadline);
     }
 
     bool is_slow_by_chance() const override { return teacher_.is_slow_by_chance(); }

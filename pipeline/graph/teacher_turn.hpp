@@ -21,8 +21,7 @@ class TeacherTurn {
     boost::asio::awaitable<void> take() {
         if (training_ != nullptr) {
             training_->set_held(true);
-            auto ending = training_->requests_ended();
-            co_await std::move(ending);
+            co_await training_->requests_ended();
         }
     }
 

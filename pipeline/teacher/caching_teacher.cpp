@@ -190,8 +190,7 @@ class CachingTeacher final : public TeacherSource {
         if (cache_->has(*tokens)) {
             co_return EncodedAnswer(std::make_unique<ReadDecoder>(cache_, std::move(tokens)), 0);
         }
-        auto asking = teacher_->fetch(endpoint, tokens, deadline);
-        FetchResult<EncodedAnswer> answer = co_await std::move(asking);
+        FetchResult<EncodedAnswer> answer = co_await teacher_->fetch(endpoint, tokens, deadline);
         if (!answer) {
             co_return answer.error();
         }
@@ -211,8 +210,7 @@ class CachingTeacher final : public TeacherSource {
             co_return;
         }
         auto work = [cache = cache_] { cache->settle(); };
-        auto settling = run_on(disk_, std::move(work));
-        co_await std::move(settling);
+        co_await run_on(disk_, std::move(work));
     }
 
   private:

@@ -184,8 +184,7 @@ class DocumentTeacher final : public TeacherSource {
         std::vector<std::shared_ptr<const TokenBatch>> batches = batches_of_documents(*tokens, sequence_length_);
         const bool as_it_is = tokens->documents.empty() && batches.front()->columns == tokens->columns;
         if (tokens->rows == 0 || as_it_is) {
-            auto asking = teacher_->fetch(endpoint, std::move(tokens), deadline);
-            co_return co_await std::move(asking);
+            co_return co_await teacher_->fetch(endpoint, std::move(tokens), deadline);
         }
         if (!slots_) {
             slots_.emplace(co_await asio::this_coro::executor, limits_);
@@ -242,16 +241,14 @@ class DocumentTeacher final : public TeacherSource {
     /// One request, in its turn. The others end with the first that fails.
     asio::awaitable<void> ask(Asked& asked, TaskGroup& all, std::size_t request,
                               std::shared_ptr<const TokenBatch> batch) {
-        auto waiting = slots_->free(asked.endpoint);
-        co_await std::move(waiting);
+        co_await slots_->free(asked.endpoint);
         const RequestSlots::Slot slot(*slots_, asked.endpoint);
         const auto left = asked.end - std::chrono::steady_clock::now();
         FetchResult<EncodedAnswer> answer =
             FetchError{FailureKind::timeout, endpoint_name(asked.endpoint) + ": no answer for all documents in time",
                        std::nullopt};
         if (left > std::chrono::nanoseconds(0)) {
-            auto asking = teacher_->fetch(asked.endpoint, std::move(batch), left);
-            answer = co_await std::move(asking);
+            answer = co_await teacher_->fetch(asked.endpoint, std::move(batch), left);
         }
         if (answer) {
             asked.answers[request] = std::move(*answer);

@@ -80,8 +80,7 @@ class EndpointDialogue final : public ProbeDialogue {
         for (;;) {
             HttpRequest request = question;
             request.response_limit = kDescriptionLimit;
-            auto sending = endpoint_.send(std::move(request), options_.request_deadline);
-            auto response = co_await std::move(sending);
+            auto response = co_await endpoint_.send(std::move(request), options_.request_deadline);
             std::optional<FetchError> failure;
             if (!response) {
                 failure = of_page(response.error(), endpoint_.name(), page);
@@ -91,8 +90,7 @@ class EndpointDialogue final : public ProbeDialogue {
             if (!failure) {
                 co_return response;
             }
-            auto waiting = may_ask_again(*failure);
-            const bool again = co_await std::move(waiting);
+            const bool again = co_await may_ask_again(*failure);
             if (!again) {
                 co_return *failure;
             }
@@ -119,8 +117,7 @@ class EndpointDialogue final : public ProbeDialogue {
     asio::awaitable<FetchResult<EndpointAnswer>> ask_whole_batch(std::shared_ptr<const TeacherCodec> codec) {
         const std::uint32_t columns = std::max(options_.batch_columns, kProbeColumns);
         auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows, columns);
-        auto asking = ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
-        auto answer = co_await std::move(asking);
+        auto answer = co_await ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
         if (!answer && !not_up(answer.error().kind) && !answer.error().unusable) {
             FetchError failure = answer.error();
             failure.message += " (one sequence of " + std::to_string(kProbeColumns) + " tokens was answered, the " +
@@ -137,14 +134,12 @@ class EndpointDialogue final : public ProbeDialogue {
                                                                std::shared_ptr<const TokenBatch> tokens,
                                                                AnswerBound bound) {
         for (;;) {
-            auto asking = endpoint_.ask(codec, tokens, options_.request_deadline, bound);
-            auto answer = co_await std::move(asking);
+            auto answer = co_await endpoint_.ask(codec, tokens, options_.request_deadline, bound);
             if (answer) {
                 co_return answer;
             }
             FetchError failure = answer.error();
-            auto waiting = may_ask_again(failure);
-            const bool again = co_await std::move(waiting);
+            const bool again = co_await may_ask_again(failure);
             if (!again) {
                 co_return failure;
             }
@@ -155,8 +150,7 @@ class EndpointDialogue final : public ProbeDialogue {
     /// was asked for learns what the server seems to be.
     asio::awaitable<bool> may_ask_again(FetchError& failure) {
         if (failure.kind == FailureKind::not_found) {
-            auto looking = look_once();
-            failure.message += co_await std::move(looking);
+            failure.message += co_await look_once();
         }
         const auto now = Clock::now();
         if (!not_up(failure.kind)) {
@@ -179,8 +173,7 @@ class EndpointDialogue final : public ProbeDialogue {
     /// What the server seems to be; it is asked once.
     asio::awaitable<std::string> look_once() {
         if (!seen_) {
-            auto looking = look_at_server(endpoint_, options_.request_deadline);
-            seen_ = co_await std::move(looking);
+            seen_ = co_await look_at_server(endpoint_, options_.request_deadline);
         }
         co_return *seen_;
     }
@@ -212,8 +205,7 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     const bool has_pair = options.batch_rows >= kAlignmentRows && options.batch_columns >= kAlignmentColumns;
     const auto request_deadline = options.request_deadline;
     EndpointDialogue dialogue(endpoint, std::move(options));
-    auto negotiating = endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
-    auto negotiated = co_await std::move(negotiating);
+    auto negotiated = co_await endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
     if (!negotiated) {
         FetchError failure = negotiated.error();
         if (failure.kind == FailureKind::rejected) {
@@ -231,24 +223,20 @@ asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endp
     if (const auto defect = width_defect(negotiated->answer, wanted.top_k, wanted.vocabulary)) {
         co_return failed_probe(bad_rows(endpoint, *defect));
     }
-    auto asking_again = dialogue.ask_again(negotiated->codec);
-    auto second = co_await std::move(asking_again);
+    auto second = co_await dialogue.ask_again(negotiated->codec);
     if (!second) {
         co_return failed_probe(second.error());
     }
     if (larger) {
-        auto asking_many = dialogue.ask_whole_batch(negotiated->codec);
-        auto whole = co_await std::move(asking_many);
+        auto whole = co_await dialogue.ask_whole_batch(negotiated->codec);
         if (whole && !has_pair) {
-            auto asking_two = dialogue.ask_pair(negotiated->codec);
-            whole = co_await std::move(asking_two);
+            whole = co_await dialogue.ask_pair(negotiated->codec);
         }
         if (!whole) {
             co_return failed_probe(whole.error());
         }
         auto look = [rows = std::move(whole->targets)] { return alignment_defect(rows); };
-        auto looking = run_on(endpoint.settings().decode, std::move(look));
-        const auto defect = co_await std::move(looking);
+        const auto defect = co_await run_on(endpoint.settings().decode, std::move(look));
         if (defect) {
             co_return failed_probe(bad_rows(endpoint, *defect));
         }

@@ -61,8 +61,7 @@ class FittingTeacher final : public TeacherSource {
                                      " of the data is outside the teacher's vocabulary of " + std::to_string(known_),
                                  std::nullopt};
         }
-        auto asking = teacher_->fetch(endpoint, std::move(tokens), deadline);
-        FetchResult<EncodedAnswer> answer = co_await std::move(asking);
+        FetchResult<EncodedAnswer> answer = co_await teacher_->fetch(endpoint, std::move(tokens), deadline);
         if (!answer) {
             co_return answer;
         }

@@ -148,8 +148,7 @@ asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, H
     const std::string page = endpoint.page(offer.target);
     Assembly assembly(page, offer, options);
     for (std::uint32_t attempts = 0; !assembly.is_whole();) {
-        auto sending = endpoint.send(assembly.next_request(), options.request_deadline);
-        const auto response = co_await std::move(sending);
+        const auto response = co_await endpoint.send(assembly.next_request(), options.request_deadline);
         const FetchResult<void> added = response ? assembly.add(*response) : FetchResult<void>(response.error());
         if (added) {
             attempts = 0;
@@ -167,8 +166,7 @@ asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, H
     auto work = [file = assembly.file(), sha256 = offer.sha256, hidden = std::move(hidden), told = std::move(told)] {
         return prove(file, sha256, hidden, told);
     };
-    auto proving = run_on(endpoint.settings().decode, std::move(work));
-    auto proven = co_await std::move(proving);
+    auto proven = co_await run_on(endpoint.settings().decode, std::move(work));
     if (!proven) {
         co_return FetchError{FailureKind::bad_response, page + ": " + proven.error().message, std::nullopt};
     }

@@ -16,8 +16,7 @@ asio::awaitable<Result<void>> HeadTaking::take(std::vector<TeacherEndpoint*> end
     const auto began = std::chrono::steady_clock::now();
     std::string failures;
     for (TeacherEndpoint* endpoint : endpoints) {
-        auto fetching = fetch_head(*endpoint, *first.head, first.targets, first.told, options);
-        auto proven = co_await std::move(fetching);
+        auto proven = co_await fetch_head(*endpoint, *first.head, first.targets, first.told, options);
         if (proven) {
             given_ = Given{proven->head->sha256, proven->fingerprint, proven->head->rows};
             info.vocabulary_size = proven->head->rows;

@@ -30,8 +30,7 @@ class LazyTeacher final : public TeacherSource {
     asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t endpoint, std::shared_ptr<const TokenBatch> tokens,
                                                       std::chrono::nanoseconds deadline) override {
         try {
-            auto connecting = connected();
-            const Result<void> done = co_await std::move(connecting);
+            const Result<void> done = co_await connected();
             if (!done) {
                 co_return FetchError{FailureKind::rejected, done.error().message, std::nullopt};
             }
@@ -41,8 +40,7 @@ class LazyTeacher final : public TeacherSource {
             }
             co_return FetchError{FailureKind::cancelled, names_.at(endpoint) + ": cancelled", std::nullopt};
         }
-        auto fetching = teacher_->fetch(endpoint, std::move(tokens), deadline);
-        co_return co_await std::move(fetching);
+        co_return co_await teacher_->fetch(endpoint, std::move(tokens), deadline);
     }
 
     std::uint64_t bytes_received() const override { return teacher_ ? teacher_->bytes_received() : 0; }
@@ -76,8 +74,7 @@ class LazyTeacher final : public TeacherSource {
             }
         };
         const Mark mark(*this);
-        auto making = connect_();
-        Result<std::unique_ptr<TeacherSource>> made = co_await std::move(making);
+        Result<std::unique_ptr<TeacherSource>> made = co_await connect_();
         if (!made) {
             co_return made.error();
         }

@@ -132,18 +132,15 @@ class RemoteTeacher final : public TeacherSource {
                                                       std::chrono::nanoseconds deadline) override {
         part_differing();
         try {
-            auto joining = replicas_.join(endpoint, deadline);
-            const auto joined = co_await std::move(joining);
+            const auto joined = co_await replicas_.join(endpoint, deadline);
             if (!joined) {
                 co_return joined.error();
             }
             const std::optional<std::size_t> second = replicas_.second_for(endpoint, tokens->number);
             if (second && comparisons_->begin()) {
-                auto asking_two = ask_two(endpoint, *second, std::move(tokens), deadline);
-                co_return co_await std::move(asking_two);
+                co_return co_await ask_two(endpoint, *second, std::move(tokens), deadline);
             }
-            auto asking = at(endpoint).request(std::move(tokens), deadline);
-            co_return co_await std::move(asking);
+            co_return co_await at(endpoint).request(std::move(tokens), deadline);
         } catch (const boost::system::system_error& failure) {
             if (!is_abort(failure.code())) {
                 throw;
@@ -162,11 +159,9 @@ class RemoteTeacher final : public TeacherSource {
         settings_->vocabulary = vocabulary_size;
         settings_->logits = 0;
         try {
-            auto probing = replicas_.probe();
-            Result<TeacherInfo> info = co_await std::move(probing);
+            Result<TeacherInfo> info = co_await replicas_.probe();
             if (info && info->kind == TeacherTargets::Kind::hidden_states) {
-                auto fetching = take_head(*info);
-                const Result<void> taken = co_await std::move(fetching);
+                const Result<void> taken = co_await take_head(*info);
                 if (!taken) {
                     co_return taken.error();
                 }
@@ -206,8 +201,7 @@ class RemoteTeacher final : public TeacherSource {
     asio::awaitable<void> ask_second(std::size_t second, std::shared_ptr<const TokenBatch> tokens,
                                      std::chrono::nanoseconds deadline,
                                      std::optional<FetchResult<EncodedAnswer>>& answer) {
-        auto asking = at(second).request(std::move(tokens), deadline);
-        answer = co_await std::move(asking);
+        answer = co_await at(second).request(std::move(tokens), deadline);
     }
 
     /// The answer of `first`, to be compared with that of `second`, which gets as long again as `first` took. Whatever
@@ -228,8 +222,7 @@ class RemoteTeacher final : public TeacherSource {
         const bool throwing = co_await asio::this_coro::throw_if_cancelled();
         co_await asio::this_coro::throw_if_cancelled(false);
         try {
-            auto asking = at(first).request(std::move(tokens), deadline);
-            answer = co_await std::move(asking);
+            answer = co_await at(first).request(std::move(tokens), deadline);
         } catch (...) {
             thrown = std::current_exception();
         }
@@ -239,8 +232,7 @@ class RemoteTeacher final : public TeacherSource {
         try {
             auto joining = group.join();
             const auto longest = std::max<std::chrono::nanoseconds>(Clock::now() - began, kMinSecond);
-            auto limited = with_deadline(std::move(joining), longest);
-            co_await std::move(limited);
+            co_await with_deadline(std::move(joining), longest);
         } catch (...) {
             thrown = thrown ? thrown : std::current_exception();
         }
@@ -262,8 +254,7 @@ class RemoteTeacher final : public TeacherSource {
         const EndpointProbeOptions patience = replicas_.probe_options(options_.start_deadline);
         options.request_deadline = patience.request_deadline;
         options.give_up = patience.give_up;
-        auto taking = head_.take(replicas_.taking_part(), replicas_.reference(), options, info);
-        co_return co_await std::move(taking);
+        co_return co_await head_.take(replicas_.taking_part(), replicas_.reference(), options, info);
     }
 
     asio::any_io_executor io_;

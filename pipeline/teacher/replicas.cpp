@@ -57,8 +57,7 @@ asio::awaitable<Result<TeacherInfo>> Replicas::probe() {
     Probed probed(replicas_.size());
     std::exception_ptr thrown;
     try {
-        auto probing = probe_all(probed);
-        co_await std::move(probing);
+        co_await probe_all(probed);
     } catch (...) {
         thrown = std::current_exception();
     }
@@ -167,8 +166,7 @@ asio::awaitable<void> Replicas::probe_all(Probed& probed) {
         thrown = std::current_exception();
     }
     group.cancel();
-    auto joining = group.join();
-    co_await std::move(joining);
+    co_await group.join();
     co_await asio::this_coro::throw_if_cancelled(throwing);
     if (thrown) {
         std::rethrow_exception(thrown);
@@ -307,8 +305,7 @@ asio::awaitable<FetchResult<void>> Replicas::join(std::size_t index, std::chrono
     replica.not_joined.reset();
     const Mark mark{replica.joining, joined_};
     auto probing = probe_endpoint(*replica.at, probe_options({}));
-    auto limited = with_deadline(std::move(probing), deadline);
-    auto probed = co_await std::move(limited);
+    auto probed = co_await with_deadline(std::move(probing), deadline);
     if (!probed) {
         replica.not_joined =
             FetchError{FailureKind::timeout, replica.at->name() + ": no answer to the probe in time", std::nullopt};

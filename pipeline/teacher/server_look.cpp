@@ -41,8 +41,8 @@ asio::awaitable<std::string> look_at_server(TeacherEndpoint& endpoint, std::chro
         co_return std::string();
     }
     OneLook dialogue(endpoint, deadline);
-    auto asking = ask_for_signs(dialogue, root_of(endpoint.url().path, teacher_protocols()), endpoint.url().query);
-    const auto signs = co_await std::move(asking);
+    const auto signs =
+        co_await ask_for_signs(dialogue, root_of(endpoint.url().path, teacher_protocols()), endpoint.url().query);
     const std::string asked = std::string(" (/teacher/protocol is \"") + to_string(own) + "\")";
     if (!signs || (signs->inference_server.empty() && !signs->models)) {
         co_return asked;

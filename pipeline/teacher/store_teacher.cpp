@@ -92,8 +92,7 @@ class StoreTeacher final : public TeacherSource {
     asio::awaitable<FetchResult<EncodedAnswer>> fetch(std::size_t, std::shared_ptr<const TokenBatch> tokens,
                                                       std::chrono::nanoseconds) override {
         try {
-            auto waiting = until_sealed(tokens);
-            const FetchResult<void> sealed = co_await std::move(waiting);
+            const FetchResult<void> sealed = co_await until_sealed(tokens);
             if (!sealed) {
                 co_return sealed.error();
             }
@@ -183,8 +182,7 @@ class StoreTeacher final : public TeacherSource {
                 tell(*missing, now);
             }
             if (!looking_ && now - looked_ >= options_.poll) {
-                auto looking = look();
-                const Result<void> looked = co_await std::move(looking);
+                const Result<void> looked = co_await look();
                 if (!looked) {
                     co_return FetchError{FailureKind::bad_response, looked.error().message, std::nullopt};
                 }
@@ -204,8 +202,7 @@ class StoreTeacher final : public TeacherSource {
         looking_ = true;
         const Mark mark{looking_};
         auto refresh = [reader = reader_] { return reader->refresh(); };
-        auto refreshing = run_on(disk_, std::move(refresh));
-        const Result<bool> more = co_await std::move(refreshing);
+        const Result<bool> more = co_await run_on(disk_, std::move(refresh));
         looked_ = Clock::now();
         if (!more) {
             co_return more.error();

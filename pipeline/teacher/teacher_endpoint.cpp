@@ -85,8 +85,7 @@ TeacherEndpoint::TeacherEndpoint(asio::any_io_executor io, HostResolver& resolve
 asio::awaitable<FetchResult<HttpResponse>> TeacherEndpoint::send(HttpRequest request,
                                                                  std::chrono::nanoseconds deadline) {
     auto operation = pool_.request(std::move(request));
-    auto limited = with_deadline(std::move(operation), deadline);
-    auto response = co_await std::move(limited);
+    auto response = co_await with_deadline(std::move(operation), deadline);
     if (!response) {
         co_return late(name_, deadline);
     }
@@ -141,8 +140,7 @@ asio::awaitable<FetchResult<std::vector<HttpResponse>>> TeacherEndpoint::send_al
     sending.responses.resize(requests.size());
     sending.requests = std::move(requests);
     if (at_once <= 1 || sending.requests.size() <= 1) {
-        auto one_by_one = send_one_by_one(sending);
-        co_await std::move(one_by_one);
+        co_await send_one_by_one(sending);
     } else {
         TaskGroup group(co_await asio::this_coro::executor);
         sending.group = &group;
@@ -151,8 +149,7 @@ asio::awaitable<FetchResult<std::vector<HttpResponse>>> TeacherEndpoint::send_al
                 break;  // one of them has failed already
             }
         }
-        auto joining = group.join();
-        co_await std::move(joining);
+        co_await group.join();
     }
     if (sending.failure) {
         co_return std::move(*sending.failure);
@@ -176,8 +173,7 @@ asio::awaitable<FetchResult<TeacherEndpoint::Answered>> TeacherEndpoint::carry_o
         co_return FetchError{FailureKind::rejected, name_ + ": " + planned.error().message, std::nullopt};
     }
     auto operation = send_all(std::move(planned->requests), codec.max_parts_at_once());
-    auto limited = with_deadline(std::move(operation), deadline);
-    auto responses = co_await std::move(limited);
+    auto responses = co_await with_deadline(std::move(operation), deadline);
     if (!responses) {
         co_return late(name_, deadline);
     }
@@ -193,8 +189,7 @@ asio::awaitable<FetchResult<TeacherEndpoint::Answered>> TeacherEndpoint::carry_o
 asio::awaitable<FetchResult<EncodedAnswer>> TeacherEndpoint::request(std::shared_ptr<const TokenBatch> tokens,
                                                                      std::chrono::nanoseconds deadline) {
     const std::shared_ptr<const TeacherCodec> codec = codec_;
-    auto carrying_out = carry_out(*codec, *tokens, deadline, AnswerBound::stated);
-    auto answered = co_await std::move(carrying_out);
+    auto answered = co_await carry_out(*codec, *tokens, deadline, AnswerBound::stated);
     if (!answered) {
         co_return answered.error();
     }
@@ -207,15 +202,13 @@ asio::awaitable<FetchResult<EndpointAnswer>> TeacherEndpoint::ask(std::shared_pt
                                                                   std::shared_ptr<const TokenBatch> tokens,
                                                                   std::chrono::nanoseconds deadline,
                                                                   AnswerBound bound) {
-    auto carrying_out = carry_out(*codec, *tokens, deadline, bound);
-    auto answered = co_await std::move(carrying_out);
+    auto answered = co_await carry_out(*codec, *tokens, deadline, bound);
     if (!answered) {
         co_return answered.error();
     }
     auto decoder = std::make_unique<AnswerDecoder>(name_, codec, std::move(tokens), *settings_, std::move(*answered));
     auto work = [decoder = std::move(decoder)] { return decoder->decode_with_headers(); };
-    auto decoding = run_on(settings_->decode, std::move(work));
-    co_return co_await std::move(decoding);
+    co_return co_await run_on(settings_->decode, std::move(work));
 }
 
 }  // namespace distilld

@@ -139,8 +139,7 @@ class BeastClient final : public RestClient {
         }
         net::ByteStream stream(tcp.release_socket(), context->get());
         stream.expires_after(kConnectDeadline);
-        auto shaking = stream.handshake_with(host_);
-        const auto shaken = co_await std::move(shaking);
+        const auto shaken = co_await stream.handshake_with(host_);
         const bool secure = !shaken.failure || shaken.why.find("certificate") != std::string::npos;
         co_return secure ? io_error(url_ + ": the server speaks TLS: use https://") : failed(ec);
     }
@@ -161,8 +160,7 @@ class BeastClient final : public RestClient {
         net::ByteStream stream(tcp.release_socket(), tls_.get());
         if (stream.is_secure()) {
             stream.expires_after(kConnectDeadline);
-            auto shaking = stream.handshake_with(host_);
-            const auto shaken = co_await std::move(shaking);
+            const auto shaken = co_await stream.handshake_with(host_);
             if (shaken.failure) {
                 co_return no_handshake(shaken);
             }
@@ -175,11 +173,9 @@ class BeastClient final : public RestClient {
         }
         beast::flat_buffer buffer;
         const auto reader = net::make_answer_reader(kMaxHeaderBytes);
-        auto reading_head = reader->read_head(stream, buffer);
-        const error_code no_head = co_await std::move(reading_head);
+        const error_code no_head = co_await reader->read_head(stream, buffer);
         if (no_head) {
-            auto explaining = no_answer(no_head, std::get<1>(resolved));
-            co_return co_await std::move(explaining);
+            co_return co_await no_answer(no_head, std::get<1>(resolved));
         }
 
         RestResponse response;
@@ -191,8 +187,7 @@ class BeastClient final : public RestClient {
             if (streamed) {
                 stream.expires_after(order.silence);
             }
-            auto reading = reader->read_body(stream, buffer, piece);
-            const auto read = co_await std::move(reading);
+            const auto read = co_await reader->read_body(stream, buffer, piece);
             if (read.failure) {
                 co_return failed(read.failure);
             }

@@ -7,8 +7,7 @@ namespace distilld::cli {
 boost::asio::awaitable<void> ServiceWatchdog::run() {
     const auto interval = notifier_.watchdog();
     while (interval && !stopped_) {
-        auto answer = ask_();
-        co_await std::move(answer);
+        co_await ask_();
         notifier_.send("WATCHDOG=1");
         pause_.expires_after(*interval / 2);
         if (!stopped_) {

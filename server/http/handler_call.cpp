@@ -31,8 +31,7 @@ asio::awaitable<std::optional<Answer>> invoke_in_time(Connection& connection, co
         Answer answer = co_await std::move(answering);
         co_return answer;
     }
-    auto watching = run_until(std::move(answering), until_peer_leaves(connection));
-    co_return co_await std::move(watching);
+    co_return co_await run_until(std::move(answering), until_peer_leaves(connection));
 }
 
 void log_failure(const std::string& label, const std::exception_ptr& failure) {
@@ -48,8 +47,7 @@ asio::awaitable<std::optional<api::Response>> call_handler(Connection& connectio
     std::optional<Answer> outcome;
     std::exception_ptr failure;
     try {
-        auto calling = invoke_in_time(connection, route, std::move(request), deadline);
-        outcome = co_await std::move(calling);
+        outcome = co_await invoke_in_time(connection, route, std::move(request), deadline);
     } catch (...) {
         failure = std::current_exception();
     }

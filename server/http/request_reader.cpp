@@ -170,8 +170,7 @@ asio::awaitable<bool> read_body(Connection& connection, net::HttpReader& reader,
         const std::size_t room = std::min<std::uint64_t>(kBodyPiece, length.value_or(filled + kBodyPiece) - filled);
         body.resize(filled + room);
         const std::span<char> space(body.data() + filled, room);
-        auto reading = reader.read_body(connection.stream, connection.buffer, space);
-        const auto read = co_await std::move(reading);
+        const auto read = co_await reader.read_body(connection.stream, connection.buffer, space);
         body.resize(filled + read.bytes);
         if (read.failure) {
             incoming.reply.keep_alive = false;
@@ -196,8 +195,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
     IncomingRequest incoming = new_request(connection, context);
     auto reader = net::make_request_reader(kMaxHeaderBytes);
     connection.stream.expires_after(context.options.header_timeout);
-    auto reading_head = reader->read_head(connection.stream, connection.buffer);
-    const error_code no_head = co_await std::move(reading_head);
+    const error_code no_head = co_await reader->read_head(connection.stream, connection.buffer);
     if (no_head) {
         incoming.refusal = refusal_of(no_head, 0);
         if (!incoming.refusal) {
@@ -240,8 +238,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request(Connection& connect
         incoming.request.body_source = incoming.body;
         co_return incoming;
     }
-    auto reading = read_body(connection, *reader, limit, incoming);
-    const bool read = co_await std::move(reading);
+    const bool read = co_await read_body(connection, *reader, limit, incoming);
     if (!read) {
         co_return std::nullopt;
     }
@@ -252,8 +249,7 @@ asio::awaitable<std::optional<IncomingRequest>> read_request_when_full(Connectio
                                                                        SessionContext& context) {
     const auto reader = net::make_request_reader(kMaxHeaderBytes);
     connection.stream.expires_after(kRefusalDeadline);
-    auto reading_head = reader->read_head(connection.stream, connection.buffer);
-    const error_code no_head = co_await std::move(reading_head);
+    const error_code no_head = co_await reader->read_head(connection.stream, connection.buffer);
     if (no_head) {
         co_return std::nullopt;
     }

@@ -85,11 +85,9 @@ asio::awaitable<void> Session::run_when_full() {
     if (!known) {
         co_return;
     }
-    auto reading = read_request_when_full(connection_, *context_);
-    std::optional<IncomingRequest> incoming = co_await std::move(reading);
+    std::optional<IncomingRequest> incoming = co_await read_request_when_full(connection_, *context_);
     if (incoming) {
-        auto answering = answer(std::move(*incoming));
-        co_await std::move(answering);
+        co_await answer(std::move(*incoming));
     }
     co_await close(true);
 }
@@ -113,8 +111,7 @@ asio::awaitable<bool> Session::exchange() {
     if (!incoming) {
         co_return false;
     }
-    auto answering = answer(std::move(*incoming));
-    co_return co_await std::move(answering);
+    co_return co_await answer(std::move(*incoming));
 }
 
 asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
@@ -132,8 +129,7 @@ asio::awaitable<bool> Session::answer(IncomingRequest incoming) {
         }
         auto calling = call_handler(connection_, *incoming.route, std::move(incoming.request), deadline, reply.label());
         if (incoming.body && caller) {
-            auto watching = run_until(std::move(calling), until_revoked(context_->options.doorkeeper, *caller));
-            auto outcome = co_await std::move(watching);
+            auto outcome = co_await run_until(std::move(calling), until_revoked(context_->options.doorkeeper, *caller));
             answer = outcome ? std::move(*outcome) : context_->options.doorkeeper->revocation(*caller);
         } else {
             answer = co_await std::move(calling);
@@ -168,8 +164,7 @@ asio::awaitable<bool> Session::send(api::Response response, Reply reply) {
             made = value;
         }
     }
-    auto writing = write_response(connection_, std::move(response), reply);
-    const error_code failed = co_await std::move(writing);
+    const error_code failed = co_await write_response(connection_, std::move(response), reply);
     context_->observe(reply, status, made);
     co_return !failed && reply.keep_alive;
 }

@@ -39,8 +39,7 @@ asio::awaitable<void> until_streams_are_over(SessionContext& context) {
 }
 
 asio::awaitable<void> until_either(asio::awaitable<void> one, asio::awaitable<void> other) {
-    auto racing = run_until(std::move(one), std::move(other));
-    co_await std::move(racing);
+    co_await run_until(std::move(one), std::move(other));
 }
 
 asio::awaitable<void> until_cut_off(Connection& connection, SessionContext& context,
@@ -56,8 +55,7 @@ asio::awaitable<void> until_cut_off(Connection& connection, SessionContext& cont
 asio::awaitable<std::optional<Piece>> pull(Connection& connection, SessionContext& context, api::BodyStream& body,
                                            std::optional<api::Caller> caller) {
     connection.stream.expires_never();
-    auto pulling = run_until(body.next(), until_cut_off(connection, context, caller));
-    co_return co_await std::move(pulling);
+    co_return co_await run_until(body.next(), until_cut_off(connection, context, caller));
 }
 
 asio::awaitable<error_code> write_piece(Connection& connection, std::string piece, bool chunked) {
@@ -87,8 +85,7 @@ asio::awaitable<bool> write_stream(Connection& connection, SessionContext& conte
     while (!streams_are_over(context)) {
         std::optional<Piece> piece;
         try {
-            auto pulling = pull(connection, context, *body, caller);
-            piece = co_await std::move(pulling);
+            piece = co_await pull(connection, context, *body, caller);
         } catch (const std::exception& error) {
             if (!is_abort(std::current_exception())) {
                 log::error("http", label + ": stream: " + error.what());
@@ -108,8 +105,7 @@ asio::awaitable<bool> write_stream(Connection& connection, SessionContext& conte
         if ((*piece)->empty()) {
             continue;  // an empty chunk would end the body
         }
-        auto writing = write_piece(connection, std::move(**piece), chunked);
-        const error_code failed = co_await std::move(writing);
+        const error_code failed = co_await write_piece(connection, std::move(**piece), chunked);
         if (failed) {
             co_return false;
         }

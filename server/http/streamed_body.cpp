@@ -49,8 +49,7 @@ asio::awaitable<api::BodyPiece> StreamedBody::next() {
     connection_.allow_transfer(kPieceBytes);
     while (end_ == BodyEnd::not_yet && filled < kPieceBytes) {
         const std::span<char> space(piece.bytes.data() + filled, kPieceBytes - filled);
-        auto reading = reader_->read_body(connection_.stream, connection_.buffer, space);
-        const auto read = co_await std::move(reading);
+        const auto read = co_await reader_->read_body(connection_.stream, connection_.buffer, space);
         if (is_abort(read.failure)) {
             throw boost::system::system_error(read.failure);
         }

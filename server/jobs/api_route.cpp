@@ -22,8 +22,7 @@ using api::Response;
 asio::awaitable<Response> answer_of(std::shared_ptr<const http::Handler> handler, Request request) {
     const std::string path = request.path;
     try {
-        auto work = (*handler)(std::move(request));
-        co_return co_await std::move(work);
+        co_return co_await (*handler)(std::move(request));
     } catch (const ProblemError& error) {
         co_return api::to_response(error.problem);
     } catch (const ErrorException& error) {
@@ -66,8 +65,7 @@ void job_not_found(const Request& request, const std::string& id) {
 
 asio::awaitable<api::Job> job_of(JobManager& manager, const Request& request) {
     const std::string id(request.path_parameter("id"));
-    auto asking = manager.get(id);
-    std::optional<api::Job> job = co_await std::move(asking);
+    std::optional<api::Job> job = co_await manager.get(id);
     if (!job) {
         job_not_found(request, id);
     }

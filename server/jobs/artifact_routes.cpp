@@ -95,8 +95,7 @@ class ArtifactApi {
 
     asio::awaitable<Response> artifacts(Request request) {
         check_query(request, {"path"});
-        auto asking = job_of(manager_, request);
-        const api::Job job = co_await std::move(asking);
+        const api::Job job = co_await job_of(manager_, request);
         if (!may_act_on(job.owner_id, request)) {
             refuse(request, 403, "not_your_job",
                    "job '" + job.id + "' is of another key, and its artifacts are for that and for administrators");
@@ -117,11 +116,9 @@ class ArtifactApi {
                        " is no longer a folder, or another run has written to it since");
         }
         if (const auto path = request.query_value("path")) {
-            auto answering = file_of(request, **folder, std::string(*path));
-            co_return co_await std::move(answering);
+            co_return co_await file_of(request, **folder, std::string(*path));
         }
-        auto answering = tar_of(request, **folder, job.id);
-        co_return co_await std::move(answering);
+        co_return co_await tar_of(request, **folder, job.id);
     }
 
   private:

@@ -119,8 +119,7 @@ asio::awaitable<Result<json::object>> run_estimate(std::shared_ptr<Shared> share
     }
     const auto turn_by = std::chrono::steady_clock::now() + shared->options.turn_deadline;
     while (shared->running >= shared->options.at_once) {
-        auto waiting = shared->freed->wait(turn_by);
-        if (!co_await std::move(waiting)) {
+        if (!co_await shared->freed->wait(turn_by)) {
             co_return io_error("others are made and take long; ask again");
         }
     }
@@ -134,16 +133,14 @@ asio::awaitable<Result<json::object>> run_estimate(std::shared_ptr<Shared> share
         }
         return std::make_unique<RunningProcess>(*held, *child);
     };
-    auto starting = run_on(shared->thread.get_executor(), std::move(start));
-    const auto process = co_await std::move(starting);
+    const auto process = co_await run_on(shared->thread.get_executor(), std::move(start));
     if (!process) {
         co_return process.error();
     }
     LineChannel lines(executor, (*process)->take_channel(), kMaxAnswerBytes);
     lines.send(to_text(write_fields(request)) + "\n", false);
     auto receiving = lines.receive();
-    auto in_time = with_deadline(std::move(receiving), shared->options.deadline);
-    const auto received = co_await std::move(in_time);
+    const auto received = co_await with_deadline(std::move(receiving), shared->options.deadline);
     if (!received) {
         co_return io_error("it was not made within " + std::to_string(shared->options.deadline.count()) +
                            " ms: reading the tokenizer or the data takes too long");

@@ -9,8 +9,7 @@ boost::asio::awaitable<EventBatch> EventReading::wait(std::string id, std::uint6
     if (batch.ended || !batch.events.empty()) {
         co_return batch;
     }
-    auto waiting = waiters_.wait(id, std::chrono::steady_clock::now() + heartbeat_);
-    co_await std::move(waiting);
+    co_await waiters_.wait(id, std::chrono::steady_clock::now() + heartbeat_);
     co_return read(id, after, limit);
 }
 

@@ -92,8 +92,7 @@ class HistoryApi {
         }
         query.finish();
         if (streams) {
-            auto asking = job_of(manager_, request);
-            static_cast<void>(co_await std::move(asking));
+            static_cast<void>(co_await job_of(manager_, request));
             Response response;
             response.content_type = "text/event-stream";
             response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
@@ -122,8 +121,7 @@ class HistoryApi {
         const auto after = query.number<std::uint64_t>("after", 0, kMaxNumber).value_or(0);
         const auto limit = query.limit(kCheckpointsDefault, kCheckpointsMax);
         query.finish();
-        auto asking = manager_.checkpoints(id);
-        const auto all = co_await std::move(asking);
+        const auto all = co_await manager_.checkpoints(id);
         if (!all) {
             job_not_found(request, id);
         }
@@ -148,8 +146,7 @@ class HistoryApi {
         query.after_step = reader.number<std::uint64_t>("after_step", 0, kMaxNumber);
         query.max_points = reader.number<std::uint32_t>("max_points", 2, kPointsMax).value_or(kPointsDefault);
         reader.finish();
-        auto asked = manager_.metrics(id, std::move(query));
-        const auto series = co_await std::move(asked);
+        const auto series = co_await manager_.metrics(id, std::move(query));
         if (!series) {
             job_not_found(request, id);
         }

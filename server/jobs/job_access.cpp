@@ -26,8 +26,7 @@ bool is_about_a_job(const http::Route& route) {
 
 asio::awaitable<Response> guarded(JobManager& manager, std::shared_ptr<const http::Handler> handler, Request request) {
     if (request.caller && request.caller->role != Role::admin) {
-        auto asking = manager.get(std::string(request.path_parameter("id")));
-        const auto job = co_await std::move(asking);
+        const auto job = co_await manager.get(std::string(request.path_parameter("id")));
         if (job && !may_act_on(job->owner_id, request)) {
             const std::string whose = job->owner.empty() ? "nobody's" : "of the key '" + job->owner + "'";
             refuse(request, 403, "not_your_job",
@@ -35,8 +34,7 @@ asio::awaitable<Response> guarded(JobManager& manager, std::shared_ptr<const htt
                        ": a key of role submit may change its own jobs only, one of role admin all");
         }
     }
-    auto work = (*handler)(std::move(request));
-    co_return co_await std::move(work);
+    co_return co_await (*handler)(std::move(request));
 }
 
 /// Of a spec as it is stored. What is no JSON, and so cannot be looked through, is not shown.

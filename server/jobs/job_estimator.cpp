@@ -26,10 +26,8 @@ class Estimator final : public JobEstimator {
         if (const auto spec = api::parse_job_spec(job.resolved_spec_json); spec && estimates_.files) {
             request.files = estimates_.files(*spec);
         }
-        auto looking = jobs_with_speeds();
-        request.others = co_await std::move(looking);
-        auto estimating = estimates_.run(std::move(request));
-        const Result<boost::json::object> made = co_await std::move(estimating);
+        request.others = co_await jobs_with_speeds();
+        const Result<boost::json::object> made = co_await estimates_.run(std::move(request));
         if (made) {
             co_return *made;
         }
@@ -45,14 +43,12 @@ class Estimator final : public JobEstimator {
             JobQuery query;
             query.limit = kJobsLookedAt;
             query.state = state;
-            auto listing = manager_.list(query);
-            const JobListing listed = co_await std::move(listing);
+            const JobListing listed = co_await manager_.list(query);
             for (const api::Job& one : listed.jobs) {
                 if (one.kind != api::JobKind::train || !one.progress || !(one.progress->tokens_per_second > 0)) {
                     continue;
                 }
-                auto asking = manager_.get(one.id);
-                auto whole = co_await std::move(asking);
+                auto whole = co_await manager_.get(one.id);
                 if (whole && whole->progress) {
                     found.push_back({whole->resolved_spec_json, whole->dtype, whole->progress->tokens_per_second});
                 }

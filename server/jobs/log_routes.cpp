@@ -25,14 +25,12 @@ class LogApi {
         const auto lines = query.number<std::uint32_t>("tail", 1, JobLogs::kMaxTail).value_or(kTailDefault);
         query.finish();
         // A log is a file: only the id of a job that there is becomes its name.
-        auto asking = job_of(manager_, request);
-        const api::Job job = co_await std::move(asking);
+        const api::Job job = co_await job_of(manager_, request);
         Response response;
         response.content_type = "text/plain; charset=utf-8";
         response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
         try {
-            auto reading = logs_->tail(job.id, lines);
-            response.body = co_await std::move(reading);
+            response.body = co_await logs_->tail(job.id, lines);
         } catch (const ErrorException& error) {
             log::error("http", error.what());
             co_return unavailable(request.path, "log_unavailable",

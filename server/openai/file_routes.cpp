@@ -90,8 +90,7 @@ class FileApi {
         }
         auto body = request.body_source;
         for (auto end = BodyEnd::not_yet; end == BodyEnd::not_yet;) {
-            auto pulling = body->next();
-            auto piece = co_await std::move(pulling);
+            auto piece = co_await body->next();
             end = piece.end;
             check_end(request, end);
             auto writing = run_on(parts_.files->disk(),
@@ -112,8 +111,7 @@ class FileApi {
         if (file->bytes > parts_.upload_limit) {
             too_large(request);
         }
-        auto adding = parts_.files->add(uploading, *file);
-        co_await std::move(adding);
+        co_await parts_.files->add(uploading, *file);
         co_return json_response(200, file_object(*file));
     }
 
@@ -125,8 +123,7 @@ class FileApi {
         query.purpose = reader.value("purpose").value_or("");
         query.oldest_first = !reader.newest_first(true);
         reader.finish();
-        auto asking = parts_.files->list(query);
-        const auto page = co_await std::move(asking);
+        const auto page = co_await parts_.files->list(query);
         if (page.unknown_after) {
             refuse(request, 400, "invalid_parameter", "after names no file: '" + query.after + "'", "after");
         }
@@ -139,21 +136,18 @@ class FileApi {
 
     asio::awaitable<Response> get(Request request) {
         check_query(request, {});
-        auto finding = found(request);
-        const auto file = co_await std::move(finding);
+        const auto file = co_await found(request);
         co_return json_response(200, file.object);
     }
 
     asio::awaitable<Response> content(Request request) {
         check_query(request, {});
-        auto finding = found(request);
-        const auto file = co_await std::move(finding);
+        const auto file = co_await found(request);
         check_owner(request, file.owner_id);
         Response response;
         response.content_type = "application/octet-stream";
         response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
-        auto opening = parts_.files->content(file.open);
-        response.stream = co_await std::move(opening);
+        response.stream = co_await parts_.files->content(file.open);
         co_return response;
     }
 
@@ -161,24 +155,20 @@ class FileApi {
         check_query(request, {});
         const std::string id(request.path_parameter("id"));
         if (job_of_exported_file(id)) {
-            auto finding = found(request);
-            static_cast<void>(co_await std::move(finding));
+            static_cast<void>(co_await found(request));
             refuse(request, 409, "file_of_a_model",
                    "file '" + id + "' is part of the model that a job made: delete the model", "id");
         }
-        auto finding = found(request);
-        const auto file = co_await std::move(finding);
+        const auto file = co_await found(request);
         check_owner(request, file.owner_id);
         std::set<std::string> ended;
         FileRemoval removal;
         while (true) {
-            auto removing = parts_.files->remove(id, ended);
-            removal = co_await std::move(removing);
+            removal = co_await parts_.files->remove(id, ended);
             if (removal.kind != FileRemoval::Kind::in_use) {
                 break;
             }
-            auto asking = parts_.manager.get(removal.job_id);
-            const auto job = co_await std::move(asking);
+            const auto job = co_await parts_.manager.get(removal.job_id);
             if (job && !api::is_terminal(job->state)) {
                 break;
             }
@@ -226,8 +216,7 @@ class FileApi {
     asio::awaitable<FoundFile> found(const Request& request) {
         const std::string id(request.path_parameter("id"));
         if (const auto job_id = job_of_exported_file(id)) {
-            auto asking = parts_.manager.get(*job_id);
-            const auto job = co_await std::move(asking);
+            const auto job = co_await parts_.manager.get(*job_id);
             if (job) {
                 auto looking = run_on(parts_.files->disk(), [job] { return exported_files(*job); });
                 const auto files = co_await std::move(looking);
@@ -240,8 +229,7 @@ class FileApi {
             }
             file_not_found(request, id);
         }
-        auto asking = parts_.files->get(id);
-        const auto file = co_await std::move(asking);
+        const auto file = co_await parts_.files->get(id);
         if (!file) {
             file_not_found(request, id);
         }

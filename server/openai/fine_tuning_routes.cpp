@@ -9,8 +9,8 @@
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/job_access.hpp"
+#include "server/jobs/job_refusals.hpp"
 #include "server/jobs/job_requests.hpp"
-#include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/jobs/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
@@ -78,8 +78,7 @@ class FineTuningApi {
         const std::vector<std::pair<std::string, std::string>> files{{"/training_file", asked->training_file},
                                                                      {"/validation_file", asked->validation_file}};
         for (const auto& [member, id] : files) {
-            auto asking = parts_.files->get(id);
-            const auto file = co_await std::move(asking);
+            const auto file = co_await parts_.files->get(id);
             // One of another key looks as if it were not there.
             if (!id.empty() && (!file || !may_act_on(file->owner_id, request))) {
                 missing.violations.push_back({member, "not_found", "there is no file '" + id + "'"});
@@ -101,21 +100,17 @@ class FineTuningApi {
         order.owner = request.caller;
         order.is_admin = is_for_all(request);
         order.metadata = asked->metadata;
-        auto submitting = parts_.manager.submit(std::move(order));
-        auto outcome = co_await std::move(submitting);
-        switch (outcome.kind) {
-            case SubmitOutcome::Kind::created:
-            case SubmitOutcome::Kind::existing:
-                break;
-            case SubmitOutcome::Kind::invalid:
-                co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 400);
-            case SubmitOutcome::Kind::conflict:
-                co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 409);
-            default:
-                co_return refused_submission(request, outcome);
+        auto outcome = co_await parts_.manager.submit(std::move(order));
+        if (outcome.kind == JobVerdict::invalid_spec || outcome.kind == JobVerdict::not_yours) {
+            co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 400);
         }
-        auto showing = shown(request, outcome.job);
-        const auto body = co_await std::move(showing);
+        if (outcome.kind == JobVerdict::output_in_use) {
+            co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 409);
+        }
+        if (outcome.kind != JobVerdict::created && outcome.kind != JobVerdict::existing) {
+            co_return refusal(request, outcome);
+        }
+        const auto body = co_await shown(request, outcome.job);
         auto response = json_response(200, body);
         response.headers.emplace_back("Location", "/v1/fine_tuning/jobs/" + outcome.job.id);
         co_return response;
@@ -129,15 +124,13 @@ class FineTuningApi {
         query.limit = reader.limit(kListDefault, kListMax);
         query.after = reader.value("after").value_or("");
         reader.finish();
-        auto asking = parts_.manager.list(query);
-        const auto page = co_await std::move(asking);
+        const auto page = co_await parts_.manager.list(query);
         if (page.unknown_after) {
             refuse(request, 400, "invalid_parameter", "after names no job: '" + query.after + "'", "after");
         }
         json::array data;
         for (const auto& job : page.jobs) {
-            auto showing = shown(request, job);
-            auto body = co_await std::move(showing);
+            auto body = co_await shown(request, job);
             data.push_back(std::move(body));
         }
         co_return json_response(200, list_object(std::move(data), page.has_more));
@@ -150,22 +143,20 @@ class FineTuningApi {
 
     asio::awaitable<Response> cancel(Request request) {
         check_query(request, {});
-        auto cancelling = parts_.manager.cancel(std::string(request.path_parameter("id")), LastCheckpoint::write);
-        const VerbOutcome outcome = co_await std::move(cancelling);
+        const JobOutcome outcome =
+            co_await parts_.manager.cancel(std::string(request.path_parameter("id")), LastCheckpoint::write);
         co_return co_await after_verb(std::move(request), outcome);
     }
 
     asio::awaitable<Response> pause(Request request) {
         check_query(request, {});
-        auto pausing = parts_.manager.pause(std::string(request.path_parameter("id")));
-        const VerbOutcome outcome = co_await std::move(pausing);
+        const JobOutcome outcome = co_await parts_.manager.pause(std::string(request.path_parameter("id")));
         co_return co_await after_verb(std::move(request), outcome);
     }
 
     asio::awaitable<Response> resume(Request request) {
         check_query(request, {});
-        auto resuming = parts_.manager.resume(std::string(request.path_parameter("id")));
-        const VerbOutcome outcome = co_await std::move(resuming);
+        const JobOutcome outcome = co_await parts_.manager.resume(std::string(request.path_parameter("id")));
         co_return co_await after_verb(std::move(request), outcome);
     }
 
@@ -178,8 +169,7 @@ class FineTuningApi {
         const bool streams = query.flag("stream", false);
         query.finish();
         if (streams) {
-            auto asking = job_of(parts_.manager, request);
-            static_cast<void>(co_await std::move(asking));
+            static_cast<void>(co_await job_of(parts_.manager, request));
             Response response;
             response.content_type = "text/event-stream";
             response.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
@@ -204,14 +194,11 @@ class FineTuningApi {
         QueryReader reader(request, {"after", "limit"});
         const auto limit = reader.limit(kCheckpointsDefault, kListMax);
         reader.finish();
-        auto asking = job_of(parts_.manager, request);
-        const auto job = co_await std::move(asking);
+        const auto job = co_await job_of(parts_.manager, request);
         SeriesQuery query{{"loss", "eval_loss"}, std::nullopt, kPoints};
-        auto measuring = parts_.manager.metrics(job.id, std::move(query));
-        const auto measured = co_await std::move(measuring);
+        const auto measured = co_await parts_.manager.metrics(job.id, std::move(query));
         const auto series = measured.value_or(std::vector<MetricSeries>());
-        auto listing = parts_.manager.checkpoints(job.id);
-        const auto listed = co_await std::move(listing);
+        const auto listed = co_await parts_.manager.checkpoints(job.id);
         auto newest_first = listed.value_or(std::vector<api::JobCheckpoint>());
         std::ranges::reverse(newest_first);
         auto next = newest_first.begin();
@@ -234,18 +221,16 @@ class FineTuningApi {
     }
 
   private:
-    asio::awaitable<Response> after_verb(Request request, VerbOutcome outcome) {
-        if (outcome.kind != VerbOutcome::Kind::accepted) {
-            co_return verb_answer(request, outcome, 200);
+    asio::awaitable<Response> after_verb(Request request, JobOutcome outcome) {
+        if (outcome.kind != JobVerdict::accepted) {
+            co_return refusal(request, outcome);
         }
         co_return co_await as_it_is(std::move(request));
     }
 
     asio::awaitable<Response> as_it_is(Request request) {
-        auto asking = job_of(parts_.manager, request);
-        const auto job = co_await std::move(asking);
-        auto showing = shown(request, job);
-        const auto body = co_await std::move(showing);
+        const auto job = co_await job_of(parts_.manager, request);
+        const auto body = co_await shown(request, job);
         co_return json_response(200, body);
     }
 

@@ -19,8 +19,7 @@ class FineTuningStream final : public api::BodyStream {
         if (ended_) {
             co_return std::nullopt;
         }
-        auto waiting = manager_.wait_events(job_id_, last_, kEventsOfOnePiece);
-        const auto batch = co_await std::move(waiting);
+        const auto batch = co_await manager_.wait_events(job_id_, last_, kEventsOfOnePiece);
         std::string piece;
         for (const auto& event : batch.events) {
             last_ = event.sequence;

@@ -41,11 +41,9 @@ class ModelApi {
         query.state = api::JobState::succeeded;
         query.with_specs = true;
         for (bool more = true; more && data.size() < kListMax;) {
-            auto asking = parts_.manager.list(query);
-            const auto page = co_await std::move(asking);
+            const auto page = co_await parts_.manager.list(query);
             for (const auto& job : page.jobs) {
-                auto looking = is_there(job);
-                if (co_await std::move(looking)) {
+                if (co_await is_there(job)) {
                     data.push_back(model_object(job));
                 }
             }
@@ -58,15 +56,13 @@ class ModelApi {
 
     asio::awaitable<Response> get(Request request) {
         check_query(request, {});
-        auto finding = found(request);
-        const auto job = co_await std::move(finding);
+        const auto job = co_await found(request);
         co_return json_response(200, model_object(job));
     }
 
     asio::awaitable<Response> remove(Request request) {
         check_query(request, {});
-        auto finding = found(request);
-        const auto job = co_await std::move(finding);
+        const auto job = co_await found(request);
         if (!may_act_on(job.owner_id, request)) {
             refuse(request, 403, "not_your_job", "the model is of a job of another key", "model");
         }
@@ -105,11 +101,9 @@ class ModelApi {
     asio::awaitable<api::Job> found(const Request& request) {
         const std::string name(request.path_parameter("model"));
         if (auto id = job_of_model(name)) {
-            auto asking = parts_.manager.get(*std::move(id));
-            const auto job = co_await std::move(asking);
+            const auto job = co_await parts_.manager.get(*std::move(id));
             if (job && model_name(*job) == name) {
-                auto looking = is_there(*job);
-                if (co_await std::move(looking)) {
+                if (co_await is_there(*job)) {
                     co_return *job;
                 }
             }

@@ -60,22 +60,18 @@ class MlflowSink final : public Sink {
 
     asio::awaitable<WriteResult> write(const std::vector<SinkItem>& items) override {
         if (run_id_.empty()) {
-            auto opening = open_run(unix_milliseconds(items.front().at));
-            if (const Done opened = co_await std::move(opening); !opened) {
+            if (const Done opened = co_await open_run(unix_milliseconds(items.front().at)); !opened) {
                 co_return opened.error();
             }
         }
-        auto describing = log_params();
-        if (const Done described = co_await std::move(describing); !described) {
+        if (const Done described = co_await log_params(); !described) {
             co_return described.error();
         }
-        auto logging = log_metrics(items);
-        if (const Done logged = co_await std::move(logging); !logged) {
+        if (const Done logged = co_await log_metrics(items); !logged) {
             co_return logged.error();
         }
         if (const auto* end = std::get_if<EndRecord>(&items.back().record)) {
-            auto ending = end_run(*end, unix_milliseconds(items.back().at));
-            if (const Done ended = co_await std::move(ending); !ended) {
+            if (const Done ended = co_await end_run(*end, unix_milliseconds(items.back().at)); !ended) {
                 co_return ended.error();
             }
         }
@@ -89,21 +85,18 @@ class MlflowSink final : public Sink {
 
     /// Where a request has nothing to answer.
     asio::awaitable<Done> tell(const char* endpoint, json::object body) {
-        auto posting = post(endpoint, std::move(body));
-        const HttpReply reply = co_await std::move(posting);
+        const HttpReply reply = co_await post(endpoint, std::move(body));
         co_return reply.ok() ? Done() : Done(failure_of(reply));
     }
 
     /// The run of an earlier attempt, or a new one.
     asio::awaitable<Done> open_run(std::int64_t now) {
         if (goes_on_) {
-            auto finding = find_run();
-            if (const Done found = co_await std::move(finding); !found || !run_id_.empty()) {
+            if (const Done found = co_await find_run(); !found || !run_id_.empty()) {
                 co_return found;
             }
         }
-        auto choosing = choose_experiment();
-        if (const Done chosen = co_await std::move(choosing); !chosen) {
+        if (const Done chosen = co_await choose_experiment(); !chosen) {
             co_return chosen;
         }
         json::object body{{"experiment_id", experiment_id_}, {"run_name", name_}, {"start_time", now}};
@@ -113,8 +106,7 @@ class MlflowSink final : public Sink {
             tags.push_back(json::object{{"key", "distilld.job_id"}, {"value", job_id_}});
         }
         body["tags"] = std::move(tags);
-        auto creating = post("runs/create", std::move(body));
-        const HttpReply created = co_await std::move(creating);
+        const HttpReply created = co_await post("runs/create", std::move(body));
         if (!created.ok()) {
             co_return failure_of(created);
         }
@@ -137,8 +129,7 @@ class MlflowSink final : public Sink {
             co_return Done();
         }
         const std::string id = text_at(file->get_object(), "/run_id");
-        auto getting = http_->get(kApi + ("runs/get?run_id=" + percent_encoded(id)));
-        const HttpReply got = co_await std::move(getting);
+        const HttpReply got = co_await http_->get(kApi + ("runs/get?run_id=" + percent_encoded(id)));
         const bool gone = got.status == 404 || text_at(got.body, "/run/info/lifecycle_stage") == "deleted";
         if (gone) {
             co_return Done();
@@ -157,8 +148,8 @@ class MlflowSink final : public Sink {
     }
 
     asio::awaitable<Done> choose_experiment() {
-        auto getting = http_->get(kApi + ("experiments/get-by-name?experiment_name=" + percent_encoded(experiment_)));
-        const HttpReply got = co_await std::move(getting);
+        const HttpReply got =
+            co_await http_->get(kApi + ("experiments/get-by-name?experiment_name=" + percent_encoded(experiment_)));
         if (got.ok()) {
             experiment_id_ = text_at(got.body, "/experiment/experiment_id");
             co_return Done();

@@ -102,8 +102,7 @@ class OtlpSink final : public Sink {
         if (spans.empty()) {
             co_return Written();
         }
-        auto posting = http_->post("", otlp_request(std::move(spans), job_name_, job_id_));
-        const HttpReply reply = co_await std::move(posting);
+        const HttpReply reply = co_await http_->post("", otlp_request(std::move(spans), job_name_, job_id_));
         if (!reply.ok()) {
             co_return otlp_failure(reply);
         }

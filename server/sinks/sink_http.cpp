@@ -42,16 +42,14 @@ class PooledSinkHttp final : public SinkHttp {
         HttpRequest request;
         request.content_type = kJsonContentType;
         request.body = std::make_shared<const std::string>(to_text(body));
-        auto sending = send(std::move(request), std::move(path));
-        HttpReply reply = co_await std::move(sending);
+        HttpReply reply = co_await send(std::move(request), std::move(path));
         co_return reply;
     }
 
     asio::awaitable<HttpReply> get(std::string path) override {
         HttpRequest request;
         request.post = false;
-        auto sending = send(std::move(request), std::move(path));
-        HttpReply reply = co_await std::move(sending);
+        HttpReply reply = co_await send(std::move(request), std::move(path));
         co_return reply;
     }
 
@@ -73,8 +71,8 @@ class PooledSinkHttp final : public SinkHttp {
         request.response_limit = kMaxReplyBytes;
         const std::string page = pool_.url().page(request.target);
         auto exchange = pool_.request(std::move(request));
-        auto limited = with_deadline(std::move(exchange), options_.deadline);
-        const std::optional<FetchResult<HttpResponse>> answer = co_await std::move(limited);
+        const std::optional<FetchResult<HttpResponse>> answer =
+            co_await with_deadline(std::move(exchange), options_.deadline);
         HttpReply reply;
         if (!answer) {
             reply.trouble = page + ": no answer within " + number_text(to_seconds(options_.deadline)) + " s";

@@ -130,8 +130,7 @@ class SinkRunner::Implementation {
 
     asio::awaitable<void> run() {
         try {
-            auto racing = run_until(write_all(), flush_deadline());
-            co_await std::move(racing);
+            co_await run_until(write_all(), flush_deadline());
         } catch (const std::exception& error) {
             trouble(error.what());
         }
@@ -151,13 +150,11 @@ class SinkRunner::Implementation {
 
     asio::awaitable<void> write_all() {
         for (;;) {
-            auto gathering = gather();
-            if (const bool more = co_await std::move(gathering); !more) {
+            if (const bool more = co_await gather(); !more) {
                 co_return;
             }
             next_batch();
-            auto writing = write_batch();
-            co_await std::move(writing);
+            co_await write_batch();
         }
     }
 
@@ -192,8 +189,7 @@ class SinkRunner::Implementation {
         RetryPauses pauses;
         const Clock::time_point give_up = Clock::now() + kRetryPatience;
         for (;;) {
-            auto attempt = write_once();
-            const WriteResult result = co_await std::move(attempt);
+            const WriteResult result = co_await write_once();
             if (result) {
                 batch_ended(result->refused, false);
                 if (result->refused > 0) {
@@ -211,15 +207,13 @@ class SinkRunner::Implementation {
                 co_return;
             }
             trouble(failure.message + "; it is tried again");
-            auto waiting = pause(pauses.next(failure.retry_after));
-            co_await std::move(waiting);
+            co_await pause(pauses.next(failure.retry_after));
         }
     }
 
     asio::awaitable<WriteResult> write_once() {
         try {
-            auto writing = sink_->write(batch_);
-            co_return co_await std::move(writing);
+            co_return co_await sink_->write(batch_);
         } catch (const boost::system::system_error& error) {
             if (is_abort(error.code())) {
                 throw;

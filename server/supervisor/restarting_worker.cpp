@@ -95,8 +95,7 @@ asio::awaitable<Result<WorkerExit>> run_restarting(std::shared_ptr<Restarts> res
         restarts->worker = restarts->make_worker();
         OneRun run(*restarts, on_event);
         const WorkerProcess::EventHandler take = [&run](const WorkerEvent& event) { run.take(event); };
-        auto running = restarts->worker->run(start, take);
-        const auto exit = co_await std::move(running);
+        const auto exit = co_await restarts->worker->run(start, take);
         if (!run.death()) {
             co_return exit;
         }

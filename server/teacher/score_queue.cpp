@@ -110,8 +110,7 @@ asio::awaitable<void> ScoreQueue::run() {
         const Batch batch = take_batch();
         metrics_.batch(batch.size());
         auto work = [this, &batch] { compute(batch); };
-        auto computing = run_on(compute_, std::move(work));
-        co_await std::move(computing);
+        co_await run_on(compute_, std::move(work));
     }
     waiting_.clear();
 }

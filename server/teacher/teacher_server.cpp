@@ -96,12 +96,10 @@ class TeacherProgram {
         static_cast<void>(tasks.spawn(queue_.run()));
         static_cast<void>(tasks.spawn(watch_signals()));
         static_cast<void>(tasks.spawn(load()));
-        auto serving = server_->run();
-        co_await std::move(serving);
+        co_await server_->run();
         queue_.stop();
         signals_.cancel();
-        auto joining = tasks.join();
-        co_await std::move(joining);
+        co_await tasks.join();
     }
 
     asio::awaitable<void> load() {
@@ -110,8 +108,7 @@ class TeacherProgram {
         };
         std::string problem;
         try {
-            auto loading = run_on(compute_.get_executor(), std::move(read));
-            auto loaded = co_await std::move(loading);
+            auto loaded = co_await run_on(compute_.get_executor(), std::move(read));
             if (loaded) {
                 scorer_ = std::move(*loaded);
             } else {

@@ -149,8 +149,7 @@ asio::awaitable<TeacherService::Scored> TeacherService::score(models::ScoreReque
         co_return scored;
     }
     scored.held = std::make_shared<Held>(held_bytes_, answer_bytes);
-    auto waiting = queue_.submit(*scorer_, std::move(request));
-    ScoreQueue::Outcome outcome = co_await std::move(waiting);
+    ScoreQueue::Outcome outcome = co_await queue_.submit(*scorer_, std::move(request));
     if (outcome.refusal == ScoreQueue::Refusal::full) {
         scored.failure = error_answer(503, "the queue is full");
     } else if (outcome.refusal) {
@@ -189,8 +188,7 @@ asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
         co_return error_answer(parsed.error());
     }
     auto plan = std::make_shared<InferPlan>(std::move(*parsed));
-    auto scoring = score(plan->score, plan->answer_bytes);
-    Scored scored = co_await std::move(scoring);
+    Scored scored = co_await score(plan->score, plan->answer_bytes);
     if (!scored.result) {
         co_return std::move(scored.failure);
     }
@@ -198,13 +196,11 @@ asio::awaitable<api::Response> TeacherService::infer(api::Request request) {
     auto build = [plan, result, model = scorer_->model(), name] {
         return build_infer(*plan, std::move(*result), model, name);
     };
-    auto building = run_on(encode_, std::move(build));
-    Result<kserve::EncodedMessage> message = co_await std::move(building);
+    Result<kserve::EncodedMessage> message = co_await run_on(encode_, std::move(build));
     if (!message) {
         co_return error_answer(500, message.error().message);
     }
-    auto delaying = wait_delay(scored.finished);
-    co_await std::move(delaying);
+    co_await wait_delay(scored.finished);
     api::Response response;
     response.content_type = std::string(message->content_type());
     if (message->json_header_length) {
@@ -234,8 +230,7 @@ asio::awaitable<api::Response> TeacherService::head(api::Request request) {
     }
     auto held = std::make_shared<Held>(held_bytes_, bytes);
     auto copy = [head = served, request = std::move(request)] { return head_answer(head, request); };
-    auto copying = run_on(encode_, std::move(copy));
-    api::Response response = co_await std::move(copying);
+    api::Response response = co_await run_on(encode_, std::move(copy));
     response.until_sent = std::move(held);
     co_return response;
 }
@@ -251,8 +246,7 @@ asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
     if (plan->model && *plan->model != options_.model_name) {
         co_return unknown_model(*plan->model, options_.model_name);
     }
-    auto scoring = score(plan->score, plan->answer_bytes);
-    Scored scored = co_await std::move(scoring);
+    Scored scored = co_await score(plan->score, plan->answer_bytes);
     if (!scored.result) {
         co_return std::move(scored.failure);
     }
@@ -260,11 +254,9 @@ asio::awaitable<api::Response> TeacherService::complete(api::Request request) {
     auto build = [score = std::move(plan->score), result, vocabulary = scorer_->model().vocabulary_size] {
         return build_seed(score, *result, vocabulary);
     };
-    auto building = run_on(encode_, std::move(build));
-    std::string body = co_await std::move(building);
+    std::string body = co_await run_on(encode_, std::move(build));
     result.reset();
-    auto delaying = wait_delay(scored.finished);
-    co_await std::move(delaying);
+    co_await wait_delay(scored.finished);
     api::Response response = json_answer(200, std::move(body));
     response.until_sent = std::move(scored.held);
     co_return response;

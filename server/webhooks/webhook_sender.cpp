@@ -110,8 +110,7 @@ class ThreadedWebhookSender final : public WebhookSender {
         while (true) {
             std::chrono::nanoseconds pause = options_.pause;
             try {
-                auto step = send_next(receiver);
-                const bool sent = co_await std::move(step);
+                const bool sent = co_await send_next(receiver);
                 if (sent) {
                     continue;
                 }
@@ -136,8 +135,7 @@ class ThreadedWebhookSender final : public WebhookSender {
             co_return true;
         }
         if (event->body.empty()) {
-            auto asking = job_(event->job_id);
-            const auto job = co_await std::move(asking);
+            const auto job = co_await job_(event->job_id);
             if (!job) {
                 log::info(kComponent, event->job_id + " was deleted before " + event->type + " could be sent");
                 outbox_->remove(event->number);
@@ -146,8 +144,7 @@ class ThreadedWebhookSender final : public WebhookSender {
             event->body = body_of(*event, *job);
             outbox_->set_body(event->number, event->body);
         }
-        auto posting = post(receiver, *event);
-        const Attempt attempt = co_await std::move(posting);
+        const Attempt attempt = co_await post(receiver, *event);
         record(receiver, *event, attempt);
         co_return true;
     }
@@ -171,8 +168,7 @@ class ThreadedWebhookSender final : public WebhookSender {
         request.body = std::make_shared<const std::string>(event.body);
         request.response_limit = kMaxReply;
         auto exchange = receiver.pool->request(std::move(request));
-        auto limited = with_deadline(std::move(exchange), options_.deadline);
-        const auto answer = co_await std::move(limited);
+        const auto answer = co_await with_deadline(std::move(exchange), options_.deadline);
         Attempt attempt;
         if (!answer) {
             attempt.trouble = "no answer within " + number_text(to_seconds(options_.deadline)) + " s";

@@ -209,8 +209,7 @@ asio::awaitable<Result<std::string>> export_model(std::shared_ptr<const StudentS
         }
         return written;
     };
-    auto writing = space.perform(executors.disk, std::move(attempt));
-    Result<std::string> hash = co_await std::move(writing);
+    Result<std::string> hash = co_await space.perform(executors.disk, std::move(attempt));
     co_return hash;
 }
 
@@ -223,8 +222,7 @@ asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run
         co_return loss;
     }
     auto round = [&run] { return run.student->round_to_export(); };
-    auto rounding = run_on(executors.compute, std::move(round));
-    if (const bool rounded = co_await std::move(rounding); !rounded) {
+    if (const bool rounded = co_await run_on(executors.compute, std::move(round)); !rounded) {
         co_return loss;
     }
     const EvaluationSet rows = held_out_rows(run);
@@ -247,8 +245,7 @@ void tell_of_padding(double share, const EmitEvent& emit) {
 /// What it has written stays.
 asio::awaitable<void> end_teacher(TeacherSource& teacher) {
     teacher.close();
-    auto settling = teacher.settle();
-    co_await std::move(settling);
+    co_await teacher.settle();
 }
 
 }  // namespace
@@ -271,21 +268,17 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     std::unique_ptr<TrainingGraph> graph = make_graph(run, executors, emit, spans ? spans.get() : trace.get());
     std::optional<Attached> attached;
     attached.emplace(control, *graph);
-    auto running = graph->run();
-    Result<GraphOutcome> outcome = co_await std::move(running);
+    Result<GraphOutcome> outcome = co_await graph->run();
     attached.reset();
     graph.reset();
     if (run.teacher) {
-        auto ending = end_teacher(*run.teacher);
-        co_await std::move(ending);
+        co_await end_teacher(*run.teacher);
     }
     for (const NamedTeacher& teacher : run.of_held_out) {
-        auto ending = end_teacher(*teacher.source);
-        co_await std::move(ending);
+        co_await end_teacher(*teacher.source);
     }
     for (const NamedTeacher& teacher : run.several) {
-        auto ending = end_teacher(*teacher.source);
-        co_await std::move(ending);
+        co_await end_teacher(*teacher.source);
     }
     if (!outcome) {
         co_return outcome.error();
@@ -294,8 +287,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     if (outcome->cancelled) {
         co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
     }
-    auto exporting = export_model(outcome->final_snapshot, run, executors, control, emit);
-    Result<std::string> hash = co_await std::move(exporting);
+    Result<std::string> hash = co_await export_model(outcome->final_snapshot, run, executors, control, emit);
     if (!hash && hash.error().kind == ErrorKind::disk_full) {
         emit(LogEvent{"warn", "the export was given up: " + hash.error().message});
         co_return WorkerEvent(CancelledEvent{outcome->steps_done, outcome->checkpoint});
@@ -303,8 +295,7 @@ asio::awaitable<Result<WorkerEvent>> train_and_export(PreparedRun& run, GraphExe
     if (!hash) {
         co_return hash.error();
     }
-    auto evaluating = exported_eval_loss(run, executors, control);
-    const std::optional<double> exported_loss = co_await std::move(evaluating);
+    const std::optional<double> exported_loss = co_await exported_eval_loss(run, executors, control);
     co_return WorkerEvent(FinishedEvent{outcome->last, run.spec.output, outcome->eval_loss, *hash, exported_loss});
 }
 

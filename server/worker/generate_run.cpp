@@ -48,8 +48,7 @@ class GenerateRun {
 
     asio::awaitable<Result<WorkerEvent>> perform() {
         std::function<Result<LoadedData>()> load = [this] { return load_data(); };
-        auto loading = run_on(executors_.staging, std::move(load));
-        Result<LoadedData> loaded = co_await std::move(loading);
+        Result<LoadedData> loaded = co_await run_on(executors_.staging, std::move(load));
         if (!loaded && loaded.error().kind == ErrorKind::cancelled) {
             co_return cancelled(0);
         }
@@ -58,8 +57,7 @@ class GenerateRun {
         }
         data_ = std::move(*loaded);
         std::function<Result<std::optional<StoreProgress>>()> look = [this] { return look_at_store(); };
-        auto looking = run_on(executors_.disk, std::move(look));
-        const Result<std::optional<StoreProgress>> there = co_await std::move(looking);
+        const Result<std::optional<StoreProgress>> there = co_await run_on(executors_.disk, std::move(look));
         if (!there) {
             co_return there.error();
         }
@@ -72,8 +70,7 @@ class GenerateRun {
             co_return cancelled(*there ? (*there)->sealed_rows : 0);
         }
         TeacherWish wish{*spec_.teacher, spec_.training.batch_size, data_.stored, load_model_};
-        auto connecting = connect_endpoints(std::move(wish), executors_, control_, emit_);
-        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        Result<ConnectedTeacher> connected = co_await connect_endpoints(std::move(wish), executors_, control_, emit_);
         if (!connected && connected.error().kind == ErrorKind::cancelled) {
             co_return cancelled(*there ? (*there)->sealed_rows : 0);
         }
@@ -81,16 +78,14 @@ class GenerateRun {
             co_return connected.error();
         }
         teacher_ = std::move(*connected);
-        auto opening = open_store();
-        const Result<std::string> opened = co_await std::move(opening);
+        const Result<std::string> opened = co_await open_store();
         if (!opened && control_.cancelled()) {
             co_return cancelled(0);
         }
         if (!opened) {
             co_return opened.error();
         }
-        auto generating = generate();
-        co_return co_await std::move(generating);
+        co_return co_await generate();
     }
 
   private:
@@ -177,8 +172,7 @@ class GenerateRun {
             writer_ = std::move(*opened);
             return folder();
         };
-        auto opening = space.perform(executors_.disk, std::move(attempt));
-        co_return co_await std::move(opening);
+        co_return co_await space.perform(executors_.disk, std::move(attempt));
     }
 
     asio::awaitable<Result<WorkerEvent>> generate() {
@@ -203,8 +197,7 @@ class GenerateRun {
             ~Detach() { control.detach(); }
         };
         const Detach detach{control_};
-        auto running = graph->run();
-        Result<GenerateOutcome> outcome = co_await std::move(running);
+        Result<GenerateOutcome> outcome = co_await graph->run();
         teacher_.source->close();
         if (!outcome) {
             co_return outcome.error();
@@ -263,8 +256,7 @@ asio::awaitable<Result<WorkerEvent>> generate_answers(JobSpec spec, models::Load
                                                       std::string trace_file) {
     GenerateRun run(std::move(spec), std::move(load_model), std::move(executors), control, std::move(emit),
                     std::move(trace_file));
-    auto performing = run.perform();
-    co_return co_await std::move(performing);
+    co_return co_await run.perform();
 }
 
 }  // namespace distilld

@@ -147,8 +147,7 @@ asio::awaitable<std::unique_ptr<TeacherSource>> make_held_out_teacher(HeldOutWis
         co_return nullptr;
     }
     auto open = [&wish] { return wish.asked_in_need ? open_complete(wish) : open_kept(wish); };
-    auto opening = run_on(executors.disk, std::move(open));
-    Kept kept = co_await std::move(opening);
+    Kept kept = co_await run_on(executors.disk, std::move(open));
     for (const LogEvent& event : kept.said) {
         emit(event);
     }

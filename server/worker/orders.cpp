@@ -89,8 +89,7 @@ void RunControl::attach(RunningGraph& graph) {
 asio::awaitable<void> follow_orders(WorkerChannel& channel, RunControl& control) {
     const CancelAtEnd at_end(control);
     for (;;) {
-        auto receiving = channel.receive();
-        const Result<std::optional<DownMessage>> message = co_await std::move(receiving);
+        const Result<std::optional<DownMessage>> message = co_await channel.receive();
         if (!message) {
             log::warn("worker", message.error().message);
             if (message.error().kind == ErrorKind::io) {

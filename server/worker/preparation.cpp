@@ -69,8 +69,7 @@ class Preparation {
         if (Result<void> told = co_await std::move(telling); !told) {
             co_return told;
         }
-        auto locking = take_folders();
-        if (Result<void> taken = co_await std::move(locking); !taken) {
+        if (Result<void> taken = co_await take_folders(); !taken) {
             co_return taken;
         }
         auto resuming = on(executors_.compute, [this, resume] { return begin_or_go_on(resume); });
@@ -79,8 +78,7 @@ class Preparation {
         }
         if (run_.spec.training.batch_size_auto && takes_memory_beside(run_.spec)) {
             // What the teacher takes beside the student is to be found taken by the probe.
-            auto connecting = connect_teacher();
-            if (Result<void> connected = co_await std::move(connecting); !connected) {
+            if (Result<void> connected = co_await connect_teacher(); !connected) {
                 co_return connected;
             }
         }
@@ -104,8 +102,7 @@ class Preparation {
             if (Result<void> same = recognise_teacher(); !same) {
                 co_return same;
             }
-            auto asking = ask_about_held_out(run_, executors_, emit_);
-            co_await std::move(asking);
+            co_await ask_about_held_out(run_, executors_, emit_);
         }
         auto opening = on(executors_.disk, [this, resume] { return open_run_sinks(run_, resume, emit_); });
         if (Result<void> opened = co_await std::move(opening); !opened) {
@@ -138,8 +135,7 @@ class Preparation {
         if (control_.cancelled()) {
             co_return stopped_on_request();
         }
-        auto running = run_on(std::move(executor), std::move(step));
-        Result<void> done = co_await std::move(running);
+        Result<void> done = co_await run_on(std::move(executor), std::move(step));
         co_return done;
     }
 
@@ -216,8 +212,8 @@ class Preparation {
 
     asio::awaitable<Result<void>> take_folders() {
         std::vector<std::filesystem::path> folders{run_.spec.output, checkpoint_store(run_.spec).folder()};
-        auto taking = distilld::take_folders(std::move(folders), executors_, control_, emit_);
-        Result<std::vector<FolderLock>> taken = co_await std::move(taking);
+        Result<std::vector<FolderLock>> taken =
+            co_await distilld::take_folders(std::move(folders), executors_, control_, emit_);
         if (!taken) {
             co_return taken.error();
         }
@@ -373,8 +369,8 @@ class Preparation {
         wish.dataset = run_.mixed.get();
         wish.data = stored_data(run_, nullptr);
         wish.load_model = models::local_model_loader(run_.spec.student.device);
-        auto connecting = distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
-        Result<std::vector<NamedTeacher>> connected = co_await std::move(connecting);
+        Result<std::vector<NamedTeacher>> connected =
+            co_await distilld::connect_teachers(std::move(wish), executors_, control_, emit_);
         if (!connected) {
             co_return connected.error();
         }
@@ -392,8 +388,8 @@ class Preparation {
         wish.data = stored_data(run_, run_.dataset.get());
         wish.load_model = models::local_model_loader(run_.spec.student.device);
         wish.probed = std::move(run_.teacher);  // for its head, before the batch size was known
-        auto connecting = distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
-        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        Result<ConnectedTeacher> connected =
+            co_await distilld::connect_teacher(std::move(wish), executors_, control_, emit_);
         if (!connected) {
             co_return connected.error();
         }
@@ -401,8 +397,7 @@ class Preparation {
         run_.asked = connected->asked;
         run_.asked_in_need = connected->asked_in_need;
         run_.teacher_info = std::move(connected->info);
-        auto taking = take_targets();
-        Result<void> taken = co_await std::move(taking);
+        Result<void> taken = co_await take_targets();
         co_return taken;
     }
 
@@ -421,8 +416,7 @@ class Preparation {
 asio::awaitable<Result<void>> prepare(PreparedRun& run, bool resume, GraphExecutors executors, RunControl& control,
                                       EmitEvent emit) {
     Preparation preparation(run, std::move(executors), control, std::move(emit));
-    auto performing = preparation.perform(resume);
-    Result<void> done = co_await std::move(performing);
+    Result<void> done = co_await preparation.perform(resume);
     co_return done;
 }
 

@@ -45,8 +45,7 @@ asio::awaitable<Result<void>> make_writable(std::filesystem::path folder, GraphE
         }
         return writable ? Result<std::string>(folder.string()) : Result<std::string>(writable.error());
     };
-    auto making = space.perform(executors.disk, std::move(attempt));
-    const Result<std::string> made = co_await std::move(making);
+    const Result<std::string> made = co_await space.perform(executors.disk, std::move(attempt));
     if (!made) {
         co_return control.cancelled() ? stopped_on_request() : made.error();
     }
@@ -105,15 +104,13 @@ asio::awaitable<Result<std::vector<FolderLock>>> take_folders(std::vector<std::f
         co_return stopped_on_request();
     }
     for (const std::filesystem::path& folder : folders) {
-        auto making = make_writable(folder, executors, control, emit);
-        if (Result<void> writable = co_await std::move(making); !writable) {
+        if (Result<void> writable = co_await make_writable(folder, executors, control, emit); !writable) {
             co_return writable.error();
         }
         if (known(taken, folder)) {
             continue;
         }
-        auto locking = lock(folder, executors.io, control, emit);
-        Result<FolderLock> locked = co_await std::move(locking);
+        Result<FolderLock> locked = co_await lock(folder, executors.io, control, emit);
         if (!locked) {
             co_return locked.error();
         }

@@ -64,8 +64,8 @@ asio::awaitable<Result<std::vector<NamedTeacher>>> connect_teachers(TeachersWish
         one.data = wish.data;
         one.data.dataset = part.rows.get();
         one.load_model = wish.load_model;
-        auto connecting = connect_teacher(std::move(one), executors, control, named_events(part.teacher, emit));
-        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        Result<ConnectedTeacher> connected =
+            co_await connect_teacher(std::move(one), executors, control, named_events(part.teacher, emit));
         if (!connected && connected.error().kind == ErrorKind::cancelled) {
             co_return connected.error();
         }

@@ -61,9 +61,9 @@ class Connection {
             connected.source = std::move(*made);
         }
         TeacherSource& teacher = *connected.source;
-        auto probing = asio::co_spawn(executors_.io, teacher.probe(wish_.data.vocabulary),
-                                      asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
-        Result<TeacherInfo> probed = co_await std::move(probing);
+        Result<TeacherInfo> probed =
+            co_await asio::co_spawn(executors_.io, teacher.probe(wish_.data.vocabulary),
+                                    asio::bind_cancellation_slot(control_.cancel_slot(), asio::use_awaitable));
         if (wait_) {
             wait_->end(probed && !control_.cancelled());
         }
@@ -97,11 +97,9 @@ class Connection {
         const bool reads = alone || spec.cache == TeacherCache::read || spec.cache == TeacherCache::readwrite;
         const bool writes = !alone && (spec.cache == TeacherCache::write || spec.cache == TeacherCache::readwrite);
         if (spec.store.empty() || (!reads && !writes)) {
-            auto connecting = endpoints(false);
-            co_return co_await std::move(connecting);
+            co_return co_await endpoints(false);
         }
-        auto opening = open_reader(alone);
-        Result<std::shared_ptr<StoreReader>> opened = co_await std::move(opening);
+        Result<std::shared_ptr<StoreReader>> opened = co_await open_reader(alone);
         if (!opened) {
             co_return opened.error();
         }
@@ -112,21 +110,17 @@ class Connection {
         const std::uint64_t sealed = reader ? reader->sealed_rows() : 0;
         const bool complete = reader && sealed == reader->manifest().rows;
         if (alone) {
-            auto connecting = store_alone(std::move(reader));
-            co_return co_await std::move(connecting);
+            co_return co_await store_alone(std::move(reader));
         }
         if (reads && complete) {
             info(spec.store + " holds all answers: the teacher is not asked");
-            auto connecting = store_before_endpoints(std::move(reader));
-            co_return co_await std::move(connecting);
+            co_return co_await store_before_endpoints(std::move(reader));
         }
-        auto connecting = endpoints(true);
-        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        Result<ConnectedTeacher> connected = co_await endpoints(true);
         if (!connected) {
             co_return connected.error();
         }
-        auto caching = with_cache(std::move(*connected), std::move(reader), reads, writes);
-        co_return co_await std::move(caching);
+        co_return co_await with_cache(std::move(*connected), std::move(reader), reads, writes);
     }
 
   private:
@@ -195,8 +189,7 @@ class Connection {
         };
         std::function<Seen()> look = [folder] { return Seen{store_exists(folder), no_store_reason(folder)}; };
         for (bool told = false;; told = true) {
-            auto looking = run_on(executors_.disk, look);
-            const Seen seen = co_await std::move(looking);
+            const Seen seen = co_await run_on(executors_.disk, look);
             if (seen.refusal) {
                 co_return invalid_input("/teacher/store: " + *seen.refusal);
             }
@@ -221,8 +214,7 @@ class Connection {
             co_await pause.async_wait(kTuple);
         }
         std::function<Result<std::shared_ptr<StoreReader>>()> open = [this] { return open_checked(); };
-        auto opening = run_on(executors_.disk, std::move(open));
-        Result<std::shared_ptr<StoreReader>> opened = co_await std::move(opening);
+        Result<std::shared_ptr<StoreReader>> opened = co_await run_on(executors_.disk, std::move(open));
         if (opened) {
             for (const auto& [number, defect] : (*opened)->damaged()) {
                 warn("/teacher/store: " + defect + (wait_for_it ? "" : "; the teacher is asked for its rows"));
@@ -249,8 +241,7 @@ class Connection {
         options.on_waiting = [wait](const std::string& text) { text.empty() ? wait->end() : wait->on_waiting(text); };
         ConnectedTeacher connected;
         connected.source = make_store_teacher(executors_.io, executors_.disk, std::move(reader), std::move(options));
-        auto probing = connected.source->probe(wish_.data.vocabulary);
-        Result<TeacherInfo> probed = co_await std::move(probing);
+        Result<TeacherInfo> probed = co_await connected.source->probe(wish_.data.vocabulary);
         if (!probed) {
             co_return probed.error();
         }
@@ -263,8 +254,7 @@ class Connection {
 
     /// Of a store that is whole: the endpoints are probed only when a row of it is damaged.
     asio::awaitable<Result<ConnectedTeacher>> store_before_endpoints(std::shared_ptr<StoreReader> reader) {
-        auto connecting = store_alone(reader);
-        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        Result<ConnectedTeacher> connected = co_await store_alone(reader);
         if (!connected) {
             co_return connected;
         }
@@ -289,8 +279,7 @@ class Connection {
         TeacherWish wish, GraphExecutors executors, RunControl& control, EmitEvent emit,
         std::shared_ptr<StoreReader> reader) {
         Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
-        auto connecting = connection.endpoints(true);
-        Result<ConnectedTeacher> connected = co_await std::move(connecting);
+        Result<ConnectedTeacher> connected = co_await connection.endpoints(true);
         if (!connected) {
             co_return connected.error();
         }
@@ -317,8 +306,7 @@ class Connection {
             std::function<Result<std::shared_ptr<StoreWriter>>()> open = [this, &connected] {
                 return open_writer(wish_.spec, wish_.data, connected.info, false);
             };
-            auto opening = run_on(executors_.disk, std::move(open));
-            Result<std::shared_ptr<StoreWriter>> opened = co_await std::move(opening);
+            Result<std::shared_ptr<StoreWriter>> opened = co_await run_on(executors_.disk, std::move(open));
             if (opened) {
                 options.writer = std::move(*opened);
             } else if ((opened.error().kind == ErrorKind::io || opened.error().kind == ErrorKind::disk_full) &&
@@ -373,8 +361,7 @@ asio::awaitable<Result<ConnectedTeacher>> connect_endpoints(TeacherWish wish, Gr
                                                             RunControl& control, EmitEvent emit) {
     const StoredData data = wish.data;
     Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
-    auto connecting = connection.endpoints(true);
-    Result<ConnectedTeacher> connected = co_await std::move(connecting);
+    Result<ConnectedTeacher> connected = co_await connection.endpoints(true);
     co_return by_document(std::move(connected), data);
 }
 
@@ -384,8 +371,7 @@ asio::awaitable<Result<ConnectedTeacher>> connect_teacher(TeacherWish wish, Grap
     const TeacherSpec spec = wish.spec;
     const EmitEvent tell = wish.probed == nullptr ? emit : EmitEvent([](const WorkerEvent&) {});
     Connection connection(std::move(wish), std::move(executors), control, std::move(emit));
-    auto connecting = connection.endpoints_or_store();
-    Result<ConnectedTeacher> connected = co_await std::move(connecting);
+    Result<ConnectedTeacher> connected = co_await connection.endpoints_or_store();
     co_return by_document(fit_to_student(std::move(connected), spec, data, tell), data);
 }
 

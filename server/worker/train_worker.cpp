@@ -86,18 +86,14 @@ class TrainWorker {
         TaskGroup followers(threads_.io.get_executor());
         static_cast<void>(followers.spawn(follow_signals(signals_, control_)));
         // Nobody is left to be told a last event when the parent is gone.
-        auto running = run_job(followers);
-        const std::optional<WorkerEvent> last = co_await std::move(running);
+        const std::optional<WorkerEvent> last = co_await run_job(followers);
         if (last) {
-            auto finishing = finish_sinks(*last);
-            const WorkerEvent told = co_await std::move(finishing);
+            const WorkerEvent told = co_await finish_sinks(*last);
             to_service(told);
         }
         followers.cancel();
-        auto joining = followers.join();
-        co_await std::move(joining);
-        auto flushing = channel_->flush(kFlushPatience);
-        co_await std::move(flushing);
+        co_await followers.join();
+        co_await channel_->flush(kFlushPatience);
         channel_->close();
         threads_.join();
         co_return last ? exit_code_of(*last) : kFailed;
@@ -105,8 +101,7 @@ class TrainWorker {
 
     asio::awaitable<std::optional<WorkerEvent>> run_job(TaskGroup& followers) {
         try {
-            auto receiving = channel_->receive();
-            const Result<std::optional<DownMessage>> first = co_await std::move(receiving);
+            const Result<std::optional<DownMessage>> first = co_await channel_->receive();
             if (!first) {
                 co_return failed(first.error());
             }
@@ -132,11 +127,9 @@ class TrainWorker {
             // Orders are followed beside the work.
             static_cast<void>(followers.spawn(obey()));
             if (run_.spec.kind == JobKind::generate) {
-                auto generating = generate(start->trace_file);
-                co_return co_await std::move(generating);
+                co_return co_await generate(start->trace_file);
             }
-            auto preparing = prepare_and_train(*start);
-            co_return co_await std::move(preparing);
+            co_return co_await prepare_and_train(*start);
         } catch (const OutOfDeviceMemory& error) {
             co_return FailedEvent{kOutOfMemory, error.error().message};
         } catch (const ErrorException& error) {
@@ -152,8 +145,7 @@ class TrainWorker {
     /// Follows the service until it is gone. Then the kernel's own timer sees to it that we go as well, even if a
     /// thread hangs: the next run of the job waits for our folders.
     asio::awaitable<void> obey() {
-        auto following = follow_orders(*channel_, control_);
-        co_await std::move(following);
+        co_await follow_orders(*channel_, control_);
         log::warn("worker", "the service is gone; the last step is saved, within " +
                                 std::to_string(kOrphanPatience.count()) + " s");
         ::alarm(static_cast<unsigned>(kOrphanPatience.count()));
@@ -161,16 +153,15 @@ class TrainWorker {
 
     asio::awaitable<WorkerEvent> prepare_and_train(WorkerStart start) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
-        auto preparing = prepare(run_, start.resume, threads_.executors(), control_, emit);
-        const Result<void> prepared = co_await std::move(preparing);
+        const Result<void> prepared = co_await prepare(run_, start.resume, threads_.executors(), control_, emit);
         if (!prepared && prepared.error().kind == ErrorKind::cancelled) {
             co_return CancelledEvent{run_.resumed.step, run_.resumed_from};
         }
         if (!prepared) {
             co_return failed(prepared.error());
         }
-        auto training = train_and_export(run_, threads_.executors(), control_, emit, start.trace_file);
-        Result<WorkerEvent> last = co_await std::move(training);
+        Result<WorkerEvent> last =
+            co_await train_and_export(run_, threads_.executors(), control_, emit, start.trace_file);
         if (!last) {
             co_return failed(last.error());
         }
@@ -179,9 +170,9 @@ class TrainWorker {
 
     asio::awaitable<WorkerEvent> generate(std::string trace_file) {
         const EmitEvent emit = [this](const WorkerEvent& event) { send(event); };
-        auto generating = generate_answers(run_.spec, models::local_model_loader(run_.spec.student.device),
-                                           threads_.executors(), control_, emit, std::move(trace_file));
-        Result<WorkerEvent> last = co_await std::move(generating);
+        Result<WorkerEvent> last =
+            co_await generate_answers(run_.spec, models::local_model_loader(run_.spec.student.device),
+                                      threads_.executors(), control_, emit, std::move(trace_file));
         if (!last) {
             co_return failed(last.error());
         }
@@ -195,8 +186,7 @@ class TrainWorker {
         }
         run_.sinks->take(last);
         auto finish = [this] { run_.sinks->finish(); };
-        auto finishing = run_on(threads_.executors().disk, std::move(finish));
-        co_await std::move(finishing);
+        co_await run_on(threads_.executors().disk, std::move(finish));
         if (auto* finished = std::get_if<FinishedEvent>(&last)) {
             finished->last.measures.sinks = run_.sinks->counters();
         }

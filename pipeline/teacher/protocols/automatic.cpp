@@ -58,8 +58,7 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
     }
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
-        auto asking = ask_for_signs(dialogue, root_, settings_.url.query);
-        const auto signs = co_await std::move(asking);
+        const auto signs = co_await ask_for_signs(dialogue, root_, settings_.url.query);
         if (!signs) {
             co_return failed_probe(signs.error());
         }
@@ -76,8 +75,7 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
         if (row->cheaper.is_there != nullptr) {
             const TeacherProtocolRow* cheaper = find_protocol(rows_, row->cheaper.protocol);
             const std::string target = root_ + std::string(cheaper->default_path) + settings_.url.query;
-            auto looking = row->cheaper.is_there(dialogue, target);
-            const auto there = co_await std::move(looking);
+            const auto there = co_await row->cheaper.is_there(dialogue, target);
             if (!there) {
                 co_return failed_probe(there.error());
             }
@@ -87,8 +85,7 @@ class AutomaticAdapter final : public TeacherProtocolAdapter {
         if (!adapter) {
             co_return failed_probe({FailureKind::rejected, adapter.error().message, std::nullopt});
         }
-        auto negotiating = (*adapter)->negotiate(dialogue, wanted);
-        co_return co_await std::move(negotiating);
+        co_return co_await (*adapter)->negotiate(dialogue, wanted);
     }
 
   private:

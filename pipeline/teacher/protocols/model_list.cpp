@@ -60,8 +60,7 @@ boost::asio::awaitable<FetchResult<std::optional<std::vector<ListedModel>>>> ask
                                                                                             std::string target) {
     using Models = std::optional<std::vector<ListedModel>>;
     const std::string page = dialogue.page(target);
-    auto asking = dialogue.send(make_get(std::move(target)), std::nullopt);
-    const auto response = co_await std::move(asking);
+    const auto response = co_await dialogue.send(make_get(std::move(target)), std::nullopt);
     if (!response) {
         co_return response.error();
     }

@@ -231,8 +231,7 @@ class SeedAdapter final : public TeacherProtocolAdapter {
                                                               TargetsWanted wanted) const override {
         Negotiated negotiated;
         wanted.vocabulary = 0;  // only the answer tells
-        auto asking = dialogue.ask(make_codec(wanted, 0));
-        auto answer = co_await std::move(asking);
+        auto answer = co_await dialogue.ask(make_codec(wanted, 0));
         if (!answer) {
             co_return failed_probe(answer.error());
         }

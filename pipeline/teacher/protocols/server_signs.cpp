@@ -25,8 +25,7 @@ boost::asio::awaitable<FetchResult<ServerSigns>> ask_for_signs(ProbeDialogue& di
                                                                std::string query) {
     ServerSigns signs;
     const std::string page = dialogue.page(base + "/v2");
-    auto asking = dialogue.send(make_get(base + "/v2" + query), std::nullopt);
-    const auto response = co_await std::move(asking);
+    const auto response = co_await dialogue.send(make_get(base + "/v2" + query), std::nullopt);
     if (!response) {
         co_return response.error();
     }
@@ -37,8 +36,7 @@ boost::asio::awaitable<FetchResult<ServerSigns>> ask_for_signs(ProbeDialogue& di
         signs.inference_server = name_in(*response);
     }
     if (signs.inference_server.empty()) {
-        auto listing = ask_for_models(dialogue, base + "/v1/models" + query);
-        auto models = co_await std::move(listing);
+        auto models = co_await ask_for_models(dialogue, base + "/v1/models" + query);
         if (!models) {
             co_return models.error();
         }

@@ -262,8 +262,7 @@ class SglangAdapter final : public TeacherProtocolAdapter {
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
         PromptScoringCodec::Options learnt = options(wanted);
-        auto listing = ask_for_models(dialogue, models_target_);
-        const auto models = co_await std::move(listing);
+        const auto models = co_await ask_for_models(dialogue, models_target_);
         if (!models) {
             co_return failed_probe(models.error());
         }
@@ -271,14 +270,12 @@ class SglangAdapter final : public TeacherProtocolAdapter {
         if (*models && !(*models)->empty()) {
             learnt.max_tokens = (*models)->front().max_tokens;
         }
-        auto asking = dialogue.ask(std::make_shared<SglangCodec>(learnt));
-        auto answer = co_await std::move(asking);
+        auto answer = co_await dialogue.ask(std::make_shared<SglangCodec>(learnt));
         if (!answer) {
             co_return failed_probe(answer.error());
         }
         Negotiated negotiated;
-        auto tokenizing = ask_to_tokenize(dialogue, tokenize_target_, model_);
-        auto tokenizer = co_await std::move(tokenizing);
+        auto tokenizer = co_await ask_to_tokenize(dialogue, tokenize_target_, model_);
         if (!tokenizer) {
             co_return failed_probe(tokenizer.error());
         }

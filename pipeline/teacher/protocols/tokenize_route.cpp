@@ -45,8 +45,7 @@ boost::asio::awaitable<FetchResult<TokenizerSigns>> ask_to_tokenize(ProbeDialogu
     request.content_type = kJsonContentType;
     request.body = std::make_shared<const std::string>(
         to_text(json::object{{"model", model}, {"prompt", kTokenizerText}, {"add_special_tokens", false}}));
-    auto asking = dialogue.send(std::move(request), std::nullopt);
-    const auto response = co_await std::move(asking);
+    const auto response = co_await dialogue.send(std::move(request), std::nullopt);
     TokenizerSigns signs;
     if (!response && not_up(response.error().kind)) {
         co_return response.error();

@@ -147,8 +147,7 @@ class TrlAdapter final : public TeacherProtocolAdapter {
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
         Negotiated negotiated;
         negotiated.codec = make_codec(wanted);
-        auto asking = dialogue.ask(negotiated.codec);
-        auto answer = co_await std::move(asking);
+        auto answer = co_await dialogue.ask(negotiated.codec);
         if (!answer) {
             co_return failed_probe(answer.error());
         }

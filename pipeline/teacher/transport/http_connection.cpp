@@ -96,8 +96,7 @@ asio::awaitable<void> read_parsed_body(net::ByteStream& stream, beast::flat_buff
             body.reserve(static_cast<std::size_t>(std::min(next, std::max<std::uint64_t>(limit + 1, filled + 1))));
         }
         const std::span<char> space(reinterpret_cast<char*>(body.data()) + filled, body.capacity() - filled);
-        auto reading = reader.read_body(stream, buffer, space);
-        const auto read = co_await std::move(reading);
+        const auto read = co_await reader.read_body(stream, buffer, space);
         traffic.bytes_received += read.bytes;
         filled += read.bytes;
         body.resize(filled);
@@ -130,8 +129,7 @@ asio::awaitable<HttpExchange> exchange_on(net::ByteStream& stream, beast::flat_b
 
     // A server may refuse a request before it has read all of it: look for an answer even after a failed write.
     const auto reader = net::make_answer_reader(kMaxHeaderBytes);
-    auto reading = reader->read_head(stream, buffer);
-    const error_code failure = co_await std::move(reading);
+    const error_code failure = co_await reader->read_head(stream, buffer);
     exchange.any_byte = reader->begun() || buffer.size() > 0;
     if (failure) {
         note_failure(write_failure && !exchange.any_byte ? write_failure : failure, exchange);

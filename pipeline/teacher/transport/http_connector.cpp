@@ -59,8 +59,7 @@ asio::awaitable<FetchResult<HttpConnector::Addresses>> HttpConnector::resolve() 
         addresses_.emplace_back(address, url_.port);
         co_return addresses_;
     }
-    auto resolving = resolver_.resolve(url_.host);
-    const auto resolved = co_await std::move(resolving);
+    const auto resolved = co_await resolver_.resolve(url_.host);
     if (!resolved) {
         // A name may be missing for a moment: that of a service without a pod that is ready has no address.
         co_return failure(FailureKind::connection,
@@ -114,8 +113,7 @@ asio::awaitable<FetchResult<std::unique_ptr<HttpConnection>>> HttpConnector::con
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
     auto stream = std::make_unique<net::ByteStream>(std::move(socket), url_.tls ? tls_.get() : nullptr);
     if (stream->is_secure()) {
-        auto shaking = stream->handshake_with(url_.host);
-        const auto shaken = co_await std::move(shaking);
+        const auto shaken = co_await stream->handshake_with(url_.host);
         if (shaken.failure) {
             throw_if_aborted(shaken.failure);
             // What comes from OpenSSL is a refusal; what comes from the socket is a lost connection.

@@ -82,8 +82,7 @@ struct HttpPool::Implementation {
     asio::awaitable<FetchResult<HttpResponse>> request(HttpRequest request) {
         std::exception_ptr thrown;
         try {
-            auto asking = ask(std::move(request));
-            co_return co_await std::move(asking);
+            co_return co_await ask(std::move(request));
         } catch (...) {
             thrown = std::current_exception();
         }

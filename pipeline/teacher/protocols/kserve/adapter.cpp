@@ -69,14 +69,12 @@ class Adapter final : public TeacherProtocolAdapter {
     }
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
-        auto waiting = wait_until_ready(dialogue);
-        const auto ready = co_await std::move(waiting);
+        const auto ready = co_await wait_until_ready(dialogue);
         if (!ready) {
             co_return ready.error();
         }
         Dialect dialect;
-        auto reading = read_metadata(dialogue);
-        auto metadata = co_await std::move(reading);
+        auto metadata = co_await read_metadata(dialogue);
         if (!metadata) {
             co_return metadata.error();
         }
@@ -84,14 +82,12 @@ class Adapter final : public TeacherProtocolAdapter {
         if (const std::uint32_t vocabulary = vocabulary_of(dialect.metadata); vocabulary != 0) {
             wanted.vocabulary = vocabulary;
         }
-        auto configuring = read_config(dialogue, dialect.metadata);
-        auto config = co_await std::move(configuring);
+        auto config = co_await read_config(dialogue, dialect.metadata);
         if (!config) {
             co_return config.error();
         }
         dialect.config = std::move(*config);
-        auto asking = first_answer(dialogue, wanted, dialect);
-        auto first = co_await std::move(asking);
+        auto first = co_await first_answer(dialogue, wanted, dialect);
         if (!first) {
             co_return failed_probe(first.error());
         }
@@ -118,8 +114,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (hidden) {
             negotiated.head =
                 HeadOffer{paths_.metadata + "/head" + url_.query, head_sha256(dialect.metadata.parameters)};
-            auto asking_too = own_rows(dialogue, wanted, std::move(dialect));
-            auto told = co_await std::move(asking_too);
+            auto told = co_await own_rows(dialogue, wanted, std::move(dialect));
             if (!told) {
                 co_return failed_probe(told.error());
             }
@@ -132,8 +127,7 @@ class Adapter final : public TeacherProtocolAdapter {
 
   private:
     asio::awaitable<FetchResult<void>> wait_until_ready(ProbeDialogue& dialogue) const {
-        auto asking = dialogue.send(make_get(paths_.readiness), kTritonLoading);
-        const auto ready = co_await std::move(asking);
+        const auto ready = co_await dialogue.send(make_get(paths_.readiness), kTritonLoading);
         if (!ready) {
             co_return prefixed(kNotReady, ready.error());
         }
@@ -147,8 +141,7 @@ class Adapter final : public TeacherProtocolAdapter {
 
     asio::awaitable<FetchResult<ModelMetadata>> read_metadata(ProbeDialogue& dialogue) const {
         const std::string page = dialogue.page(paths_.metadata);
-        auto asking = dialogue.send(make_get(paths_.metadata + url_.query), kNoSuchModel);
-        const auto response = co_await std::move(asking);
+        const auto response = co_await dialogue.send(make_get(paths_.metadata + url_.query), kNoSuchModel);
         if (!response) {
             co_return prefixed(kNoMetadata, response.error());
         }
@@ -169,8 +162,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (metadata.parameters.contains("max_batch_size") || metadata.parameters.contains("max_tokens")) {
             co_return ModelConfig();
         }
-        auto asking = dialogue.send(make_get(paths_.metadata + "/config" + url_.query), std::nullopt);
-        const auto response = co_await std::move(asking);
+        const auto response = co_await dialogue.send(make_get(paths_.metadata + "/config" + url_.query), std::nullopt);
         if (!response && not_up(response.error().kind)) {
             co_return prefixed("the model's configuration cannot be read: ", response.error());
         }
@@ -188,8 +180,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (!codec) {
             co_return refusal(FailureKind::rejected, codec.error().message);
         }
-        auto asking = dialogue.ask(*codec);
-        auto answer = co_await std::move(asking);
+        auto answer = co_await dialogue.ask(*codec);
         if (answer || not_up(answer.error().kind)) {
             co_return answer;
         }
@@ -199,8 +190,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (!plain) {
             co_return answer;
         }
-        auto asking_again = dialogue.ask(*plain);
-        auto second = co_await std::move(asking_again);
+        auto second = co_await dialogue.ask(*plain);
         if (second) {
             co_return second;
         }
@@ -226,8 +216,7 @@ class Adapter final : public TeacherProtocolAdapter {
         if (!codec) {
             co_return std::optional<TeacherTargets>();
         }
-        auto asking = dialogue.ask(*codec);
-        auto answer = co_await std::move(asking);
+        auto answer = co_await dialogue.ask(*codec);
         if (!answer) {
             co_return answer.error();
         }

@@ -46,8 +46,7 @@ class Adapter final : public TeacherProtocolAdapter {
 
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted wanted) const override {
         CodecOptions learnt = options(wanted);
-        auto listing = ask_for_models(dialogue, pages_.models);
-        const auto models = co_await std::move(listing);
+        const auto models = co_await ask_for_models(dialogue, pages_.models);
         if (!models) {
             co_return failed_probe(models.error());
         }
@@ -61,8 +60,7 @@ class Adapter final : public TeacherProtocolAdapter {
             }
             learnt.max_model_len = model->max_tokens;
         }
-        auto asking = dialogue.ask(make_codec(learnt));
-        auto answer = co_await std::move(asking);
+        auto answer = co_await dialogue.ask(make_codec(learnt));
         if (!answer) {
             co_return failed_probe(explained(answer.error()));
         }
@@ -70,15 +68,13 @@ class Adapter final : public TeacherProtocolAdapter {
         negotiated.answer = std::move(answer->targets);
         learnt.entry_bytes = entry_bytes_of(negotiated.answer);
         negotiated.codec = make_codec(learnt);
-        auto tokenizing = ask_to_tokenize(dialogue, pages_.tokenize, model_);
-        auto tokenizer = co_await std::move(tokenizing);
+        auto tokenizer = co_await ask_to_tokenize(dialogue, pages_.tokenize, model_);
         if (!tokenizer) {
             co_return failed_probe(tokenizer.error());
         }
         negotiated.tokenizer = std::move(*tokenizer);
         if (route_ == Route::completions) {
-            auto looking = has_generate_route(dialogue, pages_.generate);
-            const auto there = co_await std::move(looking);
+            const auto there = co_await has_generate_route(dialogue, pages_.generate);
             if (!there) {
                 co_return failed_probe(there.error());
             }
@@ -134,8 +130,7 @@ asio::awaitable<FetchResult<bool>> has_generate_route(ProbeDialogue& dialogue, s
     request.target = std::move(target);
     request.content_type = kJsonContentType;
     request.body = std::make_shared<const std::string>("{}");
-    auto asking = dialogue.send(std::move(request), std::nullopt);
-    const auto response = co_await std::move(asking);
+    const auto response = co_await dialogue.send(std::move(request), std::nullopt);
     if (!response) {
         co_return response.error();
     }

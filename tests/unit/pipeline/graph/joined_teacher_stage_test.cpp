@@ -63,8 +63,7 @@ class NumberedTeacher final : public TeacherSource {
                                                              std::shared_ptr<const TokenBatch> tokens,
                                                              std::chrono::nanoseconds deadline) override {
         rows += tokens->rows;
-        auto fetching = fake.fetch(endpoint, tokens, deadline);
-        FetchResult<EncodedAnswer> answer = co_await std::move(fetching);
+        FetchResult<EncodedAnswer> answer = co_await fake.fetch(endpoint, tokens, deadline);
         if (!answer) {
             co_return answer.error();
         }

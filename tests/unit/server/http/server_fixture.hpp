@@ -150,8 +150,7 @@ class HttpServer : public ::testing::Test {
                              std::size_t largest = 0;
                              auto end = api::BodyEnd::not_yet;
                              while (end == api::BodyEnd::not_yet && !request.query_value("early")) {
-                                 auto pulling = request.body_source->next();
-                                 const auto piece = co_await std::move(pulling);
+                                 const auto piece = co_await request.body_source->next();
                                  bytes += piece.bytes.size();
                                  largest = std::max(largest, piece.bytes.size());
                                  end = piece.end;

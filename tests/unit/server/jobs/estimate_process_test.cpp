@@ -45,8 +45,7 @@ class EstimateProcess : public ::testing::Test {
     asio::awaitable<void> ask(const EstimateRunner& runner, std::string& said) {
         EstimateRequest request;
         request.spec_json = "{}";
-        auto running = runner(std::move(request));
-        said = outcome(co_await std::move(running));
+        said = outcome(co_await runner(std::move(request)));
     }
     std::string made_by(const EstimateProcessOptions& options) {
         const EstimateRunner runner = make_estimate_processes(options);
@@ -98,8 +97,7 @@ TEST_F(EstimateProcess, F11OneIsKilledWhenWhoeverAskedForItHasLeft) {
         make_estimate_processes(shell("echo $$ > " + file.string() + "; while :; do :; done"));
     std::string said = "nothing";
     const auto leave = [](asio::awaitable<void> asking) -> asio::awaitable<void> {
-        auto limited = with_deadline(std::move(asking), 500ms);
-        EXPECT_FALSE(co_await std::move(limited));
+        EXPECT_FALSE(co_await with_deadline(std::move(asking), 500ms));
     };
     asio::co_spawn(context_, leave(ask(runner, said)), asio::detached);
     context_.run();

@@ -199,8 +199,7 @@ asio::awaitable<void> own(asio::awaitable<void> follower, std::function<bool()> 
         co_await pause.async_wait(asio::use_awaitable);
     } while (!done());
     group.cancel();
-    auto joining = group.join();
-    co_await std::move(joining);
+    co_await group.join();
 }
 
 void run_to_the_end(asio::io_context& io, asio::awaitable<void> task) {

@@ -101,16 +101,14 @@ class LinesAdapter final : public TeacherProtocolAdapter {
     asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue, TargetsWanted) const override {
         HttpRequest question = make_get("/about");
         question.answer_headers = {"Line-Server"};
-        auto asking = dialogue.send(std::move(question), 425U);
-        const auto about = co_await std::move(asking);
+        const auto about = co_await dialogue.send(std::move(question), 425U);
         if (!about) {
             co_return about.error();
         }
         const std::string* server = about->header("Line-Server");
         Negotiated negotiated;
         negotiated.codec = std::make_shared<LinesCodec>(target_, server != nullptr ? *server : "nobody");
-        auto first = dialogue.ask(negotiated.codec);
-        auto answer = co_await std::move(first);
+        auto answer = co_await dialogue.ask(negotiated.codec);
         if (!answer) {
             co_return failed_probe(answer.error());
         }
