@@ -59,7 +59,7 @@ def test_too_little_text_is_refused(text, tmp_path):
 
 def result(folder, teacher, distilled, alone):
     progress = {"tokens": 1000, "seconds_elapsed": 2.0, "teacher_hidden_fraction": 0.5}
-    for name, loss in (("teacher-check", teacher), ("distilled", distilled), ("sequential", 9.0), ("alone", alone)):
+    for name, loss in (("teacher", teacher), ("distilled", distilled), ("sequential", 9.0), ("alone", alone)):
         job = {"id": f"job-{name}", "eval_loss": loss, "output": f"/work/{name}", "progress": progress}
         (folder / f"{name}.result.json").write_text(json.dumps(job))
     done = script("quickstart_result", folder, "http://127.0.0.1:1", "--report", folder / "report.json")
