@@ -16,6 +16,7 @@
 #include "base/describes.hpp"
 #include "base/enum_names.hpp"
 #include "base/error.hpp"
+#include "base/join.hpp"
 #include "base/json_members.hpp"
 
 /// JSON of structs that name their fields once:
@@ -124,11 +125,7 @@ Result<void> read_enum(const boost::json::value& value, const JsonPlace& place, 
     const auto* text = value.if_string();
     const auto named = text == nullptr ? std::optional<T>() : enum_from_string<T>({text->data(), text->size()});
     if (!named) {
-        std::string names;
-        for (const auto& name : names_of(enum_names(T{}))) {
-            names += (names.empty() ? "" : ", ") + name;
-        }
-        return wrong_type(value, place, ("one of " + names).c_str());
+        return wrong_type(value, place, ("one of " + joined(names_of(enum_names(T{})))).c_str());
     }
     field = *named;
     return {};

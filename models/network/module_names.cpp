@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/join.hpp"
+
 namespace distilld::models {
 namespace {
 
@@ -14,14 +16,6 @@ std::set<std::string> last_parts(const std::vector<LinearModule>& modules) {
         names.insert(name.substr(name.rfind('.') + 1));
     }
     return names;
-}
-
-std::string listed(const std::set<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) {
-        text += (text.empty() ? "" : ", ") + name;
-    }
-    return text;
 }
 
 }  // namespace
@@ -40,7 +34,7 @@ Result<std::vector<std::string>> resolve_modules(const std::vector<LinearModule>
     for (const std::string& target : targets) {
         if (std::ranges::none_of(modules, [&](const auto& m) { return names_module(target, m.linear->name()); })) {
             return invalid_input(pointer + ": the student has no linear module \"" + target + "\"; it has " +
-                                 listed(last_parts(modules)));
+                                 joined(last_parts(modules)));
         }
     }
     if (targets.empty()) {

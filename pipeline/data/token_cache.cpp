@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/open_file.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/data/growing_bytes.hpp"
@@ -120,7 +121,7 @@ Result<std::vector<PartRow>> read_order(const fs::path& place, const TokenIndex&
 /// By its name: tokens, or a draft of some.
 bool is_ours(std::string_view name) {
     name.remove_prefix(name.starts_with('.') ? 1 : 0);
-    const std::size_t digits = std::min(name.find_first_not_of("0123456789abcdef"), name.size());
+    const std::size_t digits = std::min(name.find_first_not_of(kHexDigits), name.size());
     return digits == kNameDigits && name.substr(digits).starts_with(".tokens");
 }
 

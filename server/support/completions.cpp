@@ -1,11 +1,12 @@
 #include "server/support/completions.hpp"
 
 #include <algorithm>
-#include <boost/algorithm/string/join.hpp>
 #include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/join.hpp"
 
 namespace distilld {
 namespace {
@@ -66,16 +67,11 @@ Words words_of(const CommandNode& program) {
 }
 
 std::string alternatives(const std::vector<std::string>& texts) {
-    std::vector<std::string> all;
-    all.reserve(texts.size());
-    for (const auto& text : texts) {
-        all.push_back(quoted(text));
-    }
-    return boost::algorithm::join(all, " | ");
+    return joined(texts, " | ", quoted);
 }
 
 std::string identifier(const CommandNode& node) {
-    return "_" + replaced(boost::algorithm::join(node.path, "_"), "-", "_");
+    return "_" + replaced(joined(node.path, "_"), "-", "_");
 }
 
 // ---- bash
@@ -83,7 +79,7 @@ std::string identifier(const CommandNode& node) {
 std::string bash_value(const CommandValue& value) {
     switch (value.kind) {
         case Kind::words:
-            return "words=" + quoted(boost::algorithm::join(value.words, " "));
+            return "words=" + quoted(joined(value.words, " "));
         case Kind::file:
             return "kind=file";
         case Kind::folder:
@@ -141,10 +137,10 @@ std::string bash_script(const CommandNode& program) {
     script += "        *)\n            case $at in\n";
     for (const auto* node : all_commands(program)) {
         script += "                " + quoted(full_name(*node)) +
-                  ") options=" + quoted(boost::algorithm::join(option_names(*node), " ")) + " ";
+                  ") options=" + quoted(joined(option_names(*node), " ")) + " ";
         script += node->commands.empty()
                       ? bash_value(node->arguments.empty() ? CommandValue{} : node->arguments[0].value)
-                      : "words=" + quoted(boost::algorithm::join(command_names(*node), " "));
+                      : "words=" + quoted(joined(command_names(*node), " "));
         script += " ;;\n";
     }
     script +=
@@ -179,7 +175,7 @@ std::string zsh_value(const CommandValue& value) {
     const auto head = ":" + zsh_text(value.name) + ":";
     switch (value.kind) {
         case Kind::words:
-            return head + "(" + boost::algorithm::join(value.words, " ") + ")";
+            return head + "(" + joined(value.words, " ") + ")";
         case Kind::file:
             return head + "_files";
         case Kind::folder:
@@ -246,18 +242,13 @@ std::string fish_quoted(const std::string& text) {
 }
 
 std::string fish_list(const std::vector<std::string>& texts) {
-    std::vector<std::string> all;
-    all.reserve(texts.size());
-    for (const auto& text : texts) {
-        all.push_back(fish_quoted(text));
-    }
-    return boost::algorithm::join(all, " ");
+    return joined(texts, " ", fish_quoted);
 }
 
 std::string fish_value(const CommandValue& value) {
     switch (value.kind) {
         case Kind::words:
-            return " -x -a " + fish_quoted(boost::algorithm::join(value.words, " "));
+            return " -x -a " + fish_quoted(joined(value.words, " "));
         case Kind::file:
             return " -r -F";
         case Kind::folder:

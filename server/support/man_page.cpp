@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/join.hpp"
+
 namespace distilld {
 namespace {
 
@@ -48,10 +50,7 @@ std::string synopsis(const CommandNode& node) {
 }
 
 std::string item(const CommandOption& option, bool argument) {
-    std::string head;
-    for (const auto& name : option.names) {
-        head += (head.empty() ? "" : ", ") + (argument ? italic(name) : bold(name));
-    }
+    std::string head = joined(option.names, ", ", argument ? italic : bold);
     if (!argument && option.value.kind != CommandValue::Kind::none) {
         head += " " + italic(option.value.name);
     }
