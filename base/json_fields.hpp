@@ -19,15 +19,11 @@
 #include "base/join.hpp"
 #include "base/json_members.hpp"
 
-/// JSON of structs that name their fields once:
+/// JSON of structs that name their fields once (base/describes.hpp):
 ///
-///     template <class Visitor, Describes<Point> T>
-///     void describe(Visitor& v, T& point) {
-///         v("x", point.x);
-///         v("y", point.y);
-///     }
+///     BOOST_DESCRIBE_STRUCT(Point, (), (x, y))
 ///
-/// describe() stands in the namespace of the struct (it is found by argument-dependent lookup), and is called with a
+/// or describe() in the namespace of the struct (it is found by argument-dependent lookup), which is called with a
 /// const struct for writing, with another for reading. Fields may be texts, whole numbers, booleans, doubles (those
 /// that are not finite are null in JSON, and null reads as NaN), optionals, vectors and maps from text of these, JSON
 /// objects as they are, and described structs.

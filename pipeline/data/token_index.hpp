@@ -34,29 +34,11 @@ struct TokenIndex {
     std::uint32_t order_sum = 0;
 };
 
-template <class Visitor, Describes<PartIndex> T>
-void describe(Visitor& v, T& part) {
-    v("tokens", part.tokens);
-    v("ids_sum", part.ids_sum);
-    v("has_labels", part.has_labels);
-    v("labels_sum", part.labels_sum);
-    v("rows", part.rows);
-    v("rows_sum", part.rows_sum);
-    v("token_count", part.token_count);
-    v("tokens_read", part.tokens_read);
-    v("has_text", part.has_text);
-    v("names_teachers", part.names_teachers);
-    v("hash", part.hash);
-}
+BOOST_DESCRIBE_STRUCT(PartIndex, (),
+                      (tokens, ids_sum, has_labels, labels_sum, rows, rows_sum, token_count, tokens_read, has_text,
+                       names_teachers, hash))
 
-template <class Visitor, Describes<TokenIndex> T>
-void describe(Visitor& v, T& index) {
-    v("sequence_length", index.sequence_length);
-    v("trims", index.trims);
-    v("parts", index.parts);
-    v("order_rows", index.order_rows);
-    v("order_sum", index.order_sum);
-}
+BOOST_DESCRIBE_STRUCT(TokenIndex, (), (sequence_length, trims, parts, order_rows, order_sum))
 
 /// A line of JSON, and a line with its CRC-32C.
 [[nodiscard]] std::string index_text(const TokenIndex& index);

@@ -32,11 +32,7 @@ struct TableFile {
     std::vector<ShardWriter> writers;
 };
 
-template <class Visitor, Describes<TableFile> T>
-void describe(Visitor& v, T& table) {
-    v("version", table.version);
-    v("writers", table.writers);
-}
+BOOST_DESCRIBE_STRUCT(TableFile, (), (version, writers))
 
 std::string draw_id() {
     std::random_device source;
