@@ -85,14 +85,18 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, FileAcc
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
+    return write_all(file_.get(), bytes, path_);
+}
+
+Result<void> write_all(int file, std::span<const std::byte> bytes, const std::filesystem::path& path) {
     constexpr std::size_t kMaxWrite = std::size_t{1} << 30;  // Linux transfers less than 2 GiB a call
     while (!bytes.empty()) {
-        const auto written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), kMaxWrite));
+        const auto written = ::write(file, bytes.data(), std::min(bytes.size(), kMaxWrite));
         if (written < 0) {
             if (errno == EINTR) {
                 continue;
             }
-            return file_error(path_, "cannot write", errno);
+            return file_error(path, "cannot write", errno);
         }
         bytes = bytes.subspan(static_cast<std::size_t>(written));
     }

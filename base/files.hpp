@@ -50,6 +50,9 @@ class AtomicFile {
     Descriptor file_;  ///< none: committed
 };
 
+/// Writes all of `bytes` to an open file; the error names `path`.
+Result<void> write_all(int file, std::span<const std::byte> bytes, const std::filesystem::path& path);
+
 /// create, write, commit.
 Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content,
                                    FileAccess access = FileAccess::usual);
