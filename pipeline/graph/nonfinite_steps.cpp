@@ -1,8 +1,8 @@
 #include "pipeline/graph/nonfinite_steps.hpp"
 
-#include <array>
 #include <chrono>
-#include <cstdio>
+
+#include "base/format.hpp"
 
 namespace distilld {
 namespace {
@@ -14,9 +14,7 @@ std::string plural(std::uint64_t count, const char* what) {
 }
 
 std::string number_text(double number) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.4g", number);
-    return text.data();
+    return formatted("%.4g", number);
 }
 
 /// What was seen, in words: "its loss is nan, its gradient norm is inf".

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace distilld {
+
+/// A number as printf(3) writes it by this pattern, for people: 64 characters at most.
+[[nodiscard]] inline std::string formatted(const char* pattern, double number) {
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), pattern, number);
+    return text.data();
+}
+
+}  // namespace distilld
