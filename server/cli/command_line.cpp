@@ -8,6 +8,7 @@
 #include <cctype>
 #include <iterator>
 #include <map>
+#include <span>
 #include <sstream>
 
 #include "api/spec_fields.hpp"
@@ -364,6 +365,11 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     add_completions(app, shell);
     add_all_examples(app);
 
+    if (!arguments.empty() && arguments.front() == "__complete") {
+        ParsedLine line;
+        line.out = candidates(command_tree(app), std::span(arguments).subspan(1));
+        return line;
+    }
     if (const auto unknown = unknown_command(app, arguments)) {
         return usage_error(*unknown);
     }
@@ -405,7 +411,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         line.command = healthcheck;
     }
     if (app.got_subcommand("completion")) {
-        line.out = completion_script(command_tree(app), shell);
+        line.out = completion_script(app.get_name(), shell);
     }
     if (app.got_subcommand("man")) {
         line.out = man_page(command_tree(app), kVersion, manual_sections());
