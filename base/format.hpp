@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -11,6 +12,11 @@ namespace distilld {
     std::array<char, 64> text{};
     std::snprintf(text.data(), text.size(), pattern, number);
     return text.data();
+}
+
+/// "1 step", "2 steps"
+[[nodiscard]] inline std::string counted(std::uint64_t count, const char* what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 }  // namespace distilld

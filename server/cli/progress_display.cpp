@@ -24,10 +24,6 @@ std::string percent(double fraction) {
     return std::isfinite(fraction) ? formatted("%.1f%%", 100 * fraction) : "?";
 }
 
-std::string plural(std::uint64_t count, const char* word) {
-    return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
-}
-
 std::string evaluation_line(const EvaluationEvent& evaluation) {
     std::string text = "step " + std::to_string(evaluation.step) + " held-out cross entropy " +
                        formatted("%.4f nats/token", evaluation.loss);
@@ -117,12 +113,12 @@ std::string generate_line(const ProgressEvent& progress) {
 }
 
 std::string teacher_figures(const FetchCounters& fetch) {
-    std::string text = "  teacher         " + plural(fetch.requests, "request") + ", " + std::to_string(fetch.retries) +
-                       " retried, " + std::to_string(fetch.hedges) + " hedged, p50 " +
+    std::string text = "  teacher         " + counted(fetch.requests, "request") + ", " +
+                       std::to_string(fetch.retries) + " retried, " + std::to_string(fetch.hedges) + " hedged, p50 " +
                        formatted("%.3f s", fetch.latency_p50_seconds) + ", p95 " +
                        formatted("%.3f s", fetch.latency_p95_seconds) + "\n";
     for (const TeacherCounters& one : fetch.teachers) {
-        text += "    " + one.teacher + ": " + plural(one.requests, "request") + ", waited for " +
+        text += "    " + one.teacher + ": " + counted(one.requests, "request") + ", waited for " +
                 formatted("%.3f s", one.wait_seconds) + "\n";
     }
     return text;
@@ -131,7 +127,7 @@ std::string teacher_figures(const FetchCounters& fetch) {
 /// Of a training run whose answers come from a store, or pass through it.
 std::string store_figures(const FetchCounters& fetch) {
     std::string text = "  answers         " + std::to_string(fetch.requests) + " by way of the store, which has " +
-                       std::to_string(fetch.store->held_rows) + " of " + plural(fetch.store->rows, "row");
+                       std::to_string(fetch.store->held_rows) + " of " + counted(fetch.store->rows, "row");
     if (fetch.retries != 0) {
         text += ", " + std::to_string(fetch.retries) + " retried";
     }
@@ -146,7 +142,7 @@ std::string generate_summary(const FinishedEvent& finished) {
     const ProgressEvent& last = finished.last;
     const StoreCounters store = last.fetch.store.value_or(StoreCounters{});
     std::string text =
-        "finished: " + plural(last.step, "row") + " in the store, after " + duration_text(last.seconds_elapsed) + "\n";
+        "finished: " + counted(last.step, "row") + " in the store, after " + duration_text(last.seconds_elapsed) + "\n";
     text += "  tokens/s        " + formatted("%.0f", last.tokens_per_second) + "\n";
     if (last.fetch.requests != 0) {
         text += teacher_figures(last.fetch);
@@ -171,7 +167,7 @@ std::string progress_line(const ProgressEvent& progress) {
     text += " | ETA " + duration_text(progress.seconds_remaining);
     text += " | stall " + percent(progress.stall_fraction);
     if (progress.nonfinite_steps != 0) {
-        text += " | " + plural(progress.nonfinite_steps, "step") + " skipped";
+        text += " | " + counted(progress.nonfinite_steps, "step") + " skipped";
     }
     return text;
 }
@@ -194,7 +190,7 @@ std::string summary(const FinishedEvent& finished) {
     if (last.generates) {
         return generate_summary(finished);
     }
-    std::string text = "finished " + plural(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
+    std::string text = "finished " + counted(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
     const std::string kind = *loss_kind(last) == 0 ? "" : std::string(" (") + loss_kind(last) + ")";
     text += "  loss            " + formatted("%.4f nats/token", last.loss) + kind + "\n";
     if (finished.eval_loss) {
@@ -261,7 +257,7 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
     } else if (const auto* started = std::get_if<StartedEvent>(&event)) {
         std::string text = "training " + count_text(static_cast<double>(started->parameters)) + " parameters (" +
                            started->dtype + ") on " + tokens_text(*started) + " in " +
-                           plural(started->dataset_rows, "row") + ": " + plural(started->total_steps, "step") +
+                           counted(started->dataset_rows, "row") + ": " + counted(started->total_steps, "step") +
                            " of up to " + std::to_string(started->batch_size) + " x " +
                            std::to_string(started->micro_batches) + " sequences";
         if (started->first_step != 0) {
@@ -269,7 +265,7 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         }
         if (!started->store.empty()) {
             text = "generating " + std::to_string(started->total_steps - started->first_step) + " of " +
-                   plural(started->total_steps, "row") + " (" + tokens_text(*started) + ") into " + started->store;
+                   counted(started->total_steps, "row") + " (" + tokens_text(*started) + ") into " + started->store;
         }
         line(text);
         if (!started->tokenizer.empty()) {
