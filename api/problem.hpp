@@ -22,9 +22,6 @@ struct Problem {
     std::vector<Violation> errors;
 };
 
-/// "Not Found" for 404 …, "Error" for what is not registered.
-[[nodiscard]] const char* reason_phrase(unsigned status) noexcept;
-
 [[nodiscard]] std::string to_json(const Problem& problem);
 
 /// The answer that carries the problem; `headers` are sent with it.

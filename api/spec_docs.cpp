@@ -5,6 +5,7 @@
 #include <boost/json/value.hpp>
 
 #include "api/teacher_fields.hpp"
+#include "base/join.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -137,17 +138,11 @@ std::string yaml_flow(const json::value& value) {
     if (array == nullptr && object == nullptr) {
         return to_text(value);
     }
-    std::string all;
     if (array != nullptr) {
-        for (const auto& element : *array) {
-            all += (all.empty() ? "" : ", ") + yaml_flow(element);
-        }
-        return "[" + all + "]";
+        return "[" + joined(*array, ", ", yaml_flow) + "]";
     }
-    for (const auto& member : *object) {
-        all += (all.empty() ? "" : ", ") + yaml_text(member.key()) + ": " + yaml_flow(member.value());
-    }
-    return "{ " + all + " }";
+    const auto text_of = [](const auto& member) { return yaml_text(member.key()) + ": " + yaml_flow(member.value()); };
+    return "{ " + joined(*object, ", ", text_of) + " }";
 }
 
 /// A schema of an object, a line a member, its properties in lines of their own.

@@ -5,6 +5,7 @@
 
 #include "api/spec_docs.hpp"
 #include "api/text_checks.hpp"
+#include "base/join.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -227,11 +228,7 @@ Result<std::string> explain(const SpecTable& table, std::string_view name) {
     if (called.empty()) {
         return unknown(table, name);
     }
-    std::string text;
-    for (const auto* field : called) {
-        text += (text.empty() ? "" : "\n") + explained(*field);
-    }
-    return text;
+    return joined(called, "\n", [](const auto* field) { return explained(*field); });
 }
 
 std::string starting_spec(const SpecTable& table, const std::map<std::string, boost::json::value>& values) {

@@ -1,19 +1,33 @@
 #pragma once
 
+#include <boost/describe/class.hpp>
+#include <boost/describe/members.hpp>
 #include <concepts>
 #include <type_traits>
 
 namespace distilld {
 
 /// T is Struct or const Struct: for the free function template that names the fields of a struct, once for those who
-/// read it and those who write it (base/json_fields.hpp).
+/// read it and those who write it (base/json_fields.hpp), where they are not just its members:
 ///
 ///     template <class Visitor, Describes<Point> T>
 ///     void describe(Visitor& v, T& point) {
-///         v("x", point.x);
-///         v("y", point.y);
+///         v("x", point.coordinates[0]);
+///         v("y", point.coordinates[1]);
 ///     }
 template <class T, class Struct>
 concept Describes = std::same_as<std::remove_const_t<T>, Struct>;
+
+/// The same where the fields are members, under their names, with one line beside the struct:
+///
+///     BOOST_DESCRIBE_STRUCT(Point, (), (x, y))
+template <class Visitor, class T>
+    requires boost::describe::has_describe_members<std::remove_const_t<T>>::value
+void describe(Visitor& v, T& value) {
+    using Members = boost::describe::describe_members<std::remove_const_t<T>, boost::describe::mod_public>;
+    [&]<template <class...> class List, class... Member>(List<Member...>*) {
+        (v(Member::name, value.*Member::pointer), ...);
+    }(static_cast<Members*>(nullptr));
+}
 
 }  // namespace distilld

@@ -7,20 +7,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/join.hpp"
+
 namespace distilld {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr int kMaxLinks = 40;  // as the kernel has it
-
-std::string listed(const std::vector<std::string>& roots) {
-    std::string text;
-    for (const std::string& root : roots) {
-        text += (text.empty() ? "" : ", ") + root;
-    }
-    return text.empty() ? "none" : text;
-}
 
 /// `place`, resolved, is the folder of the service or one of its own files there.
 bool is_own(const fs::path& place, const FileRule& rule) {
@@ -51,8 +45,8 @@ std::string complaint_about(const fs::path& path, const std::optional<fs::path>&
         return {};
     }
     if (!place || std::ranges::none_of(rule.roots, holds)) {
-        return "'" + path.string() +
-               "' is not below a folder that specs may name (distilld serve --root): " + listed(rule.roots);
+        return "'" + path.string() + "' is not below a folder that specs may name (distilld serve --root): " +
+               (rule.roots.empty() ? "none" : joined(rule.roots));
     }
     return is_own(*place, rule) ? "'" + path.string() + "' is a file of the service itself" : std::string();
 }

@@ -19,13 +19,7 @@ struct FileRule {
     std::vector<std::string> given{};
 };
 
-template <class Visitor, Describes<FileRule> T>
-void describe(Visitor& v, T& rule) {
-    v("roots", rule.roots);
-    v("own_folder", rule.own_folder);
-    v("own_names", rule.own_names);
-    v("given", rule.given);
-}
+BOOST_DESCRIBE_STRUCT(FileRule, (), (roots, own_folder, own_names, given))
 
 /// Whether a path is `folder` or lies below it, by their spelling.
 [[nodiscard]] bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder);

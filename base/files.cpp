@@ -56,7 +56,7 @@ AtomicFile::~AtomicFile() {
     }
 }
 
-Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, FileAccess access) {
     // Unique within the process by the counter, among processes by the id; a leftover of a dead process is stepped
     // over.
     static std::atomic<std::uint64_t> counter{0};
@@ -64,12 +64,17 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
     if (!entry) {
         return entry.error();
     }
+    const bool is_private = access == FileAccess::folder_owner;
     for (int attempt = 0; attempt < 100; ++attempt) {
         std::string temporary =
             "." + entry->name + "." + std::to_string(::getpid()) + "." + std::to_string(counter.fetch_add(1)) + ".tmp";
         Descriptor file(::openat(entry->folder.get(), temporary.c_str(),
-                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, is_private ? 0600 : 0666));
         if (file) {
+            struct stat owner{};
+            if (is_private && ::geteuid() == 0 && ::fstat(entry->folder.get(), &owner) == 0) {
+                static_cast<void>(::fchown(file.get(), owner.st_uid, owner.st_gid));
+            }
             return AtomicFile(path, std::move(*entry), std::move(temporary), std::move(file));
         }
         if (errno != EEXIST) {
@@ -80,14 +85,18 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
 }
 
 Result<void> AtomicFile::write(std::span<const std::byte> bytes) {
+    return write_all(file_.get(), bytes, path_);
+}
+
+Result<void> write_all(int file, std::span<const std::byte> bytes, const std::filesystem::path& path) {
     constexpr std::size_t kMaxWrite = std::size_t{1} << 30;  // Linux transfers less than 2 GiB a call
     while (!bytes.empty()) {
-        const auto written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), kMaxWrite));
+        const auto written = ::write(file, bytes.data(), std::min(bytes.size(), kMaxWrite));
         if (written < 0) {
             if (errno == EINTR) {
                 continue;
             }
-            return file_error(path_, "cannot write", errno);
+            return file_error(path, "cannot write", errno);
         }
         bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
@@ -114,8 +123,8 @@ Result<void> AtomicFile::commit() {
     return sync_entries(entry_.folder.get(), path_.parent_path());
 }
 
-Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-    auto file = AtomicFile::create(path);
+Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content, FileAccess access) {
+    auto file = AtomicFile::create(path, access);
     if (!file) {
         return file.error();
     }

@@ -12,12 +12,17 @@
 
 namespace distilld {
 
+enum class FileAccess {
+    usual,         ///< as the umask says
+    folder_owner,  ///< only for the owner of its folder, even when root writes it
+};
+
 /// A file that appears under its name whole or not at all: written beside its final path under a temporary name, then
 /// fsync, rename, fsync of the folder. Torch-free. One thread at a time. Errors name the file and the reason.
 class AtomicFile {
   public:
     /// Opens a temporary file in the folder of `path`, which must exist.
-    static Result<AtomicFile> create(const std::filesystem::path& path);
+    static Result<AtomicFile> create(const std::filesystem::path& path, FileAccess access = FileAccess::usual);
 
     AtomicFile(AtomicFile&& other) noexcept;
     AtomicFile& operator=(AtomicFile&& other) noexcept;
@@ -45,8 +50,12 @@ class AtomicFile {
     Descriptor file_;  ///< none: committed
 };
 
+/// Writes all of `bytes` to an open file; the error names `path`.
+Result<void> write_all(int file, std::span<const std::byte> bytes, const std::filesystem::path& path);
+
 /// create, write, commit.
-Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content);
+Result<void> write_file_atomically(const std::filesystem::path& path, std::string_view content,
+                                   FileAccess access = FileAccess::usual);
 
 /// Byte-for-byte copy, atomic like the above.
 Result<void> copy_file_atomically(const std::filesystem::path& from, const std::filesystem::path& to);

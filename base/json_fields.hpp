@@ -16,17 +16,14 @@
 #include "base/describes.hpp"
 #include "base/enum_names.hpp"
 #include "base/error.hpp"
+#include "base/join.hpp"
 #include "base/json_members.hpp"
 
-/// JSON of structs that name their fields once:
+/// JSON of structs that name their fields once (base/describes.hpp):
 ///
-///     template <class Visitor, Describes<Point> T>
-///     void describe(Visitor& v, T& point) {
-///         v("x", point.x);
-///         v("y", point.y);
-///     }
+///     BOOST_DESCRIBE_STRUCT(Point, (), (x, y))
 ///
-/// describe() stands in the namespace of the struct (it is found by argument-dependent lookup), and is called with a
+/// or describe() in the namespace of the struct (it is found by argument-dependent lookup), which is called with a
 /// const struct for writing, with another for reading. Fields may be texts, whole numbers, booleans, doubles (those
 /// that are not finite are null in JSON, and null reads as NaN), optionals, vectors and maps from text of these, JSON
 /// objects as they are, and described structs.
@@ -124,11 +121,7 @@ Result<void> read_enum(const boost::json::value& value, const JsonPlace& place, 
     const auto* text = value.if_string();
     const auto named = text == nullptr ? std::optional<T>() : enum_from_string<T>({text->data(), text->size()});
     if (!named) {
-        std::string names;
-        for (const auto& name : names_of(enum_names(T{}))) {
-            names += (names.empty() ? "" : ", ") + name;
-        }
-        return wrong_type(value, place, ("one of " + names).c_str());
+        return wrong_type(value, place, ("one of " + joined(names_of(enum_names(T{})))).c_str());
     }
     field = *named;
     return {};

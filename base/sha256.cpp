@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/hex.hpp"
 #include "base/open_file.hpp"
 
 namespace distilld {
@@ -43,13 +44,7 @@ std::string Sha256::hex() {
     if (EVP_DigestFinal_ex(state_->context.get(), digest.data(), &length) != 1) {
         throw std::runtime_error("SHA-256 failed");
     }
-    static constexpr char kHex[] = "0123456789abcdef";
-    std::string text;
-    for (unsigned int i = 0; i < length; ++i) {
-        text += kHex[digest[i] >> 4U];
-        text += kHex[digest[i] & 15U];
-    }
-    return text;
+    return distilld::hex(std::as_bytes(std::span(digest).first(length)));
 }
 
 Result<std::string> sha256_file(const std::filesystem::path& path) {

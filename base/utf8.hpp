@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "base/hex.hpp"
 
 namespace distilld {
 
@@ -103,7 +106,6 @@ namespace distilld {
 
 /// The text as UTF-8 for a terminal or a log, with what steers a terminal as \uXXXX, which means the same in JSON.
 [[nodiscard]] inline std::string to_shown_utf8(std::string_view text) {
-    static constexpr std::string_view kDigits = "0123456789abcdef";
     const std::string valid = to_valid_utf8(text);
     std::string shown;
     shown.reserve(valid.size());
@@ -120,10 +122,7 @@ namespace distilld {
         for (const char byte : sequence.substr(1)) {
             code = (code << 6U) | (static_cast<unsigned char>(byte) & 0x3FU);
         }
-        shown += "\\u";
-        for (const unsigned shift : {12U, 8U, 4U, 0U}) {
-            shown += kDigits[(code >> shift) & 0x0FU];
-        }
+        shown += "\\u" + hex(static_cast<std::uint16_t>(code));
     }
     return shown;
 }

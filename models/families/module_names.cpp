@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 
+#include "base/join.hpp"
 #include "models/families/network_shape.hpp"
 
 namespace distilld::models {
@@ -16,14 +17,6 @@ std::set<std::string> last_parts(const std::vector<std::string>& modules) {
         names.insert(name.substr(name.rfind('.') + 1));
     }
     return names;
-}
-
-std::string listed(const std::set<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) {
-        text += (text.empty() ? "" : ", ") + name;
-    }
-    return text;
 }
 
 }  // namespace
@@ -54,7 +47,7 @@ Result<std::vector<std::string>> resolve_modules(const ModelConfig& config, cons
     for (const std::string& target : targets) {
         if (std::ranges::none_of(modules, [&](const std::string& module) { return names_module(target, module); })) {
             return invalid_input(pointer + ": the student has no linear module \"" + target + "\"; it has " +
-                                 listed(last_parts(modules)));
+                                 joined(last_parts(modules)));
         }
     }
     if (targets.empty()) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "base/join.hpp"
 #include "base/json_text.hpp"
 #include "models/families/config_json.hpp"
 #include "models/network/decoder.hpp"
@@ -16,12 +16,6 @@
 
 namespace distilld::models {
 namespace {
-
-std::string text_of(at::IntArrayRef sizes) {
-    std::ostringstream out;
-    out << sizes;
-    return out.str();
-}
 
 bool is_readable(torch::ScalarType type) {
     return type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16;
@@ -47,8 +41,8 @@ Result<void> check_tensors(const WeightFolder& weights, const CausalLm& network)
         const auto* entry = file->find(weights.name_in_file(parameter.name));
         if (at::IntArrayRef(entry->shape) != parameter.held().sizes()) {
             return invalid_input(file->path().string() + ": tensor " + parameter.name + " has shape " +
-                                 text_of(entry->shape) + ", the configuration asks for " +
-                                 text_of(parameter.held().sizes()));
+                                 shape_text(entry->shape) + ", the configuration asks for " +
+                                 shape_text(parameter.held().sizes()));
         }
         if (!is_readable(entry->dtype)) {
             return invalid_input(file->path().string() + ": tensor " + parameter.name + " has dtype " +

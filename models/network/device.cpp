@@ -80,8 +80,4 @@ void make_repeatable() {
     at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-torch::Device default_device() {
-    return automatic(cuda_devices());
-}
-
 }  // namespace distilld::models

@@ -27,7 +27,4 @@ Result<torch::Device> resolve_device(std::string_view text);
 /// libtorch's.
 void make_repeatable();
 
-/// What "auto" means here.
-[[nodiscard]] torch::Device default_device();
-
 }  // namespace distilld::models

@@ -61,17 +61,6 @@ std::uint64_t number_of_name(std::string_view name) noexcept {
     return hash;
 }
 
-Tensor drawn_by_loop(std::int64_t count, std::uint64_t key) {
-    Tensor numbers = torch::empty({count}, torch::kInt64);
-    auto* out = numbers.mutable_data_ptr<std::int64_t>();
-    at::parallel_for(0, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-            out[i] = static_cast<std::int64_t>(drawn(key, static_cast<std::uint64_t>(i)));
-        }
-    });
-    return numbers;
-}
-
 Tensor drawn_by_tensors(std::int64_t count, std::uint64_t key, const torch::Device& device) {
     Tensor z = torch::arange(1, count + 1, torch::TensorOptions().dtype(torch::kInt64).device(device));
     z.mul_(wrapped(kStep)).add_(wrapped(key));

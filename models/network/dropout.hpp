@@ -57,8 +57,7 @@ class Dropout {
 /// number i (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) against rate · 2³².
 [[nodiscard]] torch::Tensor dropout_mask(const torch::Tensor& like, double rate, std::uint64_t key);
 
-/// The two ways to the same bits: a loop on the CPU, tensor operations on any device. uint32 drawn, as int64.
-[[nodiscard]] torch::Tensor drawn_by_loop(std::int64_t count, std::uint64_t key);
+/// The numbers that dropout_mask() draws for another device than the CPU, of 32 bits, as int64.
 [[nodiscard]] torch::Tensor drawn_by_tensors(std::int64_t count, std::uint64_t key, const torch::Device& device);
 
 }  // namespace distilld::models

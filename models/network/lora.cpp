@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/join.hpp"
 #include "models/families/module_names.hpp"
 #include "models/network/causal_lm.hpp"
 #include "models/weights/finite.hpp"
@@ -27,14 +28,6 @@ bool is_adapter(const Parameter& parameter) {
     return parameter.trainable;
 }
 
-std::string text_of(at::IntArrayRef sizes) {
-    std::string text = "[";
-    for (const std::int64_t size : sizes) {
-        text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-    }
-    return text + "]";
-}
-
 /// Everything about the tensors of the file but their values.
 Result<void> check_adapters(const SafetensorsFile& file, const std::vector<ParameterGroup>& groups) {
     const std::string where = file.path().string();
@@ -51,8 +44,8 @@ Result<void> check_adapters(const SafetensorsFile& file, const std::vector<Param
             }
             if (at::IntArrayRef(entry->shape) != parameter.master.sizes() || !is_readable(entry->dtype)) {
                 return invalid_input(where + ": tensor " + parameter.name + " is " +
-                                     std::string(c10::toString(entry->dtype)) + " " + text_of(entry->shape) +
-                                     "; F32, F16 or BF16 of shape " + text_of(parameter.master.sizes()) +
+                                     std::string(c10::toString(entry->dtype)) + " " + shape_text(entry->shape) +
+                                     "; F32, F16 or BF16 of shape " + shape_text(parameter.master.sizes()) +
                                      " is expected");
             }
         }

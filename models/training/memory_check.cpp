@@ -1,18 +1,15 @@
 #include "models/training/memory_check.hpp"
 
-#include <array>
-#include <cstdio>
 #include <string>
 
+#include "base/format.hpp"
 #include "models/optimizers/update_rule.hpp"
 
 namespace distilld::models {
 namespace {
 
 std::string gibibytes(std::uint64_t bytes) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.1f GiB", static_cast<double>(bytes) / (1U << 30U));
-    return text.data();
+    return formatted("%.1f GiB", static_cast<double>(bytes) / (1U << 30U));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 #include <set>
 
+#include "base/join.hpp"
 #include "base/json_text.hpp"
 #include "base/open_file.hpp"
 #include "base/sha256.hpp"
@@ -90,14 +91,6 @@ std::string difference(const std::string& checkpoint, const std::string& network
     return text;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-    std::string text = "[";
-    for (const std::int64_t size : shape) {
-        text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-    }
-    return text + "]";
-}
-
 /// Names, shapes and dtypes of the file are those of `wanted`, no more and no fewer.
 Result<void> check_tensors(const SafetensorsFile& file, const NamedTensors& wanted) {
     const std::string where = file.path().string();
@@ -108,9 +101,9 @@ Result<void> check_tensors(const SafetensorsFile& file, const NamedTensors& want
         if (entry == nullptr) {
             return invalid_input(where + ": tensor " + name + " is missing");
         }
-        if (entry->dtype != tensor.scalar_type() || entry->shape != tensor.sizes().vec()) {
+        if (entry->dtype != tensor.scalar_type() || entry->shape != tensor.sizes()) {
             return invalid_input(where + ": tensor " + name + " is not " + c10::toString(tensor.scalar_type()) + " " +
-                                 shape_text(tensor.sizes().vec()) + ", its shape is " + shape_text(entry->shape));
+                                 shape_text(tensor.sizes()) + ", its shape is " + shape_text(entry->shape));
         }
     }
     for (const std::string& name : file.names()) {

@@ -2,9 +2,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -12,12 +10,6 @@
 #include "pipeline/async/condition.hpp"
 
 namespace distilld {
-
-/// How often and how long one side of a channel had to wait.
-struct ChannelWaits {
-    std::uint64_t count = 0;
-    std::chrono::nanoseconds time{0};
-};
 
 /// A bounded queue between coroutines of one strand. Sending waits while it is full, receiving while it is empty.
 /// After close() nothing more is taken in, what is inside can still be received, then receive() answers nothing.
@@ -35,7 +27,6 @@ class BoundedChannel {
     /// False when the channel is closed; the value is dropped then. Throws operation_aborted when cancelled.
     boost::asio::awaitable<bool> send(T value) {
         while (!closed_ && items_.size() >= capacity_) {
-            WaitTimer waiting(send_waits_);
             co_await writable_.wait();
         }
         if (closed_) {
@@ -46,33 +37,18 @@ class BoundedChannel {
         co_return true;
     }
 
-    /// False when full or closed; `value` is untouched then.
-    [[nodiscard]] bool try_send(T& value) {
-        if (closed_ || items_.size() >= capacity_) {
-            return false;
-        }
-        items_.push_back(std::move(value));
-        readable_.notify();
-        return true;
-    }
-
     /// Nothing = closed and empty. Throws operation_aborted when cancelled.
     boost::asio::awaitable<std::optional<T>> receive() {
         while (items_.empty() && !closed_) {
-            WaitTimer waiting(receive_waits_);
             co_await readable_.wait();
         }
-        co_return try_receive();
-    }
-
-    [[nodiscard]] std::optional<T> try_receive() {
         std::optional<T> value;
         if (!items_.empty()) {
             value.emplace(std::move(items_.front()));
             items_.pop_front();
             writable_.notify();
         }
-        return value;
+        co_return value;
     }
 
     void close() {
@@ -84,30 +60,13 @@ class BoundedChannel {
     [[nodiscard]] bool closed() const noexcept { return closed_; }
     [[nodiscard]] std::size_t size() const noexcept { return items_.size(); }
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-    [[nodiscard]] const ChannelWaits& send_waits() const noexcept { return send_waits_; }
-    [[nodiscard]] const ChannelWaits& receive_waits() const noexcept { return receive_waits_; }
 
   private:
-    /// Adds the time of one wait, also when it ends by an exception.
-    class WaitTimer {
-      public:
-        explicit WaitTimer(ChannelWaits& waits) : waits_(waits) { ++waits_.count; }
-        WaitTimer(const WaitTimer&) = delete;
-        WaitTimer& operator=(const WaitTimer&) = delete;
-        ~WaitTimer() { waits_.time += std::chrono::steady_clock::now() - start_; }
-
-      private:
-        ChannelWaits& waits_;
-        std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    };
-
     std::size_t capacity_;
     bool closed_ = false;
     std::deque<T> items_;
     Condition readable_;
     Condition writable_;
-    ChannelWaits send_waits_;
-    ChannelWaits receive_waits_;
 };
 
 }  // namespace distilld

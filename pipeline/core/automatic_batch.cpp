@@ -5,6 +5,8 @@
 #include <bit>
 #include <charconv>
 
+#include "base/format.hpp"
+
 namespace distilld {
 namespace {
 
@@ -12,10 +14,6 @@ namespace {
 std::uint32_t sequences_of(std::uint64_t rows, std::uint32_t micro_batches) {
     const std::uint64_t by_rows = rows / kMinStepsOfEpoch / micro_batches;
     return static_cast<std::uint32_t>(std::bit_floor(std::clamp<std::uint64_t>(by_rows, 1, kMaxAutomaticSequences)));
-}
-
-std::string counted(std::uint64_t count, const char* what) {
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 }  // namespace

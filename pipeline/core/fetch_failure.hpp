@@ -36,8 +36,9 @@ enum class FailureKind {
     return "unknown";
 }
 
-/// A fault of the surroundings, which costs time and no attempts. (A `not_found` is one only until the endpoint has
-/// answered; afterwards it is a rejection.)
+/// A fault of the surroundings, which costs time and no attempts: nobody answered, or somebody who is not ready yet, or
+/// does not have the model yet. (A `not_found` is one only until the endpoint has answered; afterwards it is a
+/// rejection.)
 [[nodiscard]] constexpr bool is_outage(FailureKind kind) noexcept {
     return kind == FailureKind::connection || kind == FailureKind::timeout || kind == FailureKind::overloaded ||
            kind == FailureKind::not_found;

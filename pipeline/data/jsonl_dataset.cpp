@@ -86,18 +86,21 @@ Result<DatasetRows> load_rows(Files files, const Tokenizer* tokenizer, const Dat
     if (std::optional<DatasetRows> kept = cache->open(*place, shown(files))) {
         return std::move(*kept);
     }
-    const std::unique_ptr<TokenDraft> draft = cache->make_draft(*place);
+    std::unique_ptr<TokenDraft> draft = cache->make_draft(*place, files);
     Result<DatasetRows> rows = read_rows(files, tokenizer, options, draft.get());
-    if (!rows) {
-        return rows;
+    if (draft != nullptr && draft->failure()) {
+        cache->warn_of_failure(*draft);
+        draft.reset();
+        return read_rows(files, tokenizer, options, nullptr);
     }
-    // Too little to be worth it, if it is not an error.
-    if (std::ranges::any_of(rows->parts, [](const BuiltRows& part) { return part.rows.rows.size() == 0; })) {
+    // A part without rows is an error, or too little to be worth it.
+    const auto is_empty = [](const BuiltRows& part) { return part.rows.rows.empty(); };
+    if (draft == nullptr || !rows || std::ranges::any_of(rows->parts, is_empty)) {
         return rows;
     }
     if (cache->place_of(files, options) == place) {
         cache->keep(*draft, *rows, shown(files));
-    } else if (draft->takes_files()) {
+    } else {
         cache->warn_of_change(shown(files));
     }
     return rows;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/join.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "pipeline/data/prompt_completion.hpp"
 #include "pipeline/data/render_command.hpp"
@@ -156,13 +157,9 @@ class SimdjsonDocumentParser final : public DocumentParser {
         }
         const auto found = std::find(teachers.begin(), teachers.end(), name);
         if (found == teachers.end()) {
-            std::string known;
-            for (const std::string& teacher : teachers) {
-                known += (known.empty() ? "" : ", ") + teacher;
-            }
             const std::string what = named ? "names the teacher \"" + std::string(name) + "\", of which"
                                            : "names no teacher, and of one called \"" + std::string(name) + "\"";
-            return invalid_input(what + " /teachers knows nothing; it has " + known);
+            return invalid_input(what + " /teachers knows nothing; it has " + joined(teachers));
         }
         document.teacher = static_cast<std::size_t>(found - teachers.begin());
         return {};

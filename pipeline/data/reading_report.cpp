@@ -1,8 +1,8 @@
 #include "pipeline/data/reading_report.hpp"
 
-#include <array>
-#include <cstdio>
 #include <utility>
+
+#include "base/format.hpp"
 
 namespace distilld {
 
@@ -10,21 +10,12 @@ namespace {
 
 /// 1234567 as "1.2 million".
 std::string in_words(double count) {
-    std::array<char, 48> text{};
-    if (count >= 1e6) {
-        std::snprintf(text.data(), text.size(), "%.1f million", count / 1e6);
-    } else {
-        std::snprintf(text.data(), text.size(), "%.0f", count);
-    }
-    return text.data();
+    return count >= 1e6 ? formatted("%.1f million", count / 1e6) : formatted("%.0f", count);
 }
 
 std::string in_bytes(std::uint64_t bytes) {
-    std::array<char, 48> text{};
     const auto number = static_cast<double>(bytes);
-    std::snprintf(text.data(), text.size(), bytes >= 1'000'000'000 ? "%.1f GB" : "%.1f MB",
-                  bytes >= 1'000'000'000 ? number / 1e9 : number / 1e6);
-    return text.data();
+    return number >= 1e9 ? formatted("%.1f GB", number / 1e9) : formatted("%.1f MB", number / 1e6);
 }
 
 }  // namespace

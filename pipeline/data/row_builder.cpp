@@ -16,7 +16,7 @@ bool has_target(std::span<const std::int32_t> labels) {
 RowBuilder::RowBuilder(const Tokenizer* tokenizer, const DatasetOptions& options, TokenDraft* draft,
                        const std::string& name)
     : options_(options),
-      draft_(draft),
+      in_files_(draft != nullptr),
       ids_(draft, name + ".ids"),
       labels_(draft, name + ".labels"),
       rows_(draft, name + ".rows") {
@@ -71,31 +71,28 @@ Result<void> RowBuilder::add(const Document& document, std::uint64_t number, dou
 
 Result<BuiltRows> RowBuilder::finish() {
     BuiltRows built;
-    Result<GrownBytes> ids = ids_.finish();
+    Result<KeptBytes> ids = ids_.finish();
     if (!ids) {
         return ids.error();
     }
-    built.rows.ids = KeptArray<std::int32_t>(std::move(ids->bytes));
-    built.ids_sum = ids->sum;
+    built.rows.ids = KeptArray<std::int32_t>(std::move(*ids));
     if (has_labels_) {
-        Result<GrownBytes> labels = labels_.finish();
+        Result<KeptBytes> labels = labels_.finish();
         if (!labels) {
             return labels.error();
         }
-        built.rows.labels = KeptArray<std::int32_t>(std::move(labels->bytes));
-        built.labels_sum = labels->sum;
+        built.rows.labels = KeptArray<std::int32_t>(std::move(*labels));
     }
     if (options_.packing) {
         if (Result<void> done = cut(built.rows.labels); !done) {
             return done.error();
         }
     }
-    Result<GrownBytes> rows = rows_.finish();
+    Result<KeptBytes> rows = rows_.finish();
     if (!rows) {
         return rows.error();
     }
-    built.rows.rows = KeptArray<DatasetRow>(std::move(rows->bytes));
-    built.rows_sum = rows->sum;
+    built.rows.rows = KeptArray<DatasetRow>(std::move(*rows));
     built.rows.sequence_length = options_.sequence_length;
     built.rows.trims = !options_.packing;
     built.rows.has_text = has_text_;
@@ -115,7 +112,7 @@ Result<void> RowBuilder::cut(const KeptArray<std::int32_t>& labels) {
     const std::uint64_t stride = options_.sequence_length;
     for (std::uint64_t begin = 0; begin + 1 < count; begin += stride) {
         const std::uint64_t length = std::min(stride, count - 1 - begin);
-        if (labels.is_there() && !has_target(labels.all().subspan(begin + 1, length))) {
+        if (!labels.empty() && !has_target(labels.all().subspan(begin + 1, length))) {
             continue;
         }
         if (Result<void> added = add_row(begin, length); !added) {
@@ -138,8 +135,7 @@ std::vector<std::uint64_t> RowBuilder::documents_of(std::span<const DatasetRow> 
 // Grows to what the file is likely to need rather than by doubling, which would hold up to three times the tokens
 // while it copies.
 void RowBuilder::reserve(std::uint64_t needed, double read_share) {
-    const bool in_memory = draft_ == nullptr || draft_->is_given_up();
-    if (!in_memory || needed * sizeof(std::int32_t) <= ids_.capacity()) {
+    if (in_files_ || needed * sizeof(std::int32_t) <= ids_.capacity()) {
         return;
     }
     std::uint64_t room = needed + needed / 2;
@@ -173,16 +169,13 @@ Result<void> RowBuilder::append(std::span<const std::int32_t> ids, std::span<con
                                 bool own_labels) {
     if (own_labels && !has_labels_) {
         // The first document with labels: until now the ids were the labels.
-        labels_.reserve(ids_.is_in_memory() ? ids_.capacity() : 0);
+        labels_.reserve(ids_.capacity());
         if (Result<void> copied = labels_.append_all_of(ids_); !copied) {
             return copied;
         }
         has_labels_ = true;
     }
     last_id_ = ids.back();
-    if (draft_ != nullptr) {
-        draft_->count(ids.size_bytes());
-    }
     if (Result<void> appended = ids_.append(std::as_bytes(ids)); !appended || !has_labels_) {
         return appended;
     }

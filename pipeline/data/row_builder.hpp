@@ -21,10 +21,6 @@ struct BuiltRows {
     TokenRows rows;  ///< which may be none
     /// Of a mixed dataset: the document in which each row begins, by its number.
     std::vector<std::uint64_t> documents;
-    /// Checksums of what lies in files, see KeptBytes::map().
-    std::uint32_t ids_sum = 0;
-    std::uint32_t labels_sum = 0;
-    std::uint32_t rows_sum = 0;
 };
 
 /// Gathers the documents of one dataset into one token array and cuts its rows: add() for each document, finish().
@@ -56,7 +52,7 @@ class RowBuilder {
     };
 
     const DatasetOptions& options_;
-    TokenDraft* draft_;
+    bool in_files_;
     std::optional<std::int32_t> separator_;
     std::int32_t last_id_ = 0;
     GrowingBytes ids_;

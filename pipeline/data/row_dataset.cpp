@@ -38,7 +38,7 @@ class RowDataset final : public Dataset {
         for (std::size_t b = 0; b < rows.size(); ++b) {
             const DatasetRow& row = at(rows[b]);
             const auto out = static_cast<std::ptrdiff_t>(b * batch.columns);
-            std::ranges::copy(own_.ids.part(row.begin, row.length), batch.input_ids.begin() + out);
+            std::ranges::copy(own_.ids.all().subspan(row.begin, row.length), batch.input_ids.begin() + out);
             const auto targets = targets_of(row);
             std::ranges::copy(targets, batch.labels.begin() + out);
             batch.target_tokens += count_targets(targets);
@@ -49,7 +49,7 @@ class RowDataset final : public Dataset {
 
     std::uint64_t target_tokens(std::uint64_t row) const override {
         const DatasetRow& found = at(row);
-        return own_.labels.is_there() ? count_targets(targets_of(found)) : found.length;
+        return own_.labels.empty() ? found.length : count_targets(targets_of(found));
     }
 
   private:
@@ -62,7 +62,7 @@ class RowDataset final : public Dataset {
     }
 
     [[nodiscard]] std::span<const std::int32_t> targets_of(const DatasetRow& row) const {
-        return own_.targets().part(row.begin + 1, row.length);
+        return own_.targets().all().subspan(row.begin + 1, row.length);
     }
 
     static std::uint64_t count_targets(std::span<const std::int32_t> targets) {

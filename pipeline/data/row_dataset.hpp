@@ -5,7 +5,7 @@
 #include <string>
 
 #include "pipeline/data/dataset.hpp"
-#include "pipeline/data/kept_bytes.hpp"
+#include "pipeline/data/kept_array.hpp"
 
 namespace distilld {
 
@@ -19,7 +19,7 @@ struct DatasetRow {
 /// The tokens of all documents, one after the other, and the rows that they are cut into.
 struct TokenRows {
     KeptArray<std::int32_t> ids;
-    KeptArray<std::int32_t> labels;  ///< not there: the ids are the labels
+    KeptArray<std::int32_t> labels;  ///< empty: the ids are the labels
     KeptArray<DatasetRow> rows;
     std::uint32_t sequence_length = 0;
     bool trims = false;  ///< a batch has the columns of its longest row, not sequence_length
@@ -29,7 +29,7 @@ struct TokenRows {
     std::uint64_t tokens_read = 0;  ///< Dataset::tokens_read()
     std::string hash;               ///< see hash_of()
 
-    [[nodiscard]] const KeptArray<std::int32_t>& targets() const { return labels.is_there() ? labels : ids; }
+    [[nodiscard]] const KeptArray<std::int32_t>& targets() const { return labels.empty() ? ids : labels; }
 };
 
 /// Dataset::hash(), of its tokens, rows and sequence length.

@@ -3,14 +3,19 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <boost/json/object.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/crc32c.hpp"
+#include "base/files.hpp"
+#include "base/hex.hpp"
+#include "base/json_fields.hpp"
+#include "base/json_text.hpp"
 #include "base/open_file.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/data/growing_bytes.hpp"
-#include "pipeline/data/token_index.hpp"
 
 namespace distilld {
 
@@ -51,32 +56,102 @@ bool add_file(Sha256& hash, const fs::path& file) {
     return true;
 }
 
+/// What the files of one part of a dataset hold.
+struct PartIndex {
+    std::uint64_t tokens = 0;
+    std::uint32_t ids_sum = 0;  ///< CRC-32C
+    bool has_labels = false;
+    std::uint32_t labels_sum = 0;
+    std::uint64_t rows = 0;
+    std::uint32_t rows_sum = 0;
+    std::uint64_t token_count = 0;  ///< input positions of the rows
+    std::uint64_t tokens_read = 0;  ///< and with those that no row has
+    bool has_text = false;
+    bool names_teachers = false;
+    std::string hash;
+};
+
+/// What a folder of tokens holds: its index.json.
+struct TokenIndex {
+    std::uint32_t sequence_length = 0;
+    bool trims = false;
+    std::vector<PartIndex> parts;
+    std::uint64_t order_rows = 0;  ///< 0: there is no order
+    std::uint32_t order_sum = 0;
+};
+
+BOOST_DESCRIBE_STRUCT(PartIndex, (),
+                      (tokens, ids_sum, has_labels, labels_sum, rows, rows_sum, token_count, tokens_read, has_text,
+                       names_teachers, hash))
+
+BOOST_DESCRIBE_STRUCT(TokenIndex, (), (sequence_length, trims, parts, order_rows, order_sum))
+
+constexpr std::uint64_t kMaxIndexBytes = 1U << 20;
+constexpr std::size_t kMaxDepth = 8;
+
+std::string sum_of(std::string_view line) {
+    return std::to_string(crc32c(std::as_bytes(std::span(line.data(), line.size()))));
+}
+
+/// A line of JSON, and a line with its CRC-32C.
+std::string index_text(const TokenIndex& index) {
+    const std::string line = to_text(write_fields(index));
+    return line + "\n" + sum_of(line) + "\n";
+}
+
+/// Reads what index_text() wrote. The error names the file.
+Result<TokenIndex> read_index(const std::filesystem::path& file) {
+    const Result<std::string> text = read_text_file(file, kMaxIndexBytes);
+    if (!text) {
+        return text.error();
+    }
+    const std::string_view line = std::string_view(*text).substr(0, text->find('\n'));
+    if (*text != std::string(line) + "\n" + sum_of(line) + "\n") {
+        return io_error(file.string() + ": is damaged");
+    }
+    const auto json = parse_json_text(line, kMaxDepth);
+    TokenIndex index;
+    if (!json || !json->is_object()) {
+        return io_error(file.string() + ": is not a JSON object");
+    }
+    if (const Result<void> read = read_fields(json->get_object(), index, {file.string(), ""}); !read) {
+        return read.error();
+    }
+    return index;
+}
+
 std::string part_file(std::size_t part, const char* what) {
     return std::to_string(part) + "." + what;
 }
 
 template <class T>
-Result<KeptArray<T>> map_array(const fs::path& place, const std::string& name, std::uint64_t count, std::uint32_t sum) {
-    constexpr std::uint64_t kMaxCount = 1ULL << 56;
-    if (count > kMaxCount) {
-        return io_error((place / kTokenIndex).string() + ": names " + std::to_string(count) + " values");
+Result<KeptArray<T>> map_array(const fs::path& file, std::uint64_t count, std::uint32_t sum) {
+    Result<MappedFile> map = MappedFile::open(file);
+    if (!map) {
+        return map.error();
     }
-    Result<std::unique_ptr<const KeptBytes>> bytes = KeptBytes::map(place / name, count * sizeof(T), sum, place);
-    return bytes ? Result<KeptArray<T>>(KeptArray<T>(std::move(*bytes))) : bytes.error();
+    const std::size_t bytes = map->bytes().size();
+    if (bytes / sizeof(T) != count || bytes % sizeof(T) != 0) {
+        return io_error(file.string() + ": has " + std::to_string(bytes) + " bytes, not those that were written");
+    }
+    if (crc32c(map->bytes()) != sum) {
+        return io_error(file.string() + ": is damaged: the disk gave back what was not written");
+    }
+    return KeptArray<T>(KeptBytes{{}, std::move(*map), sum});
 }
 
 Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::size_t number) {
     const PartIndex& part = index.parts[number];
-    auto ids = map_array<std::int32_t>(place, part_file(number, "ids"), part.tokens, part.ids_sum);
+    auto ids = map_array<std::int32_t>(place / part_file(number, "ids"), part.tokens, part.ids_sum);
     if (!ids) {
         return ids.error();
     }
-    auto rows = map_array<DatasetRow>(place, part_file(number, "rows"), part.rows, part.rows_sum);
+    auto rows = map_array<DatasetRow>(place / part_file(number, "rows"), part.rows, part.rows_sum);
     if (!rows) {
         return rows.error();
     }
     // All rows are looked at: a row that reaches too far would read outside the file.
-    for (const DatasetRow& row : rows->part(0, part.rows)) {
+    for (const DatasetRow& row : rows->all()) {
         if (row.length > index.sequence_length || row.begin >= part.tokens || row.length >= part.tokens - row.begin) {
             return io_error((place / part_file(number, "rows")).string() + ": a row reaches beyond the tokens");
         }
@@ -85,7 +160,7 @@ Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::
     built.rows.ids = std::move(*ids);
     built.rows.rows = std::move(*rows);
     if (part.has_labels) {
-        auto labels = map_array<std::int32_t>(place, part_file(number, "labels"), part.tokens, part.labels_sum);
+        auto labels = map_array<std::int32_t>(place / part_file(number, "labels"), part.tokens, part.labels_sum);
         if (!labels) {
             return labels.error();
         }
@@ -102,13 +177,13 @@ Result<BuiltRows> map_part(const fs::path& place, const TokenIndex& index, std::
 }
 
 Result<std::vector<PartRow>> read_order(const fs::path& place, const TokenIndex& index) {
-    const auto mapped = map_array<OrderedRow>(place, kOrderFile, index.order_rows, index.order_sum);
+    const auto mapped = map_array<OrderedRow>(place / kOrderFile, index.order_rows, index.order_sum);
     if (!mapped) {
         return mapped.error();
     }
     std::vector<PartRow> order;
     order.reserve(index.order_rows);
-    for (const OrderedRow& row : mapped->part(0, index.order_rows)) {
+    for (const OrderedRow& row : mapped->all()) {
         if (row.part >= index.parts.size() || row.row >= index.parts[row.part].rows) {
             return io_error((place / kOrderFile).string() + ": names a row that is not there");
         }
@@ -120,7 +195,7 @@ Result<std::vector<PartRow>> read_order(const fs::path& place, const TokenIndex&
 /// By its name: tokens, or a draft of some.
 bool is_ours(std::string_view name) {
     name.remove_prefix(name.starts_with('.') ? 1 : 0);
-    const std::size_t digits = std::min(name.find_first_not_of("0123456789abcdef"), name.size());
+    const std::size_t digits = std::min(name.find_first_not_of(kHexDigits), name.size());
     return digits == kNameDigits && name.substr(digits).starts_with(".tokens");
 }
 
@@ -132,34 +207,30 @@ std::uint64_t tokens_of(const DatasetRows& rows) {
     return tokens;
 }
 
-bool lies_in_files(const TokenRows& rows) {
-    return rows.ids.is_mapped() && rows.rows.is_mapped() && (!rows.labels.is_there() || rows.labels.is_mapped());
-}
-
 TokenIndex index_of(const DatasetRows& rows) {
     TokenIndex index;
     index.sequence_length = rows.parts.front().rows.sequence_length;
     index.trims = rows.parts.front().rows.trims;
     for (const BuiltRows& built : rows.parts) {
         const TokenRows& part = built.rows;
-        index.parts.push_back({part.ids.size(), built.ids_sum, part.labels.is_there(), built.labels_sum,
-                               part.rows.size(), built.rows_sum, part.token_count, part.tokens_read, part.has_text,
+        index.parts.push_back({part.ids.size(), part.ids.sum(), !part.labels.empty(), part.labels.sum(),
+                               part.rows.size(), part.rows.sum(), part.token_count, part.tokens_read, part.has_text,
                                part.names_teachers, part.hash});
     }
     return index;
 }
 
-/// Its checksum, of what lies in the file then; nothing: the draft was given up.
-std::optional<std::uint32_t> write_order(TokenDraft& draft, const std::vector<PartRow>& order) {
+/// Its checksum.
+Result<std::uint32_t> write_order(TokenDraft& draft, const std::vector<PartRow>& order) {
     GrowingBytes bytes(&draft, kOrderFile);
     for (const PartRow& place : order) {
         const OrderedRow row{place.part, place.row};
-        if (!bytes.append(std::as_bytes(std::span(&row, 1)))) {
-            return std::nullopt;
+        if (Result<void> appended = bytes.append(std::as_bytes(std::span(&row, 1))); !appended) {
+            return appended.error();
         }
     }
-    const Result<GrownBytes> grown = bytes.finish();
-    return grown && grown->bytes->is_mapped() ? std::optional(grown->sum) : std::nullopt;
+    const Result<KeptBytes> written = bytes.finish();
+    return written ? Result<std::uint32_t>(written->sum) : written.error();
 }
 
 }  // namespace
@@ -173,7 +244,7 @@ TokenCache::TokenCache(fs::path folder, std::string reader, Tell on_info, Tell o
 
 std::optional<fs::path> TokenCache::place_of(std::span<const fs::path> files, const DatasetOptions& options) const {
     // To be raised when the same files come to other tokens or rows, or lie otherwise in the folder.
-    constexpr std::string_view kTag = "distilld tokens 2\n";
+    constexpr std::string_view kTag = "distilld tokens 3\n";
     Sha256 hash;
     add_text(hash, kTag);
     add_text(hash, reader_);
@@ -210,27 +281,35 @@ std::optional<DatasetRows> TokenCache::open(const fs::path& place, const std::st
     return std::move(*rows);
 }
 
-std::unique_ptr<TokenDraft> TokenCache::make_draft(const fs::path& place) const {
-    return std::make_unique<TokenDraft>(place, min_bytes_, on_warning_);
+std::unique_ptr<TokenDraft> TokenCache::make_draft(const fs::path& place, std::span<const fs::path> files) const {
+    std::uintmax_t bytes = 0;
+    for (const fs::path& file : files) {
+        std::error_code unknown;
+        const std::uintmax_t size = fs::file_size(file, unknown);
+        bytes += unknown ? 0 : size;
+    }
+    return bytes < min_bytes_ ? nullptr : std::make_unique<TokenDraft>(place);
 }
 
-void TokenCache::keep(TokenDraft& draft, DatasetRows& rows, const std::string& what) {
-    if (!std::ranges::all_of(rows.parts, [](const BuiltRows& part) { return lies_in_files(part.rows); })) {
+void TokenCache::keep(TokenDraft& draft, const DatasetRows& rows, const std::string& what) {
+    TokenIndex index = index_of(rows);
+    index.order_rows = rows.order.size();
+    if (!rows.order.empty()) {
+        if (const Result<std::uint32_t> sum = write_order(draft, rows.order)) {
+            index.order_sum = *sum;
+        }
+    }
+    if (draft.failure() || !draft.commit(index_text(index))) {
+        warn_of_failure(draft);
         return;
     }
-    TokenIndex index = index_of(rows);
-    if (!rows.order.empty()) {
-        const std::optional<std::uint32_t> sum = write_order(draft, rows.order);
-        if (!sum) {
-            return;
-        }
-        index.order_rows = rows.order.size();
-        index.order_sum = *sum;
-    }
-    if (draft.commit(index_text(index))) {
-        used_.push_back(draft.target());
-        on_info_(std::to_string(tokens_of(rows)) + " tokens of " + what + " are kept in " + draft.target().string());
-    }
+    used_.push_back(draft.target());
+    on_info_(std::to_string(tokens_of(rows)) + " tokens of " + what + " are kept in " + draft.target().string());
+}
+
+void TokenCache::warn_of_failure(const TokenDraft& draft) const {
+    on_warning_("tokens are held in memory and read again at the next start, as " + folder_.string() +
+                " cannot keep them: " + draft.failure().value_or(""));
 }
 
 void TokenCache::warn_of_change(const std::string& what) const {
@@ -254,33 +333,29 @@ void TokenCache::sweep() const {
 }
 
 Result<DatasetRows> TokenCache::read(const fs::path& place) {
-    try {
-        const Result<TokenIndex> index = read_index(place / kTokenIndex);
-        if (!index) {
-            return index.error();
-        }
-        DatasetRows rows;
-        for (std::size_t part = 0; part < index->parts.size(); ++part) {
-            Result<BuiltRows> mapped = map_part(place, *index, part);
-            if (!mapped) {
-                return mapped.error();
-            }
-            rows.parts.push_back(std::move(*mapped));
-        }
-        if (rows.parts.empty()) {
-            return io_error((place / kTokenIndex).string() + ": names no part");
-        }
-        if (index->order_rows != 0) {
-            Result<std::vector<PartRow>> order = read_order(place, *index);
-            if (!order) {
-                return order.error();
-            }
-            rows.order = std::move(*order);
-        }
-        return rows;
-    } catch (const ErrorException& damaged) {
-        return damaged.error();
+    const Result<TokenIndex> index = read_index(place / kTokenIndex);
+    if (!index) {
+        return index.error();
     }
+    DatasetRows rows;
+    for (std::size_t part = 0; part < index->parts.size(); ++part) {
+        Result<BuiltRows> mapped = map_part(place, *index, part);
+        if (!mapped) {
+            return mapped.error();
+        }
+        rows.parts.push_back(std::move(*mapped));
+    }
+    if (rows.parts.empty()) {
+        return io_error((place / kTokenIndex).string() + ": names no part");
+    }
+    if (index->order_rows != 0) {
+        Result<std::vector<PartRow>> order = read_order(place, *index);
+        if (!order) {
+            return order.error();
+        }
+        rows.order = std::move(*order);
+    }
+    return rows;
 }
 
 }  // namespace distilld

@@ -26,15 +26,14 @@ struct DatasetRows {
 
 /// Tokens of datasets in a folder, each dataset in a folder of its own there that is named by what decides the tokens:
 /// the files (name, size, times, inode), what reads them, and how they are cut. Such a folder has for each part the
-/// files N.ids, N.labels (where they are not the ids) and N.rows, each little-endian values and checksums behind them
-/// (KeptBytes), of several parts the file `order`, and index.json, which says what is in them and is checked as a
-/// whole. One thread.
+/// files N.ids, N.labels (where they are not the ids) and N.rows, each little-endian values, of several parts the file
+/// `order`, and index.json, which says what is in them and has their checksums and its own. One thread.
 class TokenCache {
   public:
     using Tell = std::function<void(const std::string&)>;
 
-    /// Fewer bytes of ids are not worth a file: they are read in a moment.
-    static constexpr std::uint64_t kMinBytes = 4U << 20;
+    /// Fewer bytes of data are read in a moment: their tokens are not worth a file.
+    static constexpr std::uint64_t kMinBytes = 1U << 20;
 
     /// `reader` stands for all that tokens depend on beside the files and DatasetOptions: tokenizer, program.
     TokenCache(std::filesystem::path folder, std::string reader, Tell on_info, Tell on_warning,
@@ -47,11 +46,15 @@ class TokenCache {
     /// What is kept there, mapped. Nothing: it is not there, or (with a warning) it is damaged.
     [[nodiscard]] std::optional<DatasetRows> open(const std::filesystem::path& place, const std::string& what);
 
-    [[nodiscard]] std::unique_ptr<TokenDraft> make_draft(const std::filesystem::path& place) const;
+    /// For the tokens of these files. Null: they are too little.
+    [[nodiscard]] std::unique_ptr<TokenDraft> make_draft(const std::filesystem::path& place,
+                                                         std::span<const std::filesystem::path> files) const;
 
-    /// Keeps what was read into the files of `draft`, unless the draft has given up or too little was read. `what`
-    /// names the files, for the log.
-    void keep(TokenDraft& draft, DatasetRows& rows, const std::string& what);
+    /// Keeps what was read into the files of `draft`. `what` names the files, for the log.
+    void keep(TokenDraft& draft, const DatasetRows& rows, const std::string& what);
+
+    /// What was read cannot be kept.
+    void warn_of_failure(const TokenDraft& draft) const;
 
     /// The files are not those any more that were to be read.
     void warn_of_change(const std::string& what) const;

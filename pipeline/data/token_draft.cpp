@@ -2,84 +2,91 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <limits>
 #include <system_error>
 #include <utility>
 
 #include "base/files.hpp"
 #include "base/open_file.hpp"
-#include "pipeline/data/kept_bytes.hpp"
 
 namespace distilld {
 
 namespace fs = std::filesystem;
 
-TokenDraft::TokenDraft(fs::path target, std::uint64_t min_bytes, Warn warn)
+TokenDraft::TokenDraft(fs::path target)
     : target_(std::move(target)),
-      folder_(target_.parent_path() / ("." + target_.filename().string() + "." + std::to_string(::getpid()) + ".tmp")),
-      min_bytes_(min_bytes),
-      warn_(std::move(warn)) {}
+      folder_(target_.parent_path() / ("." + target_.filename().string() + "." + std::to_string(::getpid()) + ".tmp")) {
+}
 
 TokenDraft::~TokenDraft() {
-    if (state_ != State::committed) {
-        remove();
-    }
-}
-
-bool TokenDraft::takes_files() {
-    if (state_ == State::waiting && counted_ >= min_bytes_) {
-        if (const Result<void> made = make_folder(); made) {
-            state_ = State::open;
-        } else {
-            give_up(made.error().message);
-        }
-    }
-    return state_ == State::open;
-}
-
-bool TokenDraft::takes(std::uint64_t bytes) {
-    if (state_ == State::open && bytes > max_written_ - written_) {
-        give_up("they would take more than half of what is free on the disk");
-    }
-    written_ += state_ == State::open ? bytes : 0;
-    return state_ == State::open;
-}
-
-void TokenDraft::give_up(const std::string& why) {
-    if (state_ == State::given_up) {
+    if (committed_) {
         return;
     }
-    state_ = State::given_up;
-    warn_("tokens are held in memory and read again at the next start, as " + target_.parent_path().string() +
-          " cannot keep them: " + why);
-    remove();
+    static_cast<void>(remove_tree(folder_));
+    // Folders that were made for it, as far as nothing else came to lie in them.
+    for (fs::path above = target_.parent_path(); !first_made_.empty(); above = above.parent_path()) {
+        if (!remove_entry(above) || above == first_made_) {
+            return;
+        }
+    }
 }
 
-bool TokenDraft::commit(const std::string& index) {
-    if (state_ != State::open) {
-        return false;
+Result<void> TokenDraft::write(Descriptor& file, const std::string& name, std::span<const std::byte> bytes) {
+    if (Result<void> made = room_ ? Result<void>() : make_folder(); !made) {
+        return failed(made.error());
     }
-    if (const Result<void> renamed = rename(index); !renamed) {
-        give_up(renamed.error().message);
-        return false;
+    if (bytes.size() > *room_) {
+        return failed(io_error("they would take more than half of what is free on the disk"));
     }
-    state_ = State::committed;
-    return true;
+    *room_ -= bytes.size();
+    if (!file) {
+        Result<Descriptor> opened = open_file(folder_ / name, O_WRONLY | O_CREAT | O_EXCL);
+        if (!opened) {
+            return failed(opened.error());
+        }
+        file = std::move(*opened);
+    }
+    const Result<void> written = write_all(file.get(), bytes, folder_ / name);
+    return written ? written : failed(written.error());
+}
+
+Result<MappedFile> TokenDraft::map(const std::string& name) {
+    Result<MappedFile> map = MappedFile::open(folder_ / name);
+    return map ? std::move(map) : failed(map.error());
+}
+
+Result<MappedFile> TokenDraft::seal(const Descriptor& file, const std::string& name) {
+    if (::fsync(file.get()) != 0) {
+        const std::string why = std::generic_category().message(errno);
+        return failed(io_error((folder_ / name).string() + ": cannot make durable: " + why));
+    }
+    return map(name);
+}
+
+Result<void> TokenDraft::commit(const std::string& index) {
+    const Result<void> renamed = rename(index);
+    committed_ = renamed.has_value();
+    return renamed ? renamed : failed(renamed.error());
+}
+
+Error TokenDraft::failed(Error error) {
+    failure_ = error.message;
+    return error;
 }
 
 Result<void> TokenDraft::make_folder() {
-    std::error_code failed;
-    for (fs::path above = target_.parent_path(); !above.empty() && !fs::exists(above, failed) && !failed;
+    std::error_code unknown;
+    for (fs::path above = target_.parent_path(); !above.empty() && !fs::exists(above, unknown) && !unknown;
          above = above.parent_path()) {
         first_made_ = above;
     }
-    failed.clear();
     if (Result<void> made = make_folders(folder_); !made) {
         return made;
     }
-    const fs::space_info space = fs::space(folder_, failed);
-    const bool unknown = failed || space.available == static_cast<std::uintmax_t>(-1);
-    max_written_ = unknown ? std::numeric_limits<std::uint64_t>::max() : space.available / 2;
+    const fs::space_info space = fs::space(folder_, unknown);
+    const bool not_known = unknown || space.available == static_cast<std::uintmax_t>(-1);
+    room_ = not_known ? std::numeric_limits<std::uint64_t>::max() : space.available / 2;
     return {};
 }
 
@@ -90,16 +97,6 @@ Result<void> TokenDraft::rename(const std::string& index) {
     static_cast<void>(remove_tree(target_));
     const Result<void> renamed = rename_entry(folder_, target_);
     return renamed ? sync_folder(target_.parent_path()) : renamed;
-}
-
-void TokenDraft::remove() noexcept {
-    static_cast<void>(remove_tree(folder_));
-    // Folders that were made for it, as far as nothing else came to lie in them.
-    for (fs::path above = target_.parent_path(); !first_made_.empty(); above = above.parent_path()) {
-        if (!remove_entry(above) || above == first_made_) {
-            return;
-        }
-    }
 }
 
 }  // namespace distilld

@@ -1,22 +1,16 @@
 #include "pipeline/graph/nonfinite_steps.hpp"
 
-#include <array>
 #include <chrono>
-#include <cstdio>
+
+#include "base/format.hpp"
 
 namespace distilld {
 namespace {
 
 constexpr std::chrono::seconds kWarningInterval{10};
 
-std::string plural(std::uint64_t count, const char* what) {
-    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 std::string number_text(double number) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.4g", number);
-    return text.data();
+    return formatted("%.4g", number);
 }
 
 /// What was seen, in words: "its loss is nan, its gradient norm is inf".
@@ -36,7 +30,7 @@ NonfiniteSteps::Verdict NonfiniteSteps::judge(const Step& step) {
     ++total_;
     if (in_a_row_ >= max_in_a_row_) {
         verdict.failure =
-            invalid_input("/training/max_nonfinite_steps: " + plural(in_a_row_, "step") +
+            invalid_input("/training/max_nonfinite_steps: " + counted(in_a_row_, "step") +
                           " in a row had to be skipped, the last of them step " + std::to_string(step.number) + ": " +
                           seen(step) + ". The weights are those of step " + std::to_string(step.number - in_a_row_) +
                           ". Lower training.learning_rate (it was " + number_text(step.learning_rate) +
@@ -46,7 +40,7 @@ NonfiniteSteps::Verdict NonfiniteSteps::judge(const Step& step) {
     if (!warned_at_ || step.at - *warned_at_ >= kWarningInterval) {
         warned_at_ = step.at;
         verdict.warning = "step " + std::to_string(step.number) + " was skipped: " + seen(step) + " (" +
-                          plural(total_, "step") + " skipped so far, " + std::to_string(in_a_row_) +
+                          counted(total_, "step") + " skipped so far, " + std::to_string(in_a_row_) +
                           " in a row; the job fails at " + std::to_string(max_in_a_row_) + " in a row)";
     }
     return verdict;

@@ -22,14 +22,4 @@ TeacherWatchOptions watch_options(const TeacherStageOptions& options, const Teac
     return watch;
 }
 
-const char* name_of(const IssueAction& issue, const FetchResult<EncodedAnswer>& answer) {
-    if (!answer) {
-        return to_string(answer.error().kind);
-    }
-    if (issue.hedge) {
-        return "hedge";
-    }
-    return issue.attempt > 0 ? "retry" : "request";
-}
-
 }  // namespace distilld

@@ -10,7 +10,5 @@ namespace distilld {
 
 [[nodiscard]] SchedulerOptions scheduler_options(const TeacherStageOptions& options, const TeacherSource* source);
 [[nodiscard]] TeacherWatchOptions watch_options(const TeacherStageOptions& options, const TeacherSource* source);
-/// Of a request, in a trace.
-[[nodiscard]] const char* name_of(const IssueAction& issue, const FetchResult<EncodedAnswer>& answer);
 
 }  // namespace distilld

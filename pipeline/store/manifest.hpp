@@ -40,26 +40,9 @@ struct StoreManifest {
     [[nodiscard]] std::uint64_t shard_of(std::uint64_t row) const noexcept { return row / shard_rows; }
 };
 
-template <class Visitor, Describes<StoreManifest> T>
-void describe(Visitor& v, T& manifest) {
-    v("version", manifest.version);
-    v("format", manifest.format);
-    v("values", manifest.values);
-    v("k", manifest.k);
-    v("p", manifest.p);
-    v("samples", manifest.samples);
-    v("vocabulary", manifest.vocabulary);
-    v("rows", manifest.rows);
-    v("sequence_length", manifest.sequence_length);
-    v("shard_rows", manifest.shard_rows);
-    v("temperature", manifest.temperature);
-    v("dataset_hash", manifest.dataset_hash);
-    v("tokenizer_hash", manifest.tokenizer_hash);
-    v("teacher", manifest.teacher);
-    v("teacher_name", manifest.teacher_name);
-    v("teacher_tokenizer", manifest.teacher_tokenizer);
-    v("generator", manifest.generator);
-}
+BOOST_DESCRIBE_STRUCT(StoreManifest, (),
+                      (version, format, values, k, p, samples, vocabulary, rows, sequence_length, shard_rows,
+                       temperature, dataset_hash, tokenizer_hash, teacher, teacher_name, teacher_tokenizer, generator))
 
 /// A sealed shard: one line of DIR/shards.jsonl.
 struct StoreShard {
@@ -76,18 +59,7 @@ struct StoreShard {
     std::uint64_t kl_tokens = 0;
 };
 
-template <class Visitor, Describes<StoreShard> T>
-void describe(Visitor& v, T& shard) {
-    v("shard", shard.shard);
-    v("file", shard.file);
-    v("first_row", shard.first_row);
-    v("rows", shard.rows);
-    v("tokens", shard.tokens);
-    v("bytes", shard.bytes);
-    v("sha256", shard.sha256);
-    v("kl_sum", shard.kl_sum);
-    v("kl_tokens", shard.kl_tokens);
-}
+BOOST_DESCRIBE_STRUCT(StoreShard, (), (shard, file, first_row, rows, tokens, bytes, sha256, kl_sum, kl_tokens))
 
 /// Settings that a format does not take are set to 0, k is cut to the vocabulary, shard_rows chosen where it is 0
 /// (about 32 MiB a shard at most, by the bytes that a token takes at most, and 64 shards where each has 64 rows then).

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/files.hpp"
+#include "base/hex.hpp"
 #include "base/json_fields.hpp"
 #include "base/json_text.hpp"
 #include "base/open_file.hpp"
@@ -31,20 +32,11 @@ struct TableFile {
     std::vector<ShardWriter> writers;
 };
 
-template <class Visitor, Describes<TableFile> T>
-void describe(Visitor& v, T& table) {
-    v("version", table.version);
-    v("writers", table.writers);
-}
+BOOST_DESCRIBE_STRUCT(TableFile, (), (version, writers))
 
 std::string draw_id() {
     std::random_device source;
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    std::string id;
-    for (int i = 0; i < 16; ++i) {
-        id += kDigits[source() & 15U];
-    }
-    return id;
+    return hex(source()) + hex(source());
 }
 
 std::string this_host() {

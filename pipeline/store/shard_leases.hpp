@@ -33,15 +33,7 @@ struct ShardWriter {
     std::vector<std::uint64_t> shards;  ///< that it has leases of
 };
 
-template <class Visitor, Describes<ShardWriter> T>
-void describe(Visitor& v, T& writer) {
-    v("id", writer.id);
-    v("host", writer.host);
-    v("machine", writer.machine);
-    v("process", writer.process);
-    v("beat", writer.beat);
-    v("shards", writer.shards);
-}
+BOOST_DESCRIBE_STRUCT(ShardWriter, (), (id, host, machine, process, beat, shards))
 
 /// Who of several processes, on one machine or on nodes with a common file system, writes which shards of a store. Each
 /// change of DIR/leases.json is made by one of them at a time, under a lock of DIR/leases.lock, and the file is

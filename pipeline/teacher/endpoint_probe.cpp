@@ -57,7 +57,7 @@ std::optional<FetchError> not_up_answer(const std::string& page, const HttpRespo
     if (!not_up_status(response.status) && !loading && !in_words) {
         return std::nullopt;
     }
-    if (!not_up(failure.kind)) {
+    if (!is_outage(failure.kind)) {
         failure.kind = FailureKind::overloaded;
     }
     return failure;
@@ -118,7 +118,7 @@ class EndpointDialogue final : public ProbeDialogue {
         const std::uint32_t columns = std::max(options_.batch_columns, kProbeColumns);
         auto tokens = probe_tokens(endpoint_.settings().vocabulary, options_.batch_rows, columns);
         auto answer = co_await ask_patiently(std::move(codec), std::move(tokens), AnswerBound::stated);
-        if (!answer && !not_up(answer.error().kind) && !answer.error().unusable) {
+        if (!answer && !is_outage(answer.error().kind) && !answer.error().unusable) {
             FetchError failure = answer.error();
             failure.message += " (one sequence of " + std::to_string(kProbeColumns) + " tokens was answered, the " +
                                std::to_string(options_.batch_rows) + " of " + std::to_string(columns) +
@@ -153,7 +153,7 @@ class EndpointDialogue final : public ProbeDialogue {
             failure.message += co_await look_once();
         }
         const auto now = Clock::now();
-        if (!not_up(failure.kind)) {
+        if (!is_outage(failure.kind)) {
             co_return false;
         }
         if (now >= options_.give_up) {

@@ -41,8 +41,9 @@ struct EndpointProbe {
 };
 
 /// Waits until the endpoint is up, lets its protocol learn how to speak to it and checks its answer to a few tokens;
-/// the endpoint's codec is set when all is well. The failure's kind is one for which not_up() holds when the endpoint
-/// did not come up; any other means that it is up and no teacher for us. Throws operation_aborted when cancelled.
+/// the endpoint's codec is set when all is well. The failure's kind is one for which is_outage() holds when the
+/// endpoint did not come up; any other means that it is up and no teacher for us. Throws operation_aborted when
+/// cancelled.
 boost::asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint,
                                                                   EndpointProbeOptions options);
 

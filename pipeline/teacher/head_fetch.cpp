@@ -155,7 +155,7 @@ asio::awaitable<FetchResult<ProvenHead>> fetch_head(TeacherEndpoint& endpoint, H
             continue;
         }
         const auto now = Clock::now();
-        if (!not_up(added.error().kind) || now >= options.give_up) {
+        if (!is_outage(added.error().kind) || now >= options.give_up) {
             co_return added.error();
         }
         asio::steady_timer timer(co_await asio::this_coro::executor);

@@ -122,7 +122,7 @@ asio::awaitable<void> Replicas::probe_one(std::size_t index, Probed& probed, Con
         probed[index] =
             FetchError{FailureKind::bad_response, replicas_[index].at->name() + ": " + failure.what(), std::nullopt};
     }
-    if (const auto& answer = *probed[index]; !answer && !not_up(answer.error().kind)) {
+    if (const auto& answer = *probed[index]; !answer && !is_outage(answer.error().kind)) {
         replicas_[index].not_up.clear();  // it is not waited for any more
     }
     changed.notify();
@@ -188,7 +188,7 @@ Result<TeacherInfo> Replicas::sum_up(Probed& probed) {
             continue;
         }
         if (!*probed[i]) {
-            const bool refused = !not_up(probed[i]->error().kind);
+            const bool refused = !is_outage(probed[i]->error().kind);
             (refused ? info.refused : info.absent).push_back(i);
             (refused ? refusals : silences).push_back(probed[i]->error().message);
             continue;
@@ -312,8 +312,8 @@ asio::awaitable<FetchResult<void>> Replicas::join(std::size_t index, std::chrono
     } else if (!*probed) {
         // It may be mended and come again, so that even a refusal is no reason to end the job.
         const FetchError& error = probed->error();
-        replica.not_joined =
-            FetchError{not_up(error.kind) ? error.kind : FailureKind::bad_response, error.message, error.retry_after};
+        replica.not_joined = FetchError{is_outage(error.kind) ? error.kind : FailureKind::bad_response, error.message,
+                                        error.retry_after};
     } else if (const auto difference = unlike_peer(reference_name_, *reference_, **probed)) {
         // The run's model is not there: waited for, if need be, as for one that is being loaded.
         replica.not_joined = FetchError{FailureKind::not_found, replica.at->name() + ": " + *difference, std::nullopt};

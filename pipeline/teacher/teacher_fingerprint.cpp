@@ -5,12 +5,12 @@
 #include <boost/json/value.hpp>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/format.hpp"
 #include "base/json_text.hpp"
 #include "pipeline/core/target_rows.hpp"
 
@@ -180,8 +180,7 @@ AnswerDifference difference_of(const TeacherTargets& a, const TeacherTargets& b)
 }
 
 std::string AnswerDifference::text(TeacherTargets::Kind kind) const {
-    char max[32];
-    std::snprintf(max, sizeof max, "%.2g", max_apart);
+    const std::string max = formatted("%.2g", max_apart);
     const std::string where = std::to_string(unlike) + " of " + std::to_string(positions) + " positions ";
     if (kind == TeacherTargets::Kind::hidden_states) {
         return "at " + where + "the hidden states differ by more than 0.25 of their length, by " + max + " at most";

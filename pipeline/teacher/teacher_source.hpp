@@ -36,12 +36,6 @@ struct FetchError {
 template <class T>
 using FetchResult = boost::system::result<T, FetchError>;
 
-/// Nobody answered, or somebody who is not ready yet, or does not have the model yet.
-[[nodiscard]] constexpr bool not_up(FailureKind kind) noexcept {
-    return kind == FailureKind::connection || kind == FailureKind::timeout || kind == FailureKind::overloaded ||
-           kind == FailureKind::not_found;
-}
-
 /// What the answer to one micro-batch takes, stated before it is asked for.
 struct AnswerSize {
     /// Bodies of the answers at most, as far as the metadata or the probe's answer tell; empty = not known yet. For

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <span>
 #include <sstream>
 #include <system_error>
 
@@ -350,6 +351,11 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     add_completions(app, shell);
     add_all_examples(app);
 
+    if (!arguments.empty() && arguments.front() == "__complete") {
+        ParsedLine line;
+        line.out = candidates(command_tree(app), std::span(arguments).subspan(1));
+        return line;
+    }
     if (const auto unknown = unknown_command(app, arguments)) {
         return usage_error(*unknown);
     }
@@ -392,7 +398,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
         line.command = healthcheck;
     }
     if (app.got_subcommand("completion")) {
-        line.out = completion_script(command_tree(app), shell);
+        line.out = completion_script(app.get_name(), shell);
     }
     if (app.got_subcommand("man")) {
         line.out = man_page(command_tree(app), kVersion, manual_sections());

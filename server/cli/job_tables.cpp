@@ -4,12 +4,12 @@
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <cstdio>
 #include <optional>
 #include <span>
 
 #include "api/job_fields.hpp"
 #include "base/cores.hpp"
+#include "base/format.hpp"
 #include "base/json_fields.hpp"
 #include "server/cli/progress_display.hpp"
 
@@ -118,18 +118,11 @@ std::string text_of(const json::object& object, const char* name) {
 
 /// null, a value that was not finite, is "nan".
 std::string number_text(const json::value& value) {
-    if (!value.is_number()) {
-        return "nan";
-    }
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", value.to_number<double>());
-    return text;
+    return value.is_number() ? formatted("%.6g", value.to_number<double>()) : "nan";
 }
 
 std::string whole_text(const json::value& value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.0f", value.to_number<double>());
-    return text;
+    return formatted("%.0f", value.to_number<double>());
 }
 
 std::string metric_line(const json::object& series) {
@@ -264,12 +257,8 @@ Result<std::string> checkpoints_table(const json::value& answer) {
         if (const auto read = read_fields(element.get_object(), checkpoint, JsonPlace{"checkpoint", {}}); !read) {
             return read.error();
         }
-        std::string megabytes = "-";
-        if (checkpoint.bytes) {
-            char number[32];
-            std::snprintf(number, sizeof number, "%.1f", static_cast<double>(*checkpoint.bytes) / 1e6);
-            megabytes = number;
-        }
+        const std::string megabytes =
+            checkpoint.bytes ? formatted("%.1f", static_cast<double>(*checkpoint.bytes) / 1e6) : "-";
         text += padded(std::to_string(checkpoint.step), 10) + padded(megabytes, 10) +
                 padded(checkpoint.created_at, 24) + checkpoint.folder + "\n";
     }
@@ -309,8 +298,7 @@ Result<std::string> estimate_text(const json::value& answer) {
     const auto* memory = estimate->if_contains("memory_bytes");
     if (memory != nullptr && memory->is_object()) {
         for (const auto& [name, bytes] : memory->get_object()) {
-            char number[32];
-            std::snprintf(number, sizeof number, "%.1f MB", bytes.is_number() ? bytes.to_number<double>() / 1e6 : 0.0);
+            const auto number = formatted("%.1f MB", bytes.is_number() ? bytes.to_number<double>() / 1e6 : 0.0);
             std::string label = std::string(name) == "total" ? "memory" : "  " + std::string(name);
             std::ranges::replace(label, '_', ' ');
             text += padded(std::move(label), 16) + number + "\n";

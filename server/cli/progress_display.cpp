@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "base/format.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/core/loss_kind.hpp"
 
@@ -19,25 +20,15 @@ constexpr double kNoticeable = 0.001;  // of an answer, in seconds
 constexpr unsigned kBarWidth = 20;
 constexpr unsigned kLeastWidth = 20;  // of a terminal
 
-std::string format(const char* pattern, double value) {
-    std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), pattern, value);
-    return text.data();
-}
-
 std::string percent(double fraction) {
-    return std::isfinite(fraction) ? format("%.1f%%", 100 * fraction) : "?";
-}
-
-std::string plural(std::uint64_t count, const char* word) {
-    return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+    return std::isfinite(fraction) ? formatted("%.1f%%", 100 * fraction) : "?";
 }
 
 std::string evaluation_line(const EvaluationEvent& evaluation) {
     std::string text = "step " + std::to_string(evaluation.step) + " held-out cross entropy " +
-                       format("%.4f nats/token", evaluation.loss);
+                       formatted("%.4f nats/token", evaluation.loss);
     if (evaluation.kl) {
-        text += ", KL to the teacher " + format("%.4f", *evaluation.kl);
+        text += ", KL to the teacher " + formatted("%.4f", *evaluation.kl);
     }
     if (evaluation.top1_agreement) {
         text += ", top-1 agreement " + percent(*evaluation.top1_agreement);
@@ -93,12 +84,12 @@ std::string count_text(double count) {
         return "?";
     }
     if (count < 1000) {
-        return format("%.0f", count);
+        return formatted("%.0f", count);
     }
     if (count < 1e6) {
-        return format("%.1fk", count / 1e3);
+        return formatted("%.1fk", count / 1e3);
     }
-    return count < 1e9 ? format("%.2fM", count / 1e6) : format("%.2fG", count / 1e9);
+    return count < 1e9 ? formatted("%.2fM", count / 1e6) : formatted("%.2fG", count / 1e9);
 }
 
 namespace {
@@ -122,13 +113,13 @@ std::string generate_line(const ProgressEvent& progress) {
 }
 
 std::string teacher_figures(const FetchCounters& fetch) {
-    std::string text = "  teacher         " + plural(fetch.requests, "request") + ", " + std::to_string(fetch.retries) +
-                       " retried, " + std::to_string(fetch.hedges) + " hedged, p50 " +
-                       format("%.3f s", fetch.latency_p50_seconds) + ", p95 " +
-                       format("%.3f s", fetch.latency_p95_seconds) + "\n";
+    std::string text = "  teacher         " + counted(fetch.requests, "request") + ", " +
+                       std::to_string(fetch.retries) + " retried, " + std::to_string(fetch.hedges) + " hedged, p50 " +
+                       formatted("%.3f s", fetch.latency_p50_seconds) + ", p95 " +
+                       formatted("%.3f s", fetch.latency_p95_seconds) + "\n";
     for (const TeacherCounters& one : fetch.teachers) {
-        text += "    " + one.teacher + ": " + plural(one.requests, "request") + ", waited for " +
-                format("%.3f s", one.wait_seconds) + "\n";
+        text += "    " + one.teacher + ": " + counted(one.requests, "request") + ", waited for " +
+                formatted("%.3f s", one.wait_seconds) + "\n";
     }
     return text;
 }
@@ -136,13 +127,13 @@ std::string teacher_figures(const FetchCounters& fetch) {
 /// Of a training run whose answers come from a store, or pass through it.
 std::string store_figures(const FetchCounters& fetch) {
     std::string text = "  answers         " + std::to_string(fetch.requests) + " by way of the store, which has " +
-                       std::to_string(fetch.store->held_rows) + " of " + plural(fetch.store->rows, "row");
+                       std::to_string(fetch.store->held_rows) + " of " + counted(fetch.store->rows, "row");
     if (fetch.retries != 0) {
         text += ", " + std::to_string(fetch.retries) + " retried";
     }
     if (fetch.latency_p95_seconds >= kNoticeable) {
-        text += ", p50 " + format("%.3f s", fetch.latency_p50_seconds) + ", p95 " +
-                format("%.3f s", fetch.latency_p95_seconds);
+        text += ", p50 " + formatted("%.3f s", fetch.latency_p50_seconds) + ", p95 " +
+                formatted("%.3f s", fetch.latency_p95_seconds);
     }
     return text + "\n";
 }
@@ -151,8 +142,8 @@ std::string generate_summary(const FinishedEvent& finished) {
     const ProgressEvent& last = finished.last;
     const StoreCounters store = last.fetch.store.value_or(StoreCounters{});
     std::string text =
-        "finished: " + plural(last.step, "row") + " in the store, after " + duration_text(last.seconds_elapsed) + "\n";
-    text += "  tokens/s        " + format("%.0f", last.tokens_per_second) + "\n";
+        "finished: " + counted(last.step, "row") + " in the store, after " + duration_text(last.seconds_elapsed) + "\n";
+    text += "  tokens/s        " + formatted("%.0f", last.tokens_per_second) + "\n";
     if (last.fetch.requests != 0) {
         text += teacher_figures(last.fetch);
     }
@@ -171,12 +162,12 @@ std::string progress_line(const ProgressEvent& progress) {
     }
     std::string text = "step " + std::to_string(progress.step) + "/" + std::to_string(progress.total_steps);
     text += std::string(" ") + loss_kind(progress) + (*loss_kind(progress) == 0 ? "loss " : " loss ") +
-            format("%.4f nats/token", progress.loss) + " lr " + format("%.1e", progress.learning_rate);
+            formatted("%.4f nats/token", progress.loss) + " lr " + formatted("%.1e", progress.learning_rate);
     text += " | " + count_text(progress.tokens_per_second) + " tok/s";
     text += " | ETA " + duration_text(progress.seconds_remaining);
     text += " | stall " + percent(progress.stall_fraction);
     if (progress.nonfinite_steps != 0) {
-        text += " | " + plural(progress.nonfinite_steps, "step") + " skipped";
+        text += " | " + counted(progress.nonfinite_steps, "step") + " skipped";
     }
     return text;
 }
@@ -199,16 +190,17 @@ std::string summary(const FinishedEvent& finished) {
     if (last.generates) {
         return generate_summary(finished);
     }
-    std::string text = "finished " + plural(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
+    std::string text = "finished " + counted(last.step, "step") + " in " + duration_text(last.seconds_elapsed) + "\n";
     const std::string kind = *loss_kind(last) == 0 ? "" : std::string(" (") + loss_kind(last) + ")";
-    text += "  loss            " + format("%.4f nats/token", last.loss) + kind + "\n";
+    text += "  loss            " + formatted("%.4f nats/token", last.loss) + kind + "\n";
     if (finished.eval_loss) {
-        text += "  held-out        " + format("%.4f nats/token (cross entropy)", *finished.eval_loss) + "\n";
+        text += "  held-out        " + formatted("%.4f nats/token (cross entropy)", *finished.eval_loss) + "\n";
     }
     if (finished.exported_eval_loss) {
-        text += "    as exported   " + format("%.4f nats/token (cross entropy)", *finished.exported_eval_loss) + "\n";
+        text +=
+            "    as exported   " + formatted("%.4f nats/token (cross entropy)", *finished.exported_eval_loss) + "\n";
     }
-    text += "  tokens/s        " + format("%.0f", last.tokens_per_second) + "\n";
+    text += "  tokens/s        " + formatted("%.0f", last.tokens_per_second) + "\n";
     text += "  student stall   " + percent(last.stall_fraction) + "\n";
     if (last.fetch.requests != 0) {
         text += "  teacher hidden  " + percent(last.teacher_hidden_fraction) + "\n";
@@ -224,9 +216,9 @@ std::string summary(const FinishedEvent& finished) {
     for (const auto& stage : last.stages) {
         std::string name = stage.stage;
         name.resize(widest + 1, ' ');
-        text += "  stage " + name + "busy " + format("%.2f s", stage.busy_seconds) + ", waited for input " +
-                format("%.2f s", stage.wait_input_seconds) + ", for output " +
-                format("%.2f s", stage.wait_output_seconds) + "\n";
+        text += "  stage " + name + "busy " + formatted("%.2f s", stage.busy_seconds) + ", waited for input " +
+                formatted("%.2f s", stage.wait_input_seconds) + ", for output " +
+                formatted("%.2f s", stage.wait_output_seconds) + "\n";
     }
     text += "  output          " + finished.output + "\n";
     text += "  weights sha256  " + finished.weights_sha256 + "\n";
@@ -265,7 +257,7 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
     } else if (const auto* started = std::get_if<StartedEvent>(&event)) {
         std::string text = "training " + count_text(static_cast<double>(started->parameters)) + " parameters (" +
                            started->dtype + ") on " + tokens_text(*started) + " in " +
-                           plural(started->dataset_rows, "row") + ": " + plural(started->total_steps, "step") +
+                           counted(started->dataset_rows, "row") + ": " + counted(started->total_steps, "step") +
                            " of up to " + std::to_string(started->batch_size) + " x " +
                            std::to_string(started->micro_batches) + " sequences";
         if (started->first_step != 0) {
@@ -273,7 +265,7 @@ void ProgressDisplay::show(const WorkerEvent& event, std::chrono::steady_clock::
         }
         if (!started->store.empty()) {
             text = "generating " + std::to_string(started->total_steps - started->first_step) + " of " +
-                   plural(started->total_steps, "row") + " (" + tokens_text(*started) + ") into " + started->store;
+                   counted(started->total_steps, "row") + " (" + tokens_text(*started) + ") into " + started->store;
         }
         line(text);
         if (!started->tokenizer.empty()) {

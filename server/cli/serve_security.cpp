@@ -1,12 +1,12 @@
 #include "server/cli/serve_security.hpp"
 
-#include <boost/algorithm/string/join.hpp>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "base/join.hpp"
 #include "pipeline/core/host_rule.hpp"
 #include "server/http/doorkeeper.hpp"
 #include "server/http/listen_address.hpp"
@@ -86,7 +86,7 @@ Result<ServeSecurity> open_security(const SecuritySettings& settings, const std:
         return hosts.error();
     }
     if (!hosts->patterns().empty()) {
-        ::setenv(kTeacherHostsVariable, boost::algorithm::join(hosts->patterns(), ",").c_str(), 1);
+        ::setenv(kTeacherHostsVariable, joined(hosts->patterns(), ",").c_str(), 1);
     }
     KeyRingOptions ring;
     ring.admin_secret = taken_from_environment(kAdminKeyVariable);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <system_error>
 
+#include "base/format.hpp"
 #include "base/json_fields.hpp"
 #include "distilld_version.hpp"
 #include "pipeline/store/store_error.hpp"
@@ -38,9 +39,7 @@ std::string line(const char* name, const std::string& text) {
 
 /// Four digits or so.
 std::string short_number(double number) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.4g", number);
-    return text;
+    return formatted("%.4g", number);
 }
 
 std::string size_text(std::uint64_t bytes) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "api/problem.hpp"
+#include "base/join.hpp"
 #include "net/http_error.hpp"
 #include "net/http_reader.hpp"
 #include "pipeline/async/tuple.hpp"
@@ -103,10 +104,7 @@ std::string take_target(const HttpHead& message, const SessionContext& context, 
     } else if (match.allowed.empty()) {
         incoming.refusal = make_problem(404, "there is nothing at " + request.path);
     } else {
-        std::string allow;
-        for (const auto& method : match.allowed) {
-            allow += (allow.empty() ? "" : ", ") + method;
-        }
+        const std::string allow = joined(match.allowed);
         incoming.refusal = make_problem(405, request.path + " takes " + allow);
         incoming.refusal->headers.emplace_back("Allow", allow);
     }

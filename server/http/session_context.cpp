@@ -5,20 +5,10 @@
 #include <random>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "server/http/doorkeeper.hpp"
 
 namespace distilld::http {
-namespace {
-
-std::string random_prefix() {
-    std::random_device source;
-    std::array<char, 16> text{};
-    std::snprintf(text.data(), text.size(), "%08x", static_cast<unsigned>(source()));
-    return text.data();
-}
-
-}  // namespace
-
 SessionContext::SessionContext(const boost::asio::any_io_executor& executor, ServerOptions options_in,
                                RequestGate gate_in, Router router_in, Observer observer_in)
     : options(std::move(options_in)),
@@ -26,7 +16,7 @@ SessionContext::SessionContext(const boost::asio::any_io_executor& executor, Ser
       router(std::move(router_in)),
       observer(std::move(observer_in)),
       stop_changed(executor),
-      request_id_prefix(random_prefix()) {}
+      request_id_prefix(hex(std::random_device{}())) {}
 
 std::string SessionContext::next_request_id() {
     std::array<char, 24> number{};

@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/sha256.hpp"
 
 namespace distilld::openai {
@@ -12,10 +13,6 @@ constexpr std::string_view kJobPrefix = "job-";
 constexpr std::string_view kFilePrefix = "file-";
 constexpr std::size_t kJobDigits = 24;
 constexpr std::size_t kNameDigits = 16;
-
-bool are_digits(std::string_view text) {
-    return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
 
 std::string id_of(const std::string& job_id, const std::string& name) {
     Sha256 hash;
@@ -65,7 +62,7 @@ std::optional<std::string> job_of_exported_file(std::string_view file_id) {
     }
     file_id.remove_prefix(kFilePrefix.size());
     const auto job = file_id.substr(0, kJobDigits);
-    if (!are_digits(job) || file_id[kJobDigits] != '-' || !are_digits(file_id.substr(kJobDigits + 1))) {
+    if (!is_hex(job) || file_id[kJobDigits] != '-' || !is_hex(file_id.substr(kJobDigits + 1))) {
         return std::nullopt;
     }
     return std::string(kJobPrefix) + std::string(job);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "api/job_types.hpp"
+#include "base/hex.hpp"
 #include "base/sha256.hpp"
 
 namespace distilld {
@@ -50,16 +51,6 @@ std::string base64url(std::span<const unsigned char> bytes) {
     return text;
 }
 
-std::string hex(std::span<const unsigned char> bytes) {
-    static constexpr std::string_view kDigits = "0123456789abcdef";
-    std::string text;
-    for (const unsigned char byte : bytes) {
-        text += kDigits[byte >> 4U];
-        text += kDigits[byte & 15U];
-    }
-    return text;
-}
-
 bool is_letter_or_digit(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -74,8 +65,9 @@ bool is_key_name(std::string_view text) {
 
 NewApiKey make_api_key(std::string name, api::Role role) {
     NewApiKey made;
+    const auto id = random_bytes<kIdBytes>();
     made.secret = "dk_" + base64url(random_bytes<kSecretBytes>());
-    made.key.id = "key-" + hex(random_bytes<kIdBytes>());
+    made.key.id = "key-" + hex(std::as_bytes(std::span(id)));
     made.key.name = std::move(name);
     made.key.role = role;
     made.key.sha256 = hash_of_secret(made.secret);

@@ -11,12 +11,14 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "api/job_types.hpp"
+#include "base/files.hpp"
 #include "base/json_text.hpp"
 #include "base/utf8.hpp"
 #include "server/security/refusal_limit.hpp"
@@ -93,19 +95,10 @@ class RotatedFile {
         if (file_ < 0 || size_ + text.size() > options_.file_bytes) {
             rotate();
         }
-        std::string_view left = text;
-        while (!left.empty()) {
-            const auto written = ::write(file_, left.data(), left.size());
-            if (written < 0 && errno == EINTR) {
-                continue;
-            }
-            if (written < 0) {
-                complain(failure("write", errno));
-                return;
-            }
-            left.remove_prefix(static_cast<std::size_t>(written));
-            size_ += static_cast<std::uint64_t>(written);
+        if (const Result<void> written = write_all(file_, std::as_bytes(std::span(text)), path_); !written) {
+            complain(written.error());
         }
+        size_ += text.size();
     }
 
   private:

@@ -1,13 +1,11 @@
 #include "server/security/key_file.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <cerrno>
 #include <chrono>
 #include <set>
 #include <system_error>
@@ -16,6 +14,7 @@
 
 #include "base/files.hpp"
 #include "base/folder_lock.hpp"
+#include "base/hex.hpp"
 #include "base/json_members.hpp"
 #include "base/json_text.hpp"
 
@@ -32,11 +31,6 @@ constexpr std::size_t kHashDigits = 64;
 constexpr int kVersion = 1;
 constexpr std::chrono::milliseconds kLockPause{20};
 constexpr int kLockTries = 250;  // five seconds
-
-bool is_hash(std::string_view text) {
-    return text.size() == kHashDigits &&
-           std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
 
 Result<ApiKey> read_key(const json::value& value, const JsonPlace& place) {
     if (!value.is_object()) {
@@ -66,7 +60,7 @@ Result<ApiKey> read_key(const json::value& value, const JsonPlace& place) {
     if (!is_key_name(key.name)) {
         return invalid_input(place.at("name").message("is no name of a key"));
     }
-    if (!is_hash(key.sha256)) {
+    if (key.sha256.size() != kHashDigits || !is_hex(key.sha256)) {
         return invalid_input(place.at("sha256").message("is no SHA-256"));
     }
     return key;
@@ -118,48 +112,12 @@ std::string text_of(const std::vector<ApiKey>& keys) {
     return to_text(json::object{{"version", kVersion}, {"keys", std::move(list)}}) + "\n";
 }
 
-Error failed_to(const char* what, const fs::path& path, int number) {
-    return write_error(path.string() + ": cannot " + what + ": " + std::generic_category().message(number), number);
-}
-
 /// Root makes keys for a service that runs as another user, whose folder it is.
 void give_to_owner_of(const fs::path& folder, const fs::path& file) {
     struct stat owner{};
     if (::geteuid() == 0 && ::stat(folder.c_str(), &owner) == 0) {
         static_cast<void>(::lchown(file.c_str(), owner.st_uid, owner.st_gid));
     }
-}
-
-/// As write_file_atomically(), but at no moment is there a file that others may read.
-Result<void> write_private(const fs::path& path, std::string_view text) {
-    const fs::path beside = path.string() + ".new";  // of whoever has the lock
-    ::unlink(beside.c_str());
-    const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file < 0) {
-        return failed_to("create", beside, errno);
-    }
-    int failed = 0;
-    while (failed == 0 && !text.empty()) {
-        const auto written = ::write(file, text.data(), text.size());
-        if (written >= 0) {
-            text.remove_prefix(static_cast<std::size_t>(written));
-        } else if (errno != EINTR) {
-            failed = errno;
-        }
-    }
-    if (failed == 0 && ::fsync(file) != 0) {
-        failed = errno;
-    }
-    ::close(file);
-    give_to_owner_of(path.parent_path(), beside);
-    if (failed == 0 && ::rename(beside.c_str(), path.c_str()) != 0) {
-        failed = errno;
-    }
-    if (failed != 0) {
-        ::unlink(beside.c_str());
-        return failed_to("write", path, failed);
-    }
-    return sync_folder(path.parent_path());
 }
 
 Result<FolderLock> lock(const fs::path& folder) {
@@ -206,7 +164,7 @@ Result<void> KeyFile::change(Change change) const {
     if (auto changed = change(*keys); !changed) {
         return changed;
     }
-    return write_private(path_, text_of(*keys));
+    return write_file_atomically(path_, text_of(*keys), FileAccess::folder_owner);
 }
 
 Result<NewApiKey> KeyFile::add(const std::string& name, api::Role role) const {

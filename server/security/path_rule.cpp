@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOwnFiles[] = {"keys.", "jobs.sqlite", "audit.jsonl", "audit-refused.jsonl",
-                                          "lock",  "logs",        "files"};
+constexpr std::string_view kOwnFiles[] = {"keys.", ".keys.", "jobs.sqlite", "audit.jsonl", "audit-refused.jsonl",
+                                          "lock",  "logs",   "files"};
 
 std::vector<std::string> resolved(const std::vector<fs::path>& roots) {
     std::vector<std::string> found;

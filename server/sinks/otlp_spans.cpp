@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstdio>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/random.hpp"
 #include "distilld_version.hpp"
 
@@ -26,12 +25,6 @@ constexpr int kClient = 3;
 constexpr int kStatusOk = 1;
 constexpr int kStatusError = 2;
 constexpr std::uint64_t kStepSalt = 0x5354'4550;
-
-std::string hex(std::uint64_t number) {
-    std::array<char, 17> text{};
-    std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(number));
-    return text.data();
-}
 
 /// A hash of the two that is no zero, which OTLP takes for "none".
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {

@@ -71,30 +71,10 @@ struct SinkItem {
     return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
 }
 
-template <class Visitor, Describes<StepRecord> T>
-void describe(Visitor& v, T& r) {
-    v("step", r.step);
-    v("total_steps", r.total_steps);
-    v("loss", r.loss);
-    v("kd_loss", r.kd_loss);
-    v("ce_loss", r.ce_loss);
-    v("grad_norm", r.grad_norm);
-    v("learning_rate", r.learning_rate);
-    v("tokens", r.tokens);
-    v("tokens_per_second", r.tokens_per_second);
-    v("stall_fraction", r.stall_fraction);
-    v("teacher_hidden_fraction", r.teacher_hidden_fraction);
-    v("seconds_elapsed", r.seconds_elapsed);
-    v("nonfinite_steps", r.nonfinite_steps);
-}
+BOOST_DESCRIBE_STRUCT(StepRecord, (),
+                      (step, total_steps, loss, kd_loss, ce_loss, grad_norm, learning_rate, tokens, tokens_per_second,
+                       stall_fraction, teacher_hidden_fraction, seconds_elapsed, nonfinite_steps))
 
-template <class Visitor, Describes<EndRecord> T>
-void describe(Visitor& v, T& r) {
-    v("step", r.step);
-    v("message", r.message);
-    v("eval_loss", r.eval_loss);
-    v("exported_eval_loss", r.exported_eval_loss);
-    v("weights_sha256", r.weights_sha256);
-}
+BOOST_DESCRIBE_STRUCT(EndRecord, (), (step, message, eval_loss, exported_eval_loss, weights_sha256))
 
 }  // namespace distilld::sinks

@@ -1,16 +1,14 @@
 #include "server/sinks/tensorboard_records.hpp"
 
 #include <bit>
-#include <boost/crc.hpp>
+#include <span>
 
+#include "base/crc32c.hpp"
 #include "server/sinks/sink_records.hpp"
 
 namespace distilld::sinks {
 
 namespace {
-
-// Castagnoli, as RFC 3720 has it.
-using Crc32c = boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true>;
 
 template <class Integer>
 void append_little_endian(std::string& bytes, Integer value) {
@@ -21,9 +19,7 @@ void append_little_endian(std::string& bytes, Integer value) {
 
 /// TFRecord's mask: the CRC of bytes that hold CRCs is a weak one.
 std::uint32_t masked_crc(std::string_view bytes) {
-    Crc32c crc;
-    crc.process_bytes(bytes.data(), bytes.size());
-    return std::rotr(static_cast<std::uint32_t>(crc.checksum()), 15) + 0xA282EAD8U;
+    return std::rotr(crc32c(std::as_bytes(std::span(bytes))), 15) + 0xA282EAD8U;
 }
 
 /// A protobuf message under construction.

@@ -2,10 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <boost/algorithm/string/join.hpp>
 #include <boost/algorithm/string/replace.hpp>
 #include <sstream>
 #include <string_view>
+
+#include "base/join.hpp"
 
 namespace distilld {
 namespace {
@@ -34,7 +35,7 @@ CommandValue value_of(const CLI::Option& option) {
         if (part.starts_with('{') && part.ends_with('}')) {
             value.kind = CommandValue::Kind::words;
             value.words = split(part.substr(1, part.size() - 2), ',');
-            value.name = boost::algorithm::join(value.words, "|");
+            value.name = joined(value.words, "|");
         } else if (part == "DIR" || part == "FILE") {
             value.kind = part == "DIR" ? CommandValue::Kind::folder : CommandValue::Kind::file;
             value.name = part;
@@ -123,7 +124,7 @@ CommandNode command_tree(const CLI::App& app) {
 }
 
 std::string full_name(const CommandNode& node) {
-    return boost::algorithm::join(node.path, " ");
+    return joined(node.path, " ");
 }
 
 std::vector<const CommandNode*> all_commands(const CommandNode& node) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 
 #include "base/enum_names.hpp"
@@ -16,7 +17,11 @@ inline constexpr std::array kShellNames{
     EnumName<Shell>{"fish", Shell::fish},
 };
 
-/// A script for the shell that completes commands, options, and values where they are words, files or folders.
-[[nodiscard]] std::string completion_script(const CommandNode& program, Shell shell);
+/// What may stand in place of the last of the words behind the program's name, a line each: the word, and behind a tab
+/// what it is. `:file` and `:directory` stand for what the shell finds itself.
+[[nodiscard]] std::string candidates(const CommandNode& program, std::span<const std::string> words);
+
+/// A script for the shell that shows what `PROGRAM __complete WORDS` prints, which are candidates().
+[[nodiscard]] std::string completion_script(const std::string& program, Shell shell);
 
 }  // namespace distilld

@@ -1,8 +1,8 @@
 #include "server/support/help_formatter.hpp"
 
 #include <CLI/CLI.hpp>
-#include <boost/algorithm/string/join.hpp>
 
+#include "base/join.hpp"
 #include "server/support/command_tree.hpp"
 
 namespace distilld {
@@ -16,7 +16,7 @@ class HelpFormatter final : public CLI::Formatter {
     }
 
     std::string make_option_name(const CLI::Option* option, bool /*is_positional*/) const override {
-        return boost::algorithm::join(described(*option).names, ",");
+        return joined(described(*option).names, ",");
     }
     std::string make_option_opts(const CLI::Option* option) const override {
         const auto value = described(*option).value;

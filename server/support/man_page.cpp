@@ -4,6 +4,8 @@
 #include <cctype>
 #include <set>
 
+#include "base/join.hpp"
+
 namespace distilld {
 namespace {
 
@@ -49,10 +51,7 @@ std::string synopsis(const CommandNode& node) {
 }
 
 std::string item(const CommandOption& option, bool argument) {
-    std::string head;
-    for (const auto& name : option.names) {
-        head += (head.empty() ? "" : ", ") + (argument ? italic(name) : bold(name));
-    }
+    std::string head = joined(option.names, ", ", argument ? italic : bold);
     if (!argument && option.value.kind != CommandValue::Kind::none) {
         head += " " + italic(option.value.name);
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <limits>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/join.hpp"
 #include "server/teacher/kserve_outputs.hpp"
 #include "server/teacher/teacher_codec.hpp"
 
@@ -23,14 +25,6 @@ constexpr std::uint64_t kJsonNumberBytes = 14;
 bool known_output(std::string_view name) {
     return name == kTopkIds || name == kTopkLogprobs || name == kTokenLogprobs || name == kTailLogprob ||
            name == kLogits || name == kHiddenStates;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-    std::string text = "[";
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-        text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-    }
-    return text + "]";
 }
 
 template <class T>
@@ -308,7 +302,7 @@ Result<InferPlan> parse_infer(std::shared_ptr<const std::string> body, std::opti
     plan.answer_bytes = answer_bytes(plan, model);
     if (plan.answer_bytes > limits.max_answer_bytes) {
         return invalid_input("the answer to input_ids " +
-                             shape_text({std::int64_t{plan.score.rows}, std::int64_t{plan.score.columns}}) +
+                             shape_text(std::array{std::int64_t{plan.score.rows}, std::int64_t{plan.score.columns}}) +
                              " would take " + std::to_string(plan.answer_bytes) + " bytes, the server's limit is " +
                              std::to_string(limits.max_answer_bytes) + ": send fewer tokens, or ask for top-k");
     }

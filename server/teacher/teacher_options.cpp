@@ -5,6 +5,8 @@
 #include <map>
 #include <type_traits>
 
+#include "base/join.hpp"
+
 namespace distilld {
 namespace {
 
@@ -55,13 +57,11 @@ struct Binder {
     }
     void operator()(const char* name, Dtype& dtype, const char* help) {
         std::map<std::string, Dtype> values;
-        std::string words;
         for (const auto& known : kDtypeNames) {
             values.emplace(known.text, known.value);
-            words += std::string(words.empty() ? "" : ",") + known.text;
         }
         // Its own description would show the enumerators' numbers.
-        auto transformer = CLI::CheckedTransformer(values).description("{" + words + "}");
+        auto transformer = CLI::CheckedTransformer(values).description("{" + joined(names_of(kDtypeNames), ",") + "}");
         command.add_option(name, dtype, help)->type_name("TEXT")->transform(transformer);
     }
     void operator()(const char* name, std::chrono::milliseconds& time, const char* help) {
@@ -74,11 +74,7 @@ std::string text_of(const std::string& text) {
     return text;
 }
 std::string text_of(const std::vector<std::string>& texts) {
-    std::string all;
-    for (const auto& text : texts) {
-        all += (all.empty() ? "" : ",") + text;
-    }
-    return all;
+    return joined(texts, ",");
 }
 std::string text_of(Dtype dtype) {
     return name_of(kDtypeNames, dtype);

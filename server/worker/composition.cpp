@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/job_spec_json.hpp"
+#include "base/file_rule.hpp"
 #include "base/sha256.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/graph/evaluation.hpp"
@@ -97,8 +98,7 @@ UsageSources usage_sources(const JobSpec& spec) {
     const std::filesystem::path output(spec.output);
     const std::filesystem::path checkpoints = checkpoint_store(spec).folder();
     sources.folders.emplace_back("output", output);
-    const auto in_output = std::mismatch(output.begin(), output.end(), checkpoints.begin(), checkpoints.end());
-    if (in_output.first != output.end()) {
+    if (!is_below(checkpoints, output)) {
         sources.folders.emplace_back("checkpoints", checkpoints);
     }
     return sources;

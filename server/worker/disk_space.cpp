@@ -4,9 +4,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <system_error>
 #include <utility>
+
+#include "base/format.hpp"
 
 namespace distilld {
 
@@ -55,9 +56,7 @@ std::string size_text(std::uint64_t bytes) {
         value /= 1000;
         ++unit;
     }
-    char text[32];
-    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-    return text;
+    return formatted(unit == 0 ? "%.0f " : "%.1f ", value) + kUnits[unit];
 }
 
 Error explain_full_disk(Error error, const std::filesystem::path& folder, const std::string& what,

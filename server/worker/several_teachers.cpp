@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/join.hpp"
 #include "pipeline/core/teacher_name.hpp"
 #include "server/worker/teacher_connection.hpp"
 #include "server/worker/teacher_targets.hpp"
@@ -82,11 +83,8 @@ asio::awaitable<Result<std::vector<NamedTeacher>>> connect_teachers(TeachersWish
 }
 
 std::string description_of(const std::vector<NamedTeacher>& teachers) {
-    std::string text;
-    for (const NamedTeacher& teacher : teachers) {
-        text += (text.empty() ? "" : "; ") + teacher.name + ": " + teacher.info.description;
-    }
-    return text;
+    const auto text_of = [](const NamedTeacher& teacher) { return teacher.name + ": " + teacher.info.description; };
+    return joined(teachers, "; ", text_of);
 }
 
 std::vector<GraphTeacher> graph_teachers(const std::vector<NamedTeacher>& teachers, const JobSpec& spec,

@@ -27,7 +27,7 @@ struct ListedModel {
 [[nodiscard]] std::string names_of(const std::vector<ListedModel>& models);
 
 /// Asks the page for its list; nothing when there is no such page, as behind some gateways. The failure's kind is one
-/// for which not_up() holds when the server did not come up.
+/// for which is_outage() holds when the server did not come up.
 boost::asio::awaitable<FetchResult<std::optional<std::vector<ListedModel>>>> ask_for_models(ProbeDialogue& dialogue,
                                                                                             std::string target);
 

@@ -75,7 +75,8 @@ class ProbeDialogue {
 
     /// A question about the endpoint itself and its answer, whatever the status; answers above 1 MiB fail. A status
     /// that says that the server is starting (429, 502 to 504, `loading_status`, when there is one, and a 400 that says
-    /// so in words) is asked again, and fails at the end with a kind for which not_up() holds. Messages name the page.
+    /// so in words) is asked again, and fails at the end with a kind for which is_outage() holds. Messages name the
+    /// page.
     virtual boost::asio::awaitable<FetchResult<HttpResponse>> send(HttpRequest request,
                                                                    std::optional<unsigned> loading_status) = 0;
 
@@ -108,7 +109,7 @@ class TeacherProtocolAdapter {
     [[nodiscard]] virtual Result<std::shared_ptr<const TeacherCodec>> assumed_codec(TargetsWanted wanted) const = 0;
 
     /// Learns how to speak to the endpoint: what it is asked about itself, in which forms it is asked for rows, and
-    /// what its first answer shows. On the endpoint's executor. A failure for which not_up() holds means that it did
+    /// what its first answer shows. On the endpoint's executor. A failure for which is_outage() holds means that it did
     /// not come up; any other, that it is no teacher for us. Throws operation_aborted when cancelled.
     virtual boost::asio::awaitable<FetchResult<Negotiated>> negotiate(ProbeDialogue& dialogue,
                                                                       TargetsWanted wanted) const = 0;

@@ -22,7 +22,7 @@ struct ServerSigns {
     }
 };
 
-/// Asks the pages below `base`, a path without a slash at its end. A failure for which not_up() holds means that the
+/// Asks the pages below `base`, a path without a slash at its end. A failure for which is_outage() holds means that the
 /// server did not come up.
 boost::asio::awaitable<FetchResult<ServerSigns>> ask_for_signs(ProbeDialogue& dialogue, std::string base,
                                                                std::string query);

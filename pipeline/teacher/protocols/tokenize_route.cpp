@@ -47,7 +47,7 @@ boost::asio::awaitable<FetchResult<TokenizerSigns>> ask_to_tokenize(ProbeDialogu
         to_text(json::object{{"model", model}, {"prompt", kTokenizerText}, {"add_special_tokens", false}}));
     const auto response = co_await dialogue.send(std::move(request), std::nullopt);
     TokenizerSigns signs;
-    if (!response && not_up(response.error().kind)) {
+    if (!response && is_outage(response.error().kind)) {
         co_return response.error();
     }
     if (response && is_success(*response)) {

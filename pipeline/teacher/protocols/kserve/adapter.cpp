@@ -163,7 +163,7 @@ class Adapter final : public TeacherProtocolAdapter {
             co_return ModelConfig();
         }
         const auto response = co_await dialogue.send(make_get(paths_.metadata + "/config" + url_.query), std::nullopt);
-        if (!response && not_up(response.error().kind)) {
+        if (!response && is_outage(response.error().kind)) {
             co_return prefixed("the model's configuration cannot be read: ", response.error());
         }
         if (!response || !is_success(*response)) {
@@ -181,7 +181,7 @@ class Adapter final : public TeacherProtocolAdapter {
             co_return refusal(FailureKind::rejected, codec.error().message);
         }
         auto answer = co_await dialogue.ask(*codec);
-        if (answer || not_up(answer.error().kind)) {
+        if (answer || is_outage(answer.error().kind)) {
             co_return answer;
         }
         // MLServer refuses binary requests with 500 and no reason.

@@ -1,12 +1,14 @@
 #include "pipeline/teacher/protocols/kserve/infer_inputs.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/half_float.hpp"
+#include "base/join.hpp"
 
 namespace distilld::kserve {
 namespace {
@@ -161,11 +163,7 @@ Result<std::optional<InferTensor>> make_input(const TensorSpec& spec, const Toke
 }  // namespace
 
 std::string names_of(const std::vector<TensorSpec>& specs) {
-    std::string names;
-    for (const TensorSpec& spec : specs) {
-        names += (names.empty() ? "" : ", ") + spec.name;
-    }
-    return names.empty() ? "none" : names;
+    return specs.empty() ? "none" : joined(specs, ", ", &TensorSpec::name);
 }
 
 std::vector<TensorSpec> inputs_left_out(const ModelMetadata& metadata) {
@@ -185,14 +183,10 @@ Result<void> check_inputs(const ModelMetadata& metadata, const std::vector<std::
             return teacher_error(*defect);
         }
     }
-    std::string missing;
-    for (const std::string& name : required) {
-        if (!is_known(name)) {
-            missing += (missing.empty() ? "" : ", ") + name;
-        }
-    }
+    std::vector<std::string> missing;
+    std::ranges::copy_if(required, std::back_inserter(missing), std::not_fn(is_known));
     if (!missing.empty()) {
-        return teacher_error("the model requires inputs that distilld cannot supply: " + missing);
+        return teacher_error("the model requires inputs that distilld cannot supply: " + joined(missing));
     }
     return {};
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/join.hpp"
 #include "pipeline/core/target_rows.hpp"
 
 namespace distilld::kserve {
@@ -39,11 +40,7 @@ std::optional<ElementType> float_type(std::string_view datatype) {
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-    std::string text = "[";
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-        text += (i > 0 ? "," : "") + std::to_string(shape[i]);
-    }
-    return text + "]";
+    return "[" + joined(shape, ",") + "]";
 }
 
 /// A view of a float tensor; FP64 is narrowed to f32.

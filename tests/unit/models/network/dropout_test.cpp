@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 
 namespace distilld::models {
@@ -9,16 +10,20 @@ namespace {
 
 TEST(Dropout, TheLoopAndTheTensorsDrawTheSame) {
     for (const std::uint64_t key : {0ULL, 1ULL, 0x8000000000000000ULL, 0xFFFFFFFFFFFFFFFFULL}) {
-        const auto loop = drawn_by_loop(100003, key);
-        EXPECT_TRUE(torch::equal(loop, drawn_by_tensors(100003, key, torch::kCPU))) << key;
-        EXPECT_GE(loop.min().item<std::int64_t>(), 0);
-        EXPECT_LT(loop.max().item<std::int64_t>(), std::int64_t{1} << 32);
+        const auto drawn = drawn_by_tensors(100003, key, torch::kCPU);
+        EXPECT_GE(drawn.min().item<std::int64_t>(), 0);
+        EXPECT_LT(drawn.max().item<std::int64_t>(), std::int64_t{1} << 32);
+        for (const double rate : {0.01, 0.3, 0.5, 0.77, 0.99}) {
+            const auto by_loop = dropout_mask(torch::empty({100003}), rate, key).ne(0);
+            const auto border = static_cast<std::int64_t>(std::llround(rate * 4294967296.0));
+            EXPECT_TRUE(torch::equal(by_loop, drawn.ge(border))) << key << " " << rate;
+        }
     }
 }
 
 TEST(Dropout, DrawsWhatSplitMix64Does) {
     // The first outputs of its reference implementation (Vigna, splitmix64.c) from state 1234567, their upper halves.
-    const auto drawn = drawn_by_loop(3, 1234567);
+    const auto drawn = drawn_by_tensors(3, 1234567, torch::kCPU);
     EXPECT_EQ(drawn[0].item<std::int64_t>(), static_cast<std::int64_t>(6457827717110365317ULL >> 32U));
     EXPECT_EQ(drawn[1].item<std::int64_t>(), static_cast<std::int64_t>(3203168211198807973ULL >> 32U));
     EXPECT_EQ(drawn[2].item<std::int64_t>(), static_cast<std::int64_t>(9817491932198370423ULL >> 32U));
