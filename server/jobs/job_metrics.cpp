@@ -57,7 +57,7 @@ class TableJobMetrics final : public JobMetrics {
           unix_time_(std::move(options.unix_time)),
           rows_(std::move(rows)),
           totals_(rows_.runs.size()) {
-        std::ranges::stable_sort(rows_.runs, {}, scope_of);
+        in_order_of_text();
         service_.version = std::move(options.version);
         // A counter that needs no labels of a run is there, at 0, before the first.
         CountedRun none;
@@ -206,6 +206,17 @@ class TableJobMetrics final : public JobMetrics {
     }
 
   private:
+    void in_order_of_text() {
+        std::multimap<Scope, MetricRow<JobRun>> by_scope;  // keeps the order of equal ones
+        for (auto& row : rows_.runs) {
+            by_scope.emplace(scope_of(row), std::move(row));
+        }
+        rows_.runs.clear();
+        for (auto& [scope, row] : by_scope) {
+            rows_.runs.push_back(std::move(row));
+        }
+    }
+
     struct StoreFiles {
         std::uint64_t bytes = 0;
         std::optional<std::filesystem::space_info> disk;
