@@ -28,7 +28,7 @@
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_routes.hpp"
-#include "server/jobs/job_store.hpp"
+#include "server/jobs/sqlite_job_store.hpp"
 #include "server/jobs/logged_worker.hpp"
 #include "server/jobs/metrics_routes.hpp"
 #include "server/jobs/slot_plan.hpp"

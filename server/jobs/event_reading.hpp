@@ -6,8 +6,8 @@
 #include <string>
 
 #include "server/jobs/event_waiters.hpp"
+#include "server/jobs/job_answers.hpp"
 #include "server/jobs/job_journal.hpp"
-#include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_table.hpp"
 
 namespace distilld {

@@ -1,96 +1,23 @@
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "api/caller.hpp"
-#include "api/job_spec_json.hpp"
 #include "api/job_types.hpp"
-#include "base/file_rule.hpp"
-#include "pipeline/core/job_spec.hpp"
+#include "server/jobs/job_answers.hpp"
 #include "server/jobs/job_board.hpp"
+#include "server/jobs/job_manager_options.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_patch.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/metric_series.hpp"
-#include "server/jobs/slot_table.hpp"
-#include "server/supervisor/worker_process.hpp"
 
 namespace distilld {
-
-/// What the operator does not allow of a spec, whose paths are absolute. Blocks; any thread, several at once.
-using Admission = std::function<api::SpecViolations(const JobSpec&)>;
-
-struct JobManagerOptions {
-    std::filesystem::path working_directory;          ///< relative paths of specs start here; must be absolute
-    std::uint32_t slots = 1;                          ///< jobs that run at once
-    std::vector<Slot> places{};                       ///< one for each of them; empty = they share the machine
-    std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
-    std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
-    std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
-    std::chrono::milliseconds stop_limit{std::chrono::seconds(270)};  ///< of stop(): what runs then is killed
-    std::chrono::milliseconds heartbeat{10000};                       ///< longest wait of wait_events()
-    std::chrono::hours idempotency_lifetime{24};
-    std::chrono::milliseconds store_retry{1000};  ///< between tries to write to a store that refused
-    std::uint32_t max_queued = 10000;             ///< jobs that wait; more are refused
-    RestartLimits restarts{};                     ///< of workers that die or cannot be started
-    /// Asked before anything that a spec names is looked at. Empty: everything is allowed.
-    Admission admit{};
-    /// The same of a job that was taken before, whose spec may name what the service has put into it.
-    Admission admit_again{};
-    /// Which files may be opened for a spec that is admitted; none: any.
-    std::function<std::optional<FileRule>(const JobSpec&)> files{};
-};
-
-/// Makes a worker process on the executor given (the manager's), for the slot that its job has.
-using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor, const Slot&)>;
-
-struct SubmitRequest {
-    std::string spec_json;
-    std::string idempotency_key;  ///< empty = none
-    bool dry_run = false;
-    std::optional<api::Caller> owner{};             ///< who submits; nothing: nobody said
-    std::map<std::string, std::string> metadata{};  ///< kept with the job as it is
-    std::int32_t priority = 0;                      ///< api::kLowestPriority to api::kHighestPriority
-    std::string id{};                               ///< of the job that is made, make_job_id(); empty = the manager's
-    std::vector<std::string> own_paths{};  ///< pointers of what the service has put into the spec: nobody named it
-    /// See api::Job. A request with a key is the same as an earlier one when this is, or without it the spec.
-    std::string asked_json{};
-    bool is_admin = false;  ///< the owner may write where jobs of others have written
-};
-
-/// Answer to what a client asks. `job` is the job as it is then, except where there is none; of a valid submission what
-/// would be queued, without an id.
-struct JobOutcome {
-    JobVerdict kind = JobVerdict::not_found;
-    api::Job job{};
-    api::SpecViolations violations{};  ///< of an invalid change or spec, and of places that are taken
-};
-
-struct JobListing {
-    std::vector<api::Job> jobs;  ///< newest first
-    bool has_more = false;
-    bool unknown_after = false;  ///< `after` names no job
-};
-
-/// What happened after a sequence number.
-struct EventBatch {
-    bool found = true;                  ///< false: no such job
-    std::vector<api::JobEvent> events;  ///< as was asked for; empty: nothing new within the heartbeat
-    bool has_more = false;
-    bool ended = false;           ///< no event will follow: the job is terminal (`job`) or the service stops
-    std::optional<api::Job> job;  ///< set when the job is terminal and all its events have been read
-};
 
 /// Owns the queue, the store and the running workers, on one thread of its own, so that neither a slow disk nor a
 /// worker holds up the HTTP thread; get(), list() and events() are answered by another, which waits for no write. All

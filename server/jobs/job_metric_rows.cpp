@@ -1,6 +1,5 @@
 #include "server/jobs/job_metric_rows.hpp"
 
-#include <iterator>
 #include <utility>
 
 #include "server/jobs/metric_row_parts.hpp"
@@ -158,22 +157,14 @@ std::vector<MetricRow<ServiceCounts>> service_rows() {
     };
 }
 
-std::vector<MetricRow<JobRun>> joined(std::vector<MetricRow<JobRun>> rows, std::vector<MetricRow<JobRun>> more) {
-    rows.insert(rows.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-    return rows;
-}
-
 }  // namespace
 
 JobMetricRows job_metric_rows() {
-    JobMetricRows rows;
-    rows.run_gauges = joined(joined(joined(training_gauges(), teacher_gauges()), store_gauges()), worker_gauges());
-    rows.run_histograms = joined(training_histograms(), teacher_histograms());
-    rows.run_counters =
-        joined(joined(joined(training_counters(), teacher_counters()), store_counters()), worker_counters());
-    rows.job_counters = joined(training_job_counters(), teacher_job_counters());
-    rows.service = service_rows();
-    rows.process = process_metric_rows();
+    JobMetricRows rows{{}, service_rows(), process_metric_rows()};
+    for (const auto& table :
+         {training_metric_rows(), teacher_metric_rows(), store_metric_rows(), worker_metric_rows()}) {
+        rows.runs.insert(rows.runs.end(), table.begin(), table.end());
+    }
     return rows;
 }
 

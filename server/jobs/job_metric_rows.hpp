@@ -1,77 +1,18 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "api/job_types.hpp"
+#include "server/jobs/metric_sources.hpp"
 #include "server/support/metrics.hpp"
-#include "server/support/process_metrics.hpp"
 
 /// What the service's metrics are: name, help and source of each. How they are counted: job_metrics.hpp.
 namespace distilld {
 
-/// Checkpoints that a run has written.
-struct CheckpointCounts {
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;
-    DurationCounts seconds;
-};
-
-struct NewestCheckpoint {
-    std::uint64_t step = 0;
-    std::uint64_t bytes = 0;
-    double time = 0;  ///< Unix time at which it was told of; 0 = there is none
-};
-
-/// One run of a job. What is newest is the run's; at first the last run's.
-struct JobRun {
-    std::uint64_t first_step = 0;          ///< it began after this many
-    std::uint64_t micro_batch_tokens = 0;  ///< input positions of one micro-batch
-    CheckpointCounts checkpoints;
-    ProgressEvent progress;                     ///< the newest
-    double last_step_time = 0;                  ///< Unix time at which a step was last told of; 0 = none was
-    std::optional<EvaluationEvent> evaluation;  ///< the newest, without its samples
-    NewestCheckpoint newest_checkpoint;
-};
-
-struct StoreCounts {
-    bool writable = true;
-    std::uint64_t unsaved_events = 0;
-    std::uint64_t size_bytes = 0;
-};
-
-/// What the service counts besides its runs.
-struct ServiceCounts {
-    std::string version;
-    std::map<api::JobState, std::uint64_t> jobs;      ///< in the store
-    std::map<api::JobState, std::uint64_t> finished;  ///< since the service started
-    std::map<std::string, std::uint64_t> waiting;     ///< by the code of the reason
-    std::map<std::string, std::uint32_t> slots;       ///< by state; empty: there are none
-    std::uint64_t worker_restarts = 0;
-    std::uint64_t worker_oom_restarts = 0;
-    /// By result.
-    std::map<std::string, std::uint64_t> webhook_attempts{{"delivered", 0}, {"retried", 0}, {"given_up", 0}};
-    std::optional<StoreCounts> store;                      ///< nothing: there is none
-    std::vector<std::pair<std::string, DiskUsage>> disks;  ///< by job; the job of the service's own is empty
-    Histogram queue_waits;                                 ///< seconds
-    std::map<LabelValues, double> http_requests;           ///< by code, method, route
-    std::map<LabelValues, Histogram> http_durations;       ///< seconds, by code, route
-};
-
 struct JobMetricRows {
-    /// Of each active job. Its samples lack the row's label job_id, which whoever reads the row fills in.
-    std::vector<MetricRow<JobRun>> run_gauges;
-    /// Of each active job too, labels likewise. A row reads what one run has counted since it began; the metric is the
-    /// sum over the job's runs.
-    std::vector<MetricRow<JobRun>> run_histograms;
-    /// A row reads what one run has counted since it began; the metric is the sum over all runs and never goes back.
-    std::vector<MetricRow<JobRun>> run_counters;
-    /// Of each active job, labels likewise; counters as run_histograms are.
-    std::vector<MetricRow<JobRun>> job_counters;
+    /// A row reads what one run has counted since it began. Gauges and histograms are of each active job, and so are
+    /// counters with the label job_id; their samples lack that label, which whoever reads the row fills in. Other
+    /// counters are sums over all runs. Counters and histograms go on over the runs of a job and never go back.
+    std::vector<MetricRow<JobRun>> runs;
     std::vector<MetricRow<ServiceCounts>> service;
     std::vector<MetricRow<ProcessUsage>> process;
 };

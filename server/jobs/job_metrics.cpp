@@ -5,24 +5,47 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <variant>
 
 namespace distilld {
 namespace {
 
-using Totals = std::map<LabelValues, double>;
-using Histograms = std::map<LabelValues, Histogram>;
+using Samples = std::map<LabelValues, std::variant<double, Histogram>>;
 using std::chrono::steady_clock;
 
-/// A run, and how much of what it counts is in our counters.
+/// Which counters a row is, and where it stands in the text.
+enum class Scope { of_all_runs, gauge_of_a_job, histogram_of_a_job, counter_of_a_job };
+
+Scope scope_of(const MetricRow<JobRun>& row) {
+    if (row.type == MetricType::gauge) {
+        return Scope::gauge_of_a_job;
+    }
+    if (row.type == MetricType::histogram) {
+        return Scope::histogram_of_a_job;
+    }
+    const bool has_job = std::ranges::find(row.labels, "job_id") != row.labels.end();
+    return has_job ? Scope::counter_of_a_job : Scope::of_all_runs;
+}
+
+void add(Samples& sums, const LabelValues& labels, const std::variant<double, Histogram>& more) {
+    const auto [sum, is_new] = sums.try_emplace(labels, more);
+    if (is_new) {
+        return;
+    }
+    if (auto* histogram = std::get_if<Histogram>(&sum->second)) {
+        histogram->add(std::get<Histogram>(more));
+    } else {
+        std::get<double>(sum->second) += std::get<double>(more);
+    }
+}
+
+/// A run, and how much of what it counts is in our counters. Each list is by row.
 struct CountedRun {
     JobRun run;
-    std::vector<Totals> counted;  ///< by counter row
-    /// By histogram row: of the job's earlier runs, and of this one as it said last.
-    std::vector<Histograms> earlier;
-    std::vector<Histograms> newest;
-    /// By row of counters of a job, likewise.
-    std::vector<Totals> earlier_counts;
-    std::vector<Totals> newest_counts;
+    std::vector<std::map<LabelValues, double>> counted;  ///< of counters of all runs
+    std::vector<Samples> earlier;                        ///< of a job's: by its earlier runs
+    std::vector<Samples> newest;                         ///< by this one, as it said last
     std::optional<steady_clock::time_point> ended;
 };
 
@@ -33,11 +56,12 @@ class TableJobMetrics final : public JobMetrics {
           store_file_(std::move(options.store_file)),
           unix_time_(std::move(options.unix_time)),
           rows_(std::move(rows)),
-          totals_(rows_.run_counters.size()) {
+          totals_(rows_.runs.size()) {
+        in_order_of_text();
         service_.version = std::move(options.version);
         // A counter that needs no labels of a run is there, at 0, before the first.
         CountedRun none;
-        count(none);
+        take_in(none);
     }
 
     void set_job_counts(const std::vector<std::pair<api::JobState, std::uint64_t>>& counts) override {
@@ -66,8 +90,9 @@ class TableJobMetrics final : public JobMetrics {
         // Until the run says something, the gauges show what the run before it said last.
         CountedRun& before = runs_[job_id];
         CountedRun next;
-        next.earlier = all_rows_of_all_runs(before.earlier, before.newest);
-        next.earlier_counts = all_rows_of_all_runs(before.earlier_counts, before.newest_counts);
+        for (std::size_t row = 0; row < rows_.runs.size(); ++row) {
+            next.earlier.push_back(of_all_runs(before, row));
+        }
         next.run.progress = std::move(before.run.progress);
         next.run.last_step_time = before.run.last_step_time;
         next.run.evaluation = std::move(before.run.evaluation);
@@ -172,24 +197,8 @@ class TableJobMetrics final : public JobMetrics {
             drop_old_runs();
             take_in(files);
             read_rows(rows_.service, service_, readings);
-            for (std::size_t row = 0; row < rows_.run_counters.size(); ++row) {
-                readings.push_back(reading_of(rows_.run_counters[row], samples_of(totals_[row])));
-            }
-            for (const auto& row : rows_.run_gauges) {
-                readings.push_back(reading_of(
-                    row, by_job(row, [&row](const CountedRun& counted) { return row.read(counted.run).take(); })));
-            }
-            for (std::size_t row = 0; row < rows_.run_histograms.size(); ++row) {
-                readings.push_back(reading_of(rows_.run_histograms[row],
-                                              by_job(rows_.run_histograms[row], [&](const CountedRun& counted) {
-                                                  return samples_of(of_all_runs(counted.earlier, counted.newest, row));
-                                              })));
-            }
-            for (std::size_t row = 0; row < rows_.job_counters.size(); ++row) {
-                readings.push_back(
-                    reading_of(rows_.job_counters[row], by_job(rows_.job_counters[row], [&](const CountedRun& counted) {
-                                   return samples_of(of_all_runs(counted.earlier_counts, counted.newest_counts, row));
-                               })));
+            for (std::size_t row = 0; row < rows_.runs.size(); ++row) {
+                readings.push_back(reading_of(rows_.runs[row], read(row)));
             }
         }
         read_rows(rows_.process, usage, readings);
@@ -197,6 +206,17 @@ class TableJobMetrics final : public JobMetrics {
     }
 
   private:
+    void in_order_of_text() {
+        std::multimap<Scope, MetricRow<JobRun>> by_scope;  // keeps the order of equal ones
+        for (auto& row : rows_.runs) {
+            by_scope.emplace(scope_of(row), std::move(row));
+        }
+        rows_.runs.clear();
+        for (auto& [scope, row] : by_scope) {
+            rows_.runs.push_back(std::move(row));
+        }
+    }
+
     struct StoreFiles {
         std::uint64_t bytes = 0;
         std::optional<std::filesystem::space_info> disk;
@@ -234,36 +254,47 @@ class TableJobMetrics final : public JobMetrics {
         }
     }
 
-    /// What a run has counted since it was last asked.
+    /// What a run has counted. Thinned events lose nothing: the newest holds what the run has counted since it began.
     void take_in(CountedRun& counted) {
-        count(counted);
-        keep_histograms(counted);
-        keep_counts(counted);
-    }
-
-    /// Adds what a run has counted since it was last asked. Its counters may begin anew or shrink a little (a product
-    /// of a share and a time); ours never go back.
-    void count(CountedRun& counted) {
-        counted.counted.resize(totals_.size());
-        for (std::size_t row = 0; row < totals_.size(); ++row) {
-            for (auto& sample : rows_.run_counters[row].read(counted.run).take()) {
-                const double now = std::get<double>(sample.value);
-                auto& before = counted.counted[row][sample.labels];
-                auto& total = totals_[row][sample.labels];
-                if (std::isfinite(now) && now > before) {
-                    total += now - before;
-                    before = now;
+        counted.counted.resize(rows_.runs.size());
+        counted.newest.assign(rows_.runs.size(), {});
+        for (std::size_t row = 0; row < rows_.runs.size(); ++row) {
+            const Scope scope = scope_of(rows_.runs[row]);
+            if (scope == Scope::gauge_of_a_job) {
+                continue;
+            }
+            for (const auto& sample : rows_.runs[row].read(counted.run).take()) {
+                if (scope == Scope::of_all_runs) {
+                    count(row, sample.labels, std::get<double>(sample.value), counted);
+                } else {
+                    add(counted.newest[row], sample.labels, sample.value);
                 }
             }
         }
     }
 
-    /// `read`: of one run, without its job.
-    template <class Read>
-    std::vector<MetricSample> by_job(const MetricRow<JobRun>& row, Read read) const {
+    /// Adds what a run has counted since it was last asked. Its counters may begin anew or shrink a little (a product
+    /// of a share and a time); ours never go back.
+    void count(std::size_t row, const LabelValues& labels, double now, CountedRun& counted) {
+        auto& before = counted.counted[row][labels];
+        auto& total = totals_[row][labels];
+        if (std::isfinite(now) && now > before) {
+            total += now - before;
+            before = now;
+        }
+    }
+
+    std::vector<MetricSample> read(std::size_t number) const {
+        const auto& row = rows_.runs[number];
+        const Scope scope = scope_of(row);
+        if (scope == Scope::of_all_runs) {
+            return samples_of(totals_[number]);
+        }
         std::vector<MetricSample> samples;
         for (const auto& [job_id, counted] : runs_) {
-            for (auto& sample : read(counted)) {
+            auto of_job = scope == Scope::gauge_of_a_job ? row.read(counted.run).take()
+                                                         : samples_of(of_all_runs(counted, number));
+            for (auto& sample : of_job) {
                 add_job(row, job_id, sample.labels);
                 samples.push_back(std::move(sample));
             }
@@ -271,53 +302,15 @@ class TableJobMetrics final : public JobMetrics {
         return samples;
     }
 
-    void keep_counts(CountedRun& counted) const {
-        counted.newest_counts.clear();
-        for (const auto& row : rows_.job_counters) {
-            auto& kept = counted.newest_counts.emplace_back();
-            for (auto& sample : row.read(counted.run).take()) {
-                kept[sample.labels] += std::get<double>(sample.value);
-            }
-        }
-    }
-
-    /// Thinned events lose nothing: the newest holds what the run has counted since it began.
-    void keep_histograms(CountedRun& counted) const {
-        counted.newest.clear();
-        for (const auto& row : rows_.run_histograms) {
-            auto& kept = counted.newest.emplace_back();
-            for (auto& sample : row.read(counted.run).take()) {
-                kept.emplace(std::move(sample.labels), std::get<Histogram>(std::move(sample.value)));
-            }
-        }
-    }
-
-    static void add_to(double& sum, double more) { sum += more; }
-    static void add_to(Histogram& sum, const Histogram& more) { sum.add(more); }
-
     /// One row, of a job's earlier runs and of the newest. Either may not have it yet.
-    template <class Samples>
-    static Samples of_all_runs(const std::vector<Samples>& earlier, const std::vector<Samples>& newest,
-                               std::size_t row) {
-        Samples sums = row < earlier.size() ? earlier[row] : Samples();
-        if (row < newest.size()) {
-            for (const auto& [labels, value] : newest[row]) {
-                if (const auto [sum, is_new] = sums.try_emplace(labels, value); !is_new) {
-                    add_to(sum->second, value);
-                }
+    static Samples of_all_runs(const CountedRun& counted, std::size_t row) {
+        Samples sums = row < counted.earlier.size() ? counted.earlier[row] : Samples();
+        if (row < counted.newest.size()) {
+            for (const auto& [labels, value] : counted.newest[row]) {
+                add(sums, labels, value);
             }
         }
         return sums;
-    }
-
-    template <class Samples>
-    static std::vector<Samples> all_rows_of_all_runs(const std::vector<Samples>& earlier,
-                                                     const std::vector<Samples>& newest) {
-        std::vector<Samples> rows;
-        for (std::size_t row = 0; row < std::max(earlier.size(), newest.size()); ++row) {
-            rows.push_back(of_all_runs(earlier, newest, row));
-        }
-        return rows;
     }
 
     static void add_job(const MetricRow<JobRun>& row, const std::string& job_id, LabelValues& labels) {
@@ -334,11 +327,11 @@ class TableJobMetrics final : public JobMetrics {
     const std::chrono::milliseconds gauge_grace_;
     const std::filesystem::path store_file_;
     const std::function<double()> unix_time_;
-    const JobMetricRows rows_;
-    std::mutex mutex_;  ///< guards what follows
+    JobMetricRows rows_;  ///< in the order of the text
+    std::mutex mutex_;    ///< guards what follows
     ServiceCounts service_;
-    std::map<std::string, CountedRun> runs_;  ///< by job
-    std::vector<Totals> totals_;              ///< by counter row
+    std::map<std::string, CountedRun> runs_;             ///< by job
+    std::vector<std::map<LabelValues, double>> totals_;  ///< by row: of counters of all runs
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "api/http_message.hpp"
-#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_answers.hpp"
 
 namespace distilld {
 

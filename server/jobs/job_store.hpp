@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "api/job_types.hpp"
-#include "base/error.hpp"
 
 namespace distilld {
 
@@ -111,9 +109,5 @@ class JobStore : public JobReader {
     /// Another reader of the same, for another thread; it sees what a call has written once that returned.
     [[nodiscard]] virtual std::unique_ptr<JobReader> open_reader() = 0;
 };
-
-/// SQLite (WAL, synchronous FULL) in `file`, which is made or brought to the newest schema (job_schema.hpp). Refuses a
-/// file that is no database of ours, or one that a newer version wrote.
-Result<std::unique_ptr<JobStore>> open_sqlite_job_store(const std::filesystem::path& file);
 
 }  // namespace distilld

@@ -3,8 +3,10 @@
 #include <optional>
 #include <string>
 
+#include "server/jobs/job_answers.hpp"
 #include "server/jobs/job_journal.hpp"
-#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_manager_options.hpp"
+#include "server/jobs/job_patch.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/running_jobs.hpp"
 #include "server/jobs/store_keeper.hpp"

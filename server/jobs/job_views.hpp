@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "server/jobs/job_answers.hpp"
 #include "server/jobs/job_board.hpp"
-#include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/metric_series.hpp"
 

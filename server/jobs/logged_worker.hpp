@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "server/jobs/job_logs.hpp"
-#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_manager_options.hpp"
 #include "server/supervisor/worker_process.hpp"
 
 namespace distilld {

@@ -4,27 +4,15 @@
 #include <optional>
 #include <vector>
 
-#include "server/jobs/job_metric_rows.hpp"
+#include "server/jobs/metric_sources.hpp"
 
-/// The tables of job_metric_rows(), by subject, and what they share. Each function's rows are of the kind that its name
-/// says (see JobMetricRows).
+/// The rows of runs of job_metric_rows(), by subject, and what they share.
 namespace distilld {
 
-[[nodiscard]] std::vector<MetricRow<JobRun>> training_gauges();
-[[nodiscard]] std::vector<MetricRow<JobRun>> training_histograms();
-[[nodiscard]] std::vector<MetricRow<JobRun>> training_counters();
-[[nodiscard]] std::vector<MetricRow<JobRun>> training_job_counters();
-
-[[nodiscard]] std::vector<MetricRow<JobRun>> teacher_gauges();
-[[nodiscard]] std::vector<MetricRow<JobRun>> teacher_histograms();
-[[nodiscard]] std::vector<MetricRow<JobRun>> teacher_counters();
-[[nodiscard]] std::vector<MetricRow<JobRun>> teacher_job_counters();
-
-[[nodiscard]] std::vector<MetricRow<JobRun>> store_gauges();
-[[nodiscard]] std::vector<MetricRow<JobRun>> store_counters();
-
-[[nodiscard]] std::vector<MetricRow<JobRun>> worker_gauges();
-[[nodiscard]] std::vector<MetricRow<JobRun>> worker_counters();
+[[nodiscard]] std::vector<MetricRow<JobRun>> training_metric_rows();
+[[nodiscard]] std::vector<MetricRow<JobRun>> teacher_metric_rows();
+[[nodiscard]] std::vector<MetricRow<JobRun>> store_metric_rows();
+[[nodiscard]] std::vector<MetricRow<JobRun>> worker_metric_rows();
 
 template <class Number>
 [[nodiscard]] double metric_number(Number value) {

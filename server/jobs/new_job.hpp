@@ -5,9 +5,10 @@
 #include <string>
 
 #include "pipeline/core/job_spec.hpp"
+#include "server/jobs/job_answers.hpp"
 #include "server/jobs/job_journal.hpp"
-#include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_store.hpp"
+#include "server/jobs/job_table.hpp"
 
 namespace distilld {
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "api/job_types.hpp"
-#include "server/jobs/job_table.hpp"
+#include "server/jobs/job_intent.hpp"
 
 namespace distilld {
 

@@ -12,7 +12,7 @@
 
 #include "pipeline/async/task_group.hpp"
 #include "server/jobs/job_journal.hpp"
-#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_manager_options.hpp"
 #include "server/jobs/job_metrics.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/run_recorder.hpp"

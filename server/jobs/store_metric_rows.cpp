@@ -27,7 +27,7 @@ double generated_rows(const JobRun& run) {
 
 }  // namespace
 
-std::vector<MetricRow<JobRun>> store_gauges() {
+std::vector<MetricRow<JobRun>> store_metric_rows() {
     return {
         {"distilld_teacher_store_rows",
          "Rows of the dataset in the store of answers of an active job: held, sealed (others can read them), wanted.",
@@ -39,11 +39,6 @@ std::vector<MetricRow<JobRun>> store_gauges() {
          gauge,
          {"job_id"},
          store_bytes},
-    };
-}
-
-std::vector<MetricRow<JobRun>> store_counters() {
-    return {
         {"distilld_generate_rows_total",
          "Rows whose answers generate jobs have put into stores.",
          counter,

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "server/jobs/job_answers.hpp"
 #include "server/jobs/job_journal.hpp"
-#include "server/jobs/job_manager.hpp"
+#include "server/jobs/job_manager_options.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/job_table.hpp"
 #include "server/jobs/named_files_check.hpp"

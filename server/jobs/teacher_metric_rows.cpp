@@ -67,7 +67,7 @@ MetricSamples request_durations(const JobRun& run) {
 
 }  // namespace
 
-std::vector<MetricRow<JobRun>> teacher_gauges() {
+std::vector<MetricRow<JobRun>> teacher_metric_rows() {
     return {
         {"distilld_job_teacher_in_flight",
          "Teacher requests under way.",
@@ -129,21 +129,11 @@ std::vector<MetricRow<JobRun>> teacher_gauges() {
          gauge,
          {"job_id", "teacher"},
          [](const JobRun& run) { return by_teacher(run, &TeacherCounters::window); }},
-    };
-}
-
-std::vector<MetricRow<JobRun>> teacher_histograms() {
-    return {
         {"distilld_teacher_request_duration_seconds",
          "Time from sending a request to a teacher to its answer's last byte, by what came of it.",
          histogram,
          {"endpoint", "job_id", "outcome"},
          request_durations},
-    };
-}
-
-std::vector<MetricRow<JobRun>> teacher_counters() {
-    return {
         {"distilld_teacher_requests_total",
          "Requests sent to teachers, retries and hedges included.",
          counter,
@@ -189,11 +179,6 @@ std::vector<MetricRow<JobRun>> teacher_counters() {
          counter,
          {"kind"},
          failures_by_kind},
-    };
-}
-
-std::vector<MetricRow<JobRun>> teacher_job_counters() {
-    return {
         {"distilld_job_teacher_wait_seconds_total",
          "Time that the student of an active job waited while rows of one of its several teachers were missing.",
          counter,

@@ -110,7 +110,7 @@ MetricSamples of_checkpoint(const JobRun& run, Number value) {
 
 }  // namespace
 
-std::vector<MetricRow<JobRun>> training_gauges() {
+std::vector<MetricRow<JobRun>> training_metric_rows() {
     return {
         {"distilld_job_loss",
          "Loss of the newest step of an active job, in nats per token.",
@@ -202,11 +202,6 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          gauge,
          {"job_id"},
          [](const JobRun& run) { return of_checkpoint(run, run.newest_checkpoint.bytes); }},
-    };
-}
-
-std::vector<MetricRow<JobRun>> training_histograms() {
-    return {
         {"distilld_step_duration_seconds",
          "Time from the end of one optimizer step to the end of the next.",
          histogram,
@@ -217,11 +212,6 @@ std::vector<MetricRow<JobRun>> training_histograms() {
          histogram,
          {"job_id"},
          checkpoint_durations},
-    };
-}
-
-std::vector<MetricRow<JobRun>> training_job_counters() {
-    return {
         {"distilld_job_tokens_total",
          "Input positions that an active job has trained on.",
          counter,
@@ -232,11 +222,6 @@ std::vector<MetricRow<JobRun>> training_job_counters() {
          counter,
          {"job_id"},
          of_student([](const JobRun& run) { return metric_number(run.progress.padding_tokens); })},
-    };
-}
-
-std::vector<MetricRow<JobRun>> training_counters() {
-    return {
         {"distilld_steps_total",
          "Optimizer steps done by all jobs.",
          counter,

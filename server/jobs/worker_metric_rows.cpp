@@ -37,7 +37,7 @@ MetricSamples by_sink(const JobRun& run, std::uint64_t SinkCounters::* count) {
 
 }  // namespace
 
-std::vector<MetricRow<JobRun>> worker_gauges() {
+std::vector<MetricRow<JobRun>> worker_metric_rows() {
     return {
         {"distilld_worker_resident_memory_bytes",
          "Resident memory of an active job's worker.",
@@ -61,11 +61,6 @@ std::vector<MetricRow<JobRun>> worker_gauges() {
          gauge,
          {"device", "job_id", "kind"},
          device_memory},
-    };
-}
-
-std::vector<MetricRow<JobRun>> worker_counters() {
-    return {
         {"distilld_worker_cpu_seconds_total",
          "User and system time of the workers of all jobs.",
          counter,

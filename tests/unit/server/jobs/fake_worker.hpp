@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "pipeline/async/condition.hpp"
+#include "server/jobs/sqlite_job_store.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "tests/support/temporary_folder.hpp"
 

@@ -1,4 +1,5 @@
 #include "server/jobs/job_journal.hpp"
+#include "server/jobs/sqlite_job_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

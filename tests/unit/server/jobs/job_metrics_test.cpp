@@ -179,16 +179,16 @@ TEST(JobMetrics, ShowsStatesResultsRequestsAndProcess) {
 // The recipe of CONTRIBUTING.md: a metric is one row.
 TEST(JobMetrics, ARowIsAllThatAMetricNeeds) {
     auto rows = job_metric_rows();
-    rows.run_gauges.push_back({"distilld_job_made_up_norm",
-                               "Norm of the newest gradient.",
-                               MetricType::gauge,
-                               {"job_id"},
-                               [](const JobRun& run) { return run.progress.grad_norm; }});
-    rows.run_counters.push_back({"distilld_teacher_made_up_wins_total",
-                                 "Hedges that came first.",
-                                 MetricType::counter,
-                                 {},
-                                 [](const JobRun& run) { return static_cast<double>(run.progress.fetch.hedge_wins); }});
+    rows.runs.push_back({"distilld_job_made_up_norm",
+                         "Norm of the newest gradient.",
+                         MetricType::gauge,
+                         {"job_id"},
+                         [](const JobRun& run) { return run.progress.grad_norm; }});
+    rows.runs.push_back({"distilld_teacher_made_up_wins_total",
+                         "Hedges that came first.",
+                         MetricType::counter,
+                         {},
+                         [](const JobRun& run) { return static_cast<double>(run.progress.fetch.hedge_wins); }});
     rows.service.push_back(
         {"distilld_jobs_alive", "Jobs that have not ended.", MetricType::gauge, {}, [](const ServiceCounts& counts) {
              return static_cast<double>(counts.jobs.at(api::JobState::running));

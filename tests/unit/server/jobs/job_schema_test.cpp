@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "server/jobs/job_store.hpp"
+#include "server/jobs/sqlite_job_store.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld {

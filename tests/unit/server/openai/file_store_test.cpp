@@ -7,7 +7,7 @@
 #include <boost/asio/use_future.hpp>
 #include <string>
 
-#include "server/jobs/job_store.hpp"
+#include "server/jobs/sqlite_job_store.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::openai {

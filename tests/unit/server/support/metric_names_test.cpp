@@ -20,10 +20,7 @@ std::vector<std::string> service_names() {
     const auto rows = job_metric_rows();
     std::vector<std::string> names;
     add_names(rows.service, names);
-    add_names(rows.run_counters, names);
-    add_names(rows.job_counters, names);
-    add_names(rows.run_gauges, names);
-    add_names(rows.run_histograms, names);
+    add_names(rows.runs, names);
     add_names(rows.process, names);
     return names;
 }
@@ -66,14 +63,11 @@ TEST(MetricNames, NamesAndHelpFollowTheRules) {
     };
     const auto rows = job_metric_rows();
     check(rows.service);
-    check(rows.run_counters);
-    check(rows.job_counters);
-    check(rows.run_gauges);
-    check(rows.run_histograms);
+    check(rows.runs);
     check(rows.process);
     check(teacher::teacher_metric_rows());
-    for (const auto* of_a_job : {&rows.run_gauges, &rows.run_histograms, &rows.job_counters}) {
-        for (const auto& row : *of_a_job) {
+    for (const auto& row : rows.runs) {
+        if (row.type != MetricType::counter) {
             EXPECT_THAT(row.labels, ::testing::Contains("job_id")) << row.name;
         }
     }

@@ -1,4 +1,4 @@
-#include "server/jobs/job_store.hpp"
+#include "server/jobs/sqlite_job_store.hpp"
 
 #include "base/json_text.hpp"
 #include "server/jobs/job_queries.hpp"
