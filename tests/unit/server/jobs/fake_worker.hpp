@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "pipeline/async/condition.hpp"
-#include "server/jobs/sqlite_job_store.hpp"
 #include "server/jobs/job_manager.hpp"
+#include "server/jobs/sqlite_job_store.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::test {
