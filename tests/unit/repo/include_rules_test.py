@@ -1,5 +1,6 @@
 """Who may include whom."""
 
+import graphlib
 import re
 import sys
 import unittest
@@ -79,6 +80,7 @@ BEAST_ALLOWED = (
     *("net/", "server/http/", "server/cli/", "pipeline/teacher/transport/", "tests/", "bench/"),
     "cmake/boost_beast_src.cpp",
 )
+WITHOUT_CIRCLES = ("server/jobs/",)
 LOGGER = re.compile(r"<(spdlog|fmt)/")
 LOGGER_ALLOWED = ("server/support/",)
 
@@ -175,8 +177,25 @@ def models_do_not_log_rule(files):
                     yield f"{path}:{line}: models/ may not include {name}"
 
 
+def circles_rule(files):
+    """A source and its header count as one: neither uses, however far around, what uses it."""
+    graph = {}
+    for path, text in cpp_files(files).items():
+        if path.startswith(WITHOUT_CIRCLES):
+            used = {name.strip('"').rsplit(".", 1)[0] for _, name in includes(text) if name.startswith('"')}
+            graph.setdefault(path.rsplit(".", 1)[0], set()).update(used)
+    for own, used in graph.items():
+        used.discard(own)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        circle = error.args[1]
+        yield f"{circle[0]}.hpp:1: stands in a circle of includes: {' -> '.join(circle)}"
+
+
 RULES = [
     folders_rule,
+    circles_rule,
     core_is_pure_rule,
     torch_rule,
     beast_rule,
@@ -248,6 +267,18 @@ class RulesCanFail(RuleTest):
         self.refuse(folders_rule, {"elsewhere/a.cpp": "", "server/a.cpp": ""}, "elsewhere/a.cpp:1", "server/a.cpp:1")
         self.accept(folders_rule, {"server/cli/a.cpp": '#include "distilld_version.hpp"\n'})
         self.accept(folders_rule, {"models/a.cpp": '// #include "server/b.hpp"\n/*\n#include "server/b.hpp"\n*/\n'})
+
+    def test_circles(self):
+        line = {
+            "server/jobs/a.cpp": '#include "server/jobs/a.hpp"\n#include "server/jobs/b.hpp"\n',
+            "server/jobs/b.hpp": "",
+        }
+        self.accept(circles_rule, line)
+        back = {"server/jobs/b.cpp": '#include "server/jobs/a.hpp"\n'}
+        found = list(circles_rule({**line, **back}))
+        self.assertEqual(len(found), 1)
+        self.assertIn("stands in a circle of includes: server/jobs/", found[0])
+        self.accept(circles_rule, {name.replace("jobs", "http"): text for name, text in {**line, **back}.items()})
 
     def test_core_is_pure(self):
         for name in ["boost/asio/awaitable.hpp", "boost/beast.hpp", "torch/torch.h", "fstream", "thread", "sys/stat.h"]:
