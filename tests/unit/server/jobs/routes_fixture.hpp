@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sha256.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
@@ -27,6 +28,8 @@ inline JobManagerOptions brisk() {
 
 /// Made where they are asked for.
 inline Estimates estimates_here() {
+    // OpenSSL forgets what it made on the thread that used it first, unless that is the main thread.
+    [[maybe_unused]] const Sha256 first;
     return {[](EstimateRequest request) -> boost::asio::awaitable<Result<boost::json::object>> {
         co_return estimate_job(request);
     }};
