@@ -105,7 +105,7 @@ class SpecReader {
 
     void read_field(const SpecField& field, const json::object& object) {
         if (const auto* value = object.if_contains(field.name())) {
-            if (field.kind->read(*value, reading_.spec, {field.pointer, reading_.violations})) {
+            if (field.kind.read(*value, reading_.spec, {field.pointer, reading_.violations})) {
                 reading_.good.insert(field.pointer);
             }
         } else if (!field.required.empty() && needed(field.needed_by)) {
