@@ -59,7 +59,7 @@ SettingsSection jobs_section() {
              .help = "stored metrics events of a job, about; older ones go",
              .flag = "--metrics-kept"},
             {.name = "idempotency_hours",
-             .kind = api::make_integer(&JobsSettings::idempotency_hours, {1, 8760}),
+             .kind = api::make_integer(&JobsSettings::idempotency_lifetime, {1, 8760}),
              .help = "hours for which an Idempotency-Key is remembered",
              .flag = "--idempotency-hours"},
         }};

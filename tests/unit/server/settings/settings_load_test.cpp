@@ -57,7 +57,7 @@ TEST_F(SettingsLoad, FlagBeforeEnvironmentBeforeFileBeforeDefault) {
     EXPECT_EQ(to_text(loaded.sources.at("jobs.metrics_kept")), "environment DISTILLD_JOBS_METRICS_KEPT");
     EXPECT_EQ(loaded.settings.jobs.max_worker_restarts, 7U) << "an empty variable is as none";
     EXPECT_EQ(to_text(loaded.sources.at("jobs.max_worker_restarts")), "file etc/distilld.toml:4:23");
-    EXPECT_EQ(loaded.settings.jobs.idempotency_hours, 24U);
+    EXPECT_EQ(loaded.settings.jobs.idempotency_lifetime, std::chrono::hours(24));
     EXPECT_EQ(loaded.settings.jobs.data_dir, folder_.path() / "etc" / "jobs") << "in a file, paths start where it lies";
     EXPECT_THAT(loaded.missing, IsEmpty());
 }
