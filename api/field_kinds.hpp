@@ -191,8 +191,13 @@ template <class Section>
 /// 1 to `max_count` http or https URLs, each once.
 template <class Section>
 [[nodiscard]] auto make_urls(std::vector<std::string> Section::* member, std::size_t max_count) {
-    return make_field(list_kind({.text = {.form = &kUrlForm}, .max_count = max_count, .min_count = 1, .unique = true}),
-                      member);
+    return make_field(
+        list_kind({.text = {.form = &kUrlForm},
+                   .max_count = max_count,
+                   .min_count = 1,
+                   .if_too_few = "must not be empty: give at least one URL, such as http://127.0.0.1:8600",
+                   .unique = true}),
+        member);
 }
 
 /// One such URL, or an empty text for none.

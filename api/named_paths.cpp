@@ -22,7 +22,7 @@ std::string complaint(const std::string& path, Named there, PatternBudget& budge
     std::error_code failed;
     const auto status = fs::status(path, failed);
     if (there == Named::folder) {
-        return fs::is_directory(status) ? "" : in_full(path) + " is no folder" + hub_hint(path);
+        return fs::is_directory(status) ? "" : in_full(path) + " is not a folder" + hub_hint(path);
     }
     // A device or a pipe may be read like a file.
     if (fs::exists(status) && !fs::is_directory(status)) {
@@ -37,7 +37,7 @@ std::string complaint(const std::string& path, Named there, PatternBudget& budge
             return "";
         }
     }
-    return in_full(path) + (fs::exists(status) ? " is a folder, not a file" : " is no file");
+    return in_full(path) + (fs::exists(status) ? " is a folder, not a file" : " is not a file");
 }
 
 }  // namespace

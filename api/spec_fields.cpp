@@ -59,8 +59,8 @@ std::vector<SpecField> document_fields() {
         {.pointer = "/kind",
          .kind = make_choice(&JobSpec::kind, kJobKindNames),
          .decides_weights = no,
-         .help = "train a student, or generate: write what the teacher says of the dataset into `teacher.store`, which "
-                 "takes `teacher`, `dataset` and what of `student` says which tokenizer and vocabulary"},
+         .help = "train a student, or generate: write the teacher's answers for the dataset into `teacher.store`. A "
+                 "generate job takes `teacher`, `dataset`, and the tokenizer and vocabulary of `student`"},
     };
 }
 
@@ -70,18 +70,17 @@ std::vector<SpecField> last_document_fields() {
         {.pointer = "/output",
          .kind = make_path(&JobSpec::output, PathUse::writes, "folder"),
          .decides_weights = no,
-         .help =
-             "takes the trained student; checkpoints go to `checkpoints/` in it. Not the folder of `student.model`; "
-             "no two unfinished jobs of one service may write to it or into each other's. Of a generate job it is the "
-             "store",
+         .help = "folder for the trained student, with its checkpoints in `checkpoints/`; not the folder of "
+                 "`student.model`. Two unfinished jobs of one service cannot share it or write into each other's. For "
+                 "a generate job it is the store",
          .required = "the folder that takes the trained student",
          .needed_by = NeededBy::training,
          .also_known_as = {"output_dir"}},
         {.pointer = "/resume",
          .kind = make_boolean(&JobSpec::resume),
          .decides_weights = no,
-         .help = "go on from the newest checkpoint where there is one of the same run; false: from the start, which is "
-                 "refused where there are checkpoints, unless `overwrite`",
+         .help = "continue from the newest checkpoint of the same run, if there is one; false: start over, which is "
+                 "refused if there are checkpoints, unless `overwrite` is true",
          .also_known_as = {"resume_from_checkpoint"}},
         {.pointer = "/overwrite",
          .kind = make_boolean(&JobSpec::overwrite),
@@ -97,61 +96,60 @@ std::vector<SpecField> dataset_fields() {
         {.pointer = "/dataset/train",
          .kind = make_paths(&DatasetSpec::train, PathUse::reads, "JSONL file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
-         .help =
-             "trained on: plain or packed with gzip or zstd, one after the other; a pattern (`data/*.jsonl`) stands "
-             "for its files in the order of their names. docs/data.md says what lines may be",
+         .help = "JSONL to train on, plain or packed with gzip or zstd, in the order given; a pattern (`data/*.jsonl`) "
+                 "stands for its files in the order of their names. docs/data.md describes the lines",
          .required = "the JSONL file to train on",
          .there = Named::file,
          .also_known_as = {"train_dataset", "train_file", "dataset_name"}},
         {.pointer = "/dataset/eval",
          .kind = make_paths(&DatasetSpec::eval, PathUse::reads, "JSONL file or pattern", kMaxDatasetFiles),
          .decides_weights = no,
-         .help = "held out; files as those of `train`",
+         .help = "held-out JSONL, in the same form as `train`",
          .there = Named::file,
          .also_known_as = {"eval_dataset", "validation_file"}},
         {.pointer = "/dataset/eval_rows",
          .kind = make_integer(&DatasetSpec::eval_rows, {0, 1ULL << 50}),
          .decides_weights = no,
-         .help = "the older name of `eval.max_rows`",
+         .help = "older name of `eval.max_rows`",
          .default_note = "= all"},
         {.pointer = "/dataset/sequence_length",
          .kind = make_integer(&DatasetSpec::sequence_length, {1, 1U << 20}),
          .decides_weights = yes,
-         .help = "input positions of a row",
+         .help = "length of a row, in input positions",
          .required = "input positions of a row, at least 1",
          .also_known_as = {"max_length", "max_seq_length", "max_seq_len", "block_size", "cutoff_len"}},
         {.pointer = "/dataset/packing",
          .kind = make_choice_or_boolean(&DatasetSpec::packing, kPackingNames, Packing::joined, Packing::off),
          .decides_weights = yes,
-         .help = "documents joined end to end and cut into rows (true); whole ones side by side in a row, each read by "
-                 "itself (`documents`); or one a row, rows of like lengths together (false): see docs/packing.md"},
+         .help =
+             "true: documents are joined end to end and cut into rows; `documents`: whole documents share a row, and "
+             "each is read by itself; false: one document per row, rows of similar length together (docs/packing.md)"},
         // The checkpoint holds a hash of the rows that it comes to.
         {.pointer = "/dataset/overflow",
          .kind = make_choice(&DatasetSpec::overflow, kOverflowNames),
          .decides_weights = no,
-         .help = "documents longer than a row, where rows hold whole ones (`packing` `documents` or false): split into "
-                 "rows that are read by themselves, truncate them, or refuse the job (error): see docs/packing.md",
+         .help = "what happens to documents longer than a row (`packing` `documents` or false): split them into rows "
+                 "that are read by themselves, truncate them, or refuse the job (error); see docs/packing.md",
          .default_note = "split with `packing` `documents`, truncate with false"},
         {.pointer = "/dataset/cache",
          .kind = make_boolean(&DatasetSpec::cache),
          .decides_weights = no,
          .help =
-             "tokens of large files are kept in `.cache` of `output` and mapped at the next start: see docs/data.md"},
+             "keep the tokens of large files in `.cache` of `output`, and map them at the next start (docs/data.md)"},
         {.pointer = "/dataset/completion_only_loss",
          .kind = make_boolean(&DatasetSpec::completion_only_loss),
          .decides_weights = yes,
-         .help = "of `{\"prompt\", \"completion\"}` lines only the completion is learnt; false: the prompt too",
+         .help = "train on the completion of `{\"prompt\", \"completion\"}` lines only; false: on the prompt too",
          .also_known_as = {"assistant_only_loss", "train_on_inputs"}},
         {.pointer = "/dataset/shuffle",
          .kind = make_choice(&DatasetSpec::shuffle, kShuffleNames),
          .decides_weights = yes,
-         .help =
-             "order of the rows in an epoch: any, by `training.seed`; blocks, each shuffled, one after the other, so "
-             "that a student keeps up with the writer of its store; or as they stand"},
+         .help = "order of the rows in an epoch. full: at random, by `training.seed`; blocks: one shuffled block after "
+                 "the other, so that a student can follow the writer of its store; off: as in the files"},
         {.pointer = "/dataset/shuffle_block_rows",
          .kind = make_integer(&DatasetSpec::shuffle_block_rows, {1, 1ULL << 40}),
          .decides_weights = yes,
-         .help = "rows of a block of `shuffle`"},
+         .help = "rows per block, for `shuffle` blocks"},
     };
 }
 
@@ -168,13 +166,13 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/batch_size",
          .kind = make_integer_or_auto(&TrainingSpec::batch_size, &TrainingSpec::batch_size_auto, {1, 65536}),
          .decides_weights = yes,
-         .help = "sequences of one micro-batch; a step sees batch_size × micro_batches. `auto`: by memory and rows "
+         .help = "sequences per micro-batch; a step sees batch_size × micro_batches. `auto`: by memory and rows "
                  "(docs/training.md)",
          .also_known_as = {"per_device_train_batch_size", "micro_batch_size", "train_batch_size"}},
         {.pointer = "/training/micro_batches",
          .kind = make_integer_or_auto(&TrainingSpec::micro_batches, &TrainingSpec::micro_batches_auto, {1, 65536}),
          .decides_weights = yes,
-         .help = "micro-batches of one optimizer step. `auto`: by the rows (docs/training.md)",
+         .help = "micro-batches per optimizer step. `auto`: by the rows (docs/training.md)",
          .also_known_as = {"gradient_accumulation_steps", "accumulate_grad_batches"}},
         // The length decides the schedule of the learning rate, but a run may be prolonged.
         {.pointer = "/training/max_steps",
@@ -185,14 +183,14 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/epochs",
          .kind = make_number(&TrainingSpec::epochs, {.max = 1e6, .ends = Ends::open_min}),
          .decides_weights = no,
-         .help = "passes over the data: in each every row is trained on once, its last step is smaller where rows do "
-                 "not divide",
+         .help = "passes over the data; each trains on every row once, and its last step is smaller if the rows do not "
+                 "divide evenly",
          .default_note = "this or `max_steps` is required",
          .also_known_as = {"num_train_epochs", "num_epochs"}},
         {.pointer = "/training/learning_rate",
          .kind = make_number(&TrainingSpec::learning_rate, {.max = 100}),
          .decides_weights = yes,
-         .help = "peak",
+         .help = "peak learning rate",
          .also_known_as = {"lr"}},
         {.pointer = "/training/lr_scheduler_type",
          .kind = make_choice(&TrainingSpec::lr_scheduler_type, kLrSchedulerNames),
@@ -206,12 +204,13 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/warmup_ratio",
          .kind = make_number(&TrainingSpec::warmup_ratio, {.ends = Ends::open_max}),
          .decides_weights = yes,
-         .help = "the same as a share of all steps, rounded up; `warmup_steps` above 0 goes before it, as in "
+         .help = "the warm-up as a share of all steps, rounded up; `warmup_steps` above 0 takes precedence, as in "
                  "transformers"},
         {.pointer = "/training/weight_decay",
          .kind = make_number(&TrainingSpec::weight_decay, {.max = 100}),
          .decides_weights = yes,
-         .help = "of matrices; AdamW: decoupled, sgd: added to the gradient, as torch.optim.SGD"},
+         .help =
+             "weight decay of matrices: decoupled with AdamW, added to the gradient with sgd, as in torch.optim.SGD"},
         {.pointer = "/training/max_grad_norm",
          .kind = make_number(&TrainingSpec::max_grad_norm, {.max = 1e9}),
          .decides_weights = yes,
@@ -221,31 +220,31 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/adam_beta1",
          .kind = make_number(&TrainingSpec::adam_beta1, {.ends = Ends::open_max}),
          .decides_weights = yes,
-         .help = "decay of the mean of the gradients"},
+         .help = "decay of the running mean of the gradients"},
         {.pointer = "/training/adam_beta2",
          .kind = make_number(&TrainingSpec::adam_beta2, {.ends = Ends::open_max}),
          .decides_weights = yes,
-         .help = "decay of the mean of their squares"},
+         .help = "decay of the running mean of the squared gradients"},
         {.pointer = "/training/adam_epsilon",
          .kind = make_number(&TrainingSpec::adam_epsilon, {.ends = Ends::open_min}),
          .decides_weights = yes,
-         .help = "added to the root of the mean of the squares"},
+         .help = "added to the square root of that mean"},
         {.pointer = "/training/optimizer",
          .kind = make_choice(&TrainingSpec::optimizer, kOptimizerKindNames),
          .decides_weights = yes,
-         .help = "adamw_8bit keeps moments in 2 bytes a parameter instead of 8 (blocks of 256, as bitsandbytes; the "
-                 "embedding and parameters below 4,096 numbers stay in 32 bits); sgd none, or 4 with `sgd_momentum`",
+         .help = "adamw_8bit keeps moments in 2 bytes per parameter instead of 8 (blocks of 256, as bitsandbytes; the "
+                 "embedding and tensors below 4,096 numbers stay in 32 bits); sgd keeps none, or 4 bytes with "
+                 "`sgd_momentum`",
          .also_known_as = {"optim"}},
         {.pointer = "/training/sgd_momentum",
          .kind = make_number(&TrainingSpec::sgd_momentum, {.ends = Ends::open_max}),
          .decides_weights = yes,
-         .help = "of `optimizer` sgd: the part of the last direction that goes into the next"},
+         .help = "momentum of `optimizer` sgd"},
         {.pointer = "/training/gradient_checkpointing",
          .kind = make_boolean(&TrainingSpec::gradient_checkpointing),
          .decides_weights = no,
-         .help =
-             "keep only the input of each layer for the backward pass, which computes the layer again: less memory, "
-             "about a third more time, the same bits"},
+         .help = "keep only the input of each layer for the backward pass, and compute the layer again: less memory, "
+                 "about a third more time, the same bits"},
         {.pointer = "/training/temperature",
          .kind = make_number(&TrainingSpec::temperature, {.max = 1000, .ends = Ends::open_min}),
          .decides_weights = yes,
@@ -260,16 +259,17 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/beta",
          .kind = make_number(&TrainingSpec::beta, {}),
          .decides_weights = yes,
-         .help = "what the student is drawn by, as TRL's beta: 0 forward KL(teacher ‖ student), 1 reverse KL, between "
-                 "them the generalized Jensen-Shannon divergence (docs/losses.md)"},
+         .help = "divergence of the student from the teacher, as TRL's beta: 0 forward KL(teacher ‖ student), 1 "
+                 "reverse KL, between them the generalized Jensen-Shannon divergence (docs/losses.md)"},
         {.pointer = "/training/max_nonfinite_steps",
          .kind = make_integer(&TrainingSpec::max_nonfinite_steps, {1, kMaxSteps}),
          .decides_weights = no,
-         .help = "so many steps in a row whose loss or gradient norm is not finite fail the job; each is skipped"},
+         .help = "the job fails after so many steps in a row without a finite loss or gradient norm; each of them is "
+                 "skipped"},
         {.pointer = "/training/seed",
          .kind = make_integer(&TrainingSpec::seed, {}),
          .decides_weights = yes,
-         .help = "of the order of the rows, and of new weights",
+         .help = "seed of the row order and of new weights",
          .also_known_as = {"random_seed", "data_seed"}},
         // How many threads there are decides how libtorch splits its sums.
         {.pointer = "/training/threads",
@@ -285,11 +285,11 @@ std::vector<SpecField> training_fields() {
         {.pointer = "/training/logging_steps",
          .kind = make_integer(&TrainingSpec::logging_steps, {1, kMaxSteps}),
          .decides_weights = no,
-         .help = "steps from one line of figures to the next"},
+         .help = "steps between two lines of figures"},
         {.pointer = "/training/eval_steps",
          .kind = make_integer(&TrainingSpec::eval_steps, {0, kMaxSteps}),
          .decides_weights = no,
-         .help = "steps from one evaluation to the next",
+         .help = "steps between two evaluations",
          .default_note = "= at the end only"},
     };
 }
@@ -301,28 +301,27 @@ std::vector<SpecField> eval_fields() {
         {.pointer = "/eval/max_rows",
          .kind = make_integer(&EvalSpec::max_rows, {0, 1ULL << 50}),
          .decides_weights = no,
-         .help = "rows of `dataset.eval` that are evaluated, from the first",
+         .help = "how many rows of `dataset.eval` are evaluated, from the first",
          .default_note = "= all",
          .also_known_as = {"max_eval_samples"}},
         {.pointer = "/eval/ask_teacher",
          .kind = make_boolean(&EvalSpec::ask_teacher),
          .decides_weights = no,
-         .help =
-             "whether the teacher is asked about the held-out rows too, for the student's KL divergence from it and "
-             "how often both put the same token first (docs/training.md)"},
+         .help = "ask the teacher about the held-out rows too, for the student's KL divergence from it and for how "
+                 "often both put the same token first (docs/training.md)"},
         {.pointer = "/eval/sample_prompts",
          .kind = make_texts(&EvalSpec::sample_prompts, {.text = {.may_break_lines = true}, .max_count = kMaxPrompts}),
          .decides_weights = no,
-         .help = "texts that the student goes on from at each evaluation, to be read in log, events and sinks; needs "
+         .help = "texts that the student continues at each evaluation, shown in the log, events and sinks; needs "
                  "`dataset.eval`"},
         {.pointer = "/eval/sample_tokens",
          .kind = make_integer(&EvalSpec::sample_tokens, {1, 256}),
          .decides_weights = no,
-         .help = "tokens of such a continuation, which ends before where the student ends the text"},
+         .help = "tokens per continuation; it ends earlier if the student ends the text"},
         {.pointer = "/eval/sample_temperature",
          .kind = make_number(&EvalSpec::sample_temperature, {.max = 100}),
          .decides_weights = no,
-         .help = "above 0 tokens are drawn, by `training.seed` and step",
+         .help = "above 0: draw the tokens, by `training.seed` and the step",
          .default_note = "= the likeliest token each time"},
     };
 }
@@ -332,24 +331,24 @@ std::vector<SpecField> checkpoint_fields() {
         {.pointer = "/checkpoint/every_steps",
          .kind = make_integer(&CheckpointSpec::every_steps, {0, kMaxSteps}),
          .decides_weights = no,
-         .help = "steps from one checkpoint to the next; there is always one when a run is interrupted, and one at the "
-                 "end, before the last evaluation",
+         .help = "steps between two checkpoints; there is always one when a run is interrupted, and one at the end, "
+                 "before the last evaluation",
          .default_note = "= by time only",
          .also_known_as = {"save_steps"}},
         {.pointer = "/checkpoint/every_secs",
          .kind = make_seconds(&CheckpointSpec::every_secs, {.max = 1e9}),
          .decides_weights = no,
-         .help = "seconds of training from one checkpoint to the next; with `every_steps`, whichever comes first",
+         .help = "seconds of training between two checkpoints; with `every_steps`, whichever comes first",
          .default_note = "(0 = by steps only)"},
         {.pointer = "/checkpoint/keep",
          .kind = make_integer(&CheckpointSpec::keep, {1, 1000}),
          .decides_weights = no,
-         .help = "newest checkpoints that stay on disk",
+         .help = "how many of the newest checkpoints stay on disk",
          .also_known_as = {"save_total_limit"}},
         {.pointer = "/checkpoint/dir",
          .kind = make_path(&CheckpointSpec::dir, PathUse::writes, "folder", true),
          .decides_weights = no,
-         .help = "where the checkpoints go",
+         .help = "folder for the checkpoints",
          .default_note = "`checkpoints/` in `output`"},
     };
 }
@@ -360,12 +359,12 @@ std::vector<SpecField> metrics_fields() {
         {.pointer = "/metrics/tensorboard_dir",
          .kind = make_path(&MetricsSpec::tensorboard_dir, PathUse::writes, "folder", true),
          .decides_weights = no,
-         .help = "takes TensorBoard event files; a folder of the run's own"},
+         .help = "folder for TensorBoard event files, one per run"},
         {.pointer = "/metrics/jsonl_file",
          .kind = make_path(&MetricsSpec::jsonl_file, PathUse::writes, "file", true),
          .decides_weights = no,
-         .help = "takes the figures of each step, evaluation and checkpoint, one JSON object a line; a file of the "
-                 "run's own"},
+         .help = "file for the figures of each step, evaluation and checkpoint, one JSON object per line; one file per "
+                 "run"},
         {.pointer = "/metrics/mlflow_url",
          .kind = make_url(&MetricsSpec::mlflow_url),
          .decides_weights = no,

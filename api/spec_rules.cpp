@@ -27,16 +27,18 @@ bool names_a_model(const SpecReading& reading) {
 }
 
 void answers_have_a_source(SpecReading& reading) {
+    constexpr std::string_view kUrls = "a list of http or https URLs, such as [\"http://127.0.0.1:8600\"]";
     const bool endpoints = reading.given("/teacher/endpoints");
     const bool model = names_a_model(reading);
     const bool store = reading.given("/teacher/store");
     if (endpoints && model) {
         reading.violate("/teacher/model_dir", "conflict", "give endpoints or model_dir, not both");
     } else if (!endpoints && !model && !trains(reading)) {
-        reading.require("/teacher/endpoints", "a list of http or https URLs; or model_dir, the folder of a model");
+        reading.require("/teacher/endpoints", std::string(kUrls) + "; or give model_dir, the folder of a model");
     } else if (!endpoints && !model && !store) {
-        reading.require("/teacher/endpoints",
-                        "a list of http or https URLs; or model_dir, the folder of a model, or store, that of answers");
+        reading.require("/teacher/endpoints", std::string(kUrls) +
+                                                  "; or give model_dir, the folder of a model, or store, a folder of "
+                                                  "stored answers");
     }
     if (!trains(reading) && !store) {
         reading.require("/teacher/store", "the folder that takes the teacher's answers");
@@ -137,8 +139,8 @@ void overflow_is_of_rows_with_whole_documents(SpecReading& reading) {
     if (dataset.overflow != Overflow::automatic && dataset.packing == Packing::joined) {
         reading.violate(
             "/dataset/overflow", "conflict",
-            "is of rows that hold whole documents, but with /dataset/packing true a document goes on in the "
-            "next row: leave it out, or say \"documents\" or false for /dataset/packing");
+            "applies only where rows hold whole documents, but with /dataset/packing true a document continues in the "
+            "next row: leave it out, or set /dataset/packing to \"documents\" or false");
     }
 }
 

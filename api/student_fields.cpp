@@ -58,18 +58,17 @@ std::vector<SpecField> student_fields() {
         {.pointer = "/student/tokenizer",
          .kind = make_path(&StudentSpec::tokenizer, PathUse::reads, "folder", true),
          .decides_weights = no,
-         .help = "whose tokenizer.json (of type BPE, see docs/tokenizers.md) reads `{\"text\"}` rows and goes into "
-                 "`output`. Without it and without one in `model`, text is read byte by byte, which takes a student "
-                 "with a vocabulary of 257",
+         .help = "folder with the tokenizer.json (of type BPE, see docs/tokenizers.md) that reads `{\"text\"}` rows "
+                 "and is copied to `output`. If neither it nor `model` has one, text is read byte by byte, which takes "
+                 "a student with a vocabulary of 257",
          .default_note = "that of `model`",
          .there = Named::folder,
          .also_known_as = {"tokenizer_name", "tokenizer_name_or_path"}},
         {.pointer = "/student/dtype",
          .kind = make_choice(&StudentSpec::dtype, kDtypeNames),
          .decides_weights = yes,
-         .help = "bf16 = fp32 master weights, bf16 arithmetic; auto takes it on CUDA and on CPUs with AMX or "
-                 "AVX512-BF16. A run "
-                 "that is resumed under auto keeps what it began with, on whichever machine",
+         .help = "bf16 = fp32 master weights, bf16 arithmetic; auto is bf16 on CUDA and on CPUs with AMX or "
+                 "AVX512-BF16, else fp32. A run that is resumed under auto keeps its first choice on every machine",
          .also_known_as = {"torch_dtype", "bf16", "fp16", "precision"}},
         // Another device computes the same sums in another order, as another number of threads does; a run must be
         // able to go on where there is no GPU, or another one. The warning stands for dtype auto too, which may come
@@ -77,13 +76,12 @@ std::vector<SpecField> student_fields() {
         {.pointer = "/student/device",
          .kind = make_text(&StudentSpec::device, {.max_bytes = 16, .form = &kDeviceForm}),
          .decides_weights = last_bits,
-         .help = "where the student is trained; auto takes CUDA where it is there. `cuda:n` is the n-th GPU, from 0"},
+         .help = "where the student is trained; auto takes CUDA if there is a GPU. `cuda:n` is GPU n, counted from 0"},
         {.pointer = "/student/quantization",
          .kind = make_choice(&StudentSpec::quantization, kQuantizationNames),
          .decides_weights = yes,
-         .help =
-             "ternary: linear modules compute with weights of -1, 0 and 1 and a scale, and with inputs of 8 bits; what "
-             "is learned are full-precision weights behind them (docs/students.md)"},
+         .help = "ternary: linear modules compute with weights of -1, 0 and 1, a scale, and 8-bit inputs; training "
+                 "updates full-precision weights behind them (docs/students.md)"},
         {.pointer = "/student/quantize_modules",
          .kind = make_texts(&StudentSpec::quantize_modules, kModules),
          .decides_weights = yes,
@@ -97,7 +95,7 @@ std::vector<SpecField> student_fields() {
         {.pointer = "/student/lora/alpha",
          .kind = make_number(&LoraSpec::alpha, {.max = 1e6, .ends = Ends::open_min}),
          .decides_weights = yes,
-         .help = "what an adapter adds is multiplied by alpha / r",
+         .help = "the output of an adapter is multiplied by alpha / r",
          .also_known_as = {"lora_alpha"}},
         {.pointer = "/student/lora/dropout",
          .kind = make_number(&LoraSpec::dropout, {.ends = Ends::open_max}),

@@ -54,38 +54,38 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/endpoints",
          .kind = make_urls(&TeacherSpec::endpoints, 256),
          .decides_weights = no,
-         .help = "where the teacher answers; without user name, password and fragment; a URL without a path gets its "
-                 "protocol's own. A job starts when one is up",
+         .help = "URLs of the teacher, without user name, password and fragment; a URL without a path gets the default "
+                 "path of its protocol. A job starts when one endpoint is up",
          .default_note = "required, unless `model_dir` is given, or `store` is to hold all answers",
          .also_known_as = {"teacher_model_server_url", "base_url", "endpoint"}},
         {.pointer = "/teacher/model_dir",
          .kind = make_path(&TeacherSpec::model_dir, PathUse::reads, "Hugging Face folder", true),
          .decides_weights = no,
-         .help = "of a teacher that computes inside the job, in place of `endpoints`: a folder as `distilld teacher` "
-                 "takes it. It is loaded once, and what it says is what that server would answer, bit for bit where "
-                 "`dtype` and the number of threads are the same",
+         .help = "folder of a teacher that computes inside the job, in place of `endpoints`; `distilld teacher` takes "
+                 "the same folder. It is loaded once. Its answers are those of that server, bit for bit if `dtype` and "
+                 "the number of threads are the same",
          .there = Named::folder,
          .also_known_as = {"teacher_model_name_or_path", "teacher_model"}},
         {.pointer = "/teacher/placement",
          .kind = make_choice(&TeacherSpec::placement, kTeacherPlacementNames),
          .decides_weights = no,
-         .help = "of `model_dir`: on the student's device (rank0), on the CPU whatever that is (cpu), layers spread "
-                 "over all CUDA devices (balanced), or on the CPU with the weights in the files themselves, of which "
-                 "all processes of a machine have one copy (shared; `dtype` has to be the files')"},
+         .help = "where `model_dir` computes: on the student's device (rank0), always on the CPU (cpu), with its "
+                 "layers spread over all CUDA devices (balanced), or on the CPU from the mapped files, which all "
+                 "processes of a machine share (shared; `dtype` has to be that of the files)"},
         {.pointer = "/teacher/dtype",
          .kind = make_choice(&TeacherSpec::dtype, kDtypeNames),
          .decides_weights = no,
-         .help = "of the arithmetic of `model_dir`; auto is bf16 on CUDA and on CPUs with AMX or AVX512-BF16, else "
-                 "fp32. A run that is resumed under auto keeps what it began with, on whichever machine"},
+         .help = "arithmetic of `model_dir`; auto is bf16 on CUDA and on CPUs with AMX or AVX512-BF16, else fp32. A "
+                 "run that is resumed under auto keeps its first choice on every machine"},
         {.pointer = "/teacher/threads",
          .kind = make_integer(&TeacherSpec::threads, {0, 4096}),
          .decides_weights = no,
-         .help = "with which `model_dir` computes on a CPU, beside those of the student (`/training/threads`)",
+         .help = "CPU threads of `model_dir`, besides those of the student (`/training/threads`)",
          .default_note = "= half the cores, at least one"},
         {.pointer = "/teacher/protocol",
          .kind = make_choice(&TeacherSpec::protocol, kTeacherProtocolNames),
          .decides_weights = yes,
-         .help = "how the endpoints are spoken to"},
+         .help = "protocol of the endpoints; auto asks the server what it is"},
         {.pointer = "/teacher/model",
          .kind = make_text(&TeacherSpec::model, {.max_bytes = 256}),
          .decides_weights = no,
@@ -97,103 +97,100 @@ std::vector<SpecField> teacher_fields() {
         {.pointer = "/teacher/window",
          .kind = make_integer(&TeacherSpec::window, {0, 1U << 20}),
          .decides_weights = no,
-         .help = "micro-batches asked for and not yet trained on",
+         .help = "micro-batches that are requested ahead of training",
          .default_note = "= 4 × `max_concurrent`, more when answers come in so uneven that requests have to wait, as "
                          "`window_bytes` allows"},
         {.pointer = "/teacher/window_bytes",
          .kind = make_size(&TeacherSpec::window_bytes, {1, 1ULL << 50}),
          .decides_weights = no,
-         .help = "bound on the memory of answers: those that wait, and those under way, on the wire or decoded"},
+         .help = "bytes of memory for answers that wait, arrive or are decoded"},
         {.pointer = "/teacher/timeout_secs",
          .kind = make_seconds(&TeacherSpec::timeout_secs, {.max = 86400, .ends = Ends::open_min}),
          .decides_weights = no,
-         .help = "of one request"},
+         .help = "seconds that one request may take"},
         {.pointer = "/teacher/patience_secs",
          .kind = make_seconds(&TeacherSpec::patience_secs, {.max = 2592000, .ends = Ends::open_min}),
          .decides_weights = no,
-         .help =
-             "how long a job waits while no endpoint answers (refused, not resolved, 429, 503, timed out, 404 while "
-             "a model is loaded), counted from the first failure after the last answer"},
+         .help = "seconds that a job waits while no endpoint answers (refused, not resolved, 429, 503, timed out, 404 "
+                 "while a model is loaded), counted from the first failure after the last answer"},
         {.pointer = "/teacher/startup_timeout_secs",
          .kind = make_seconds(&TeacherSpec::startup_timeout_secs, {.max = 86400}),
          .decides_weights = no,
-         .help = "how long a job waits until one of the endpoints is up; the others join when they are",
+         .help = "seconds that a job waits at the start until one endpoint is up; the others join later",
          .default_note = "= `patience_secs`"},
         {.pointer = "/teacher/max_retry_after_secs",
          .kind = make_seconds(&TeacherSpec::max_retry_after_secs, {.max = 86400}),
          .decides_weights = no,
-         .help = "an endpoint that asks for a longer pause (Retry-After) is asked again after so long"},
+         .help = "longest pause that an endpoint may ask for (Retry-After), in seconds; it is asked again after that"},
         {.pointer = "/teacher/top_k",
          .kind = make_integer(&TeacherSpec::top_k, {0, 65536}),
          .decides_weights = yes,
-         .help = "most likely tokens of each position that the teacher sends",
+         .help = "how many of the most likely tokens the teacher sends per position",
          .default_note = "= all tokens",
          .also_known_as = {"loss_top_k", "top_logprobs", "num_logprobs"}},
         // Hidden states give the logits that the teacher would have sent but for their last bits.
         {.pointer = "/teacher/targets",
          .kind = make_choice(&TeacherSpec::targets, kTargetsChoiceNames),
          .decides_weights = yes,
-         .help = "what the teacher sends of each position: its top_k most likely tokens, the logits of all tokens, or "
-                 "the hidden state that its head takes (the head is fetched once, and logits are computed beside the "
-                 "student). auto is topk where top_k is above 0; else hidden where the teacher offers that in fewer "
-                 "bytes than logits, else logits. A run keeps what it began with"},
+         .help = "what the teacher sends per position: its top_k most likely tokens, the logits of all tokens, or the "
+                 "hidden state before its head (the head is fetched once, and logits are computed beside the student). "
+                 "auto is topk if top_k is above 0, else hidden if that takes fewer bytes than logits, else logits. A "
+                 "resumed run keeps its choice"},
         {.pointer = "/teacher/api_key_env",
          .kind =
              make_text(&TeacherSpec::api_key_env, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyVariableForm}),
          .decides_weights = no,
-         .help =
-             "holds the bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a "
-             "spec"},
+         .help = "bearer key, in the environment of `distilld serve` or `run`; the key itself never stands in a spec"},
         {.pointer = "/teacher/api_key_file",
          .kind = make_text(&TeacherSpec::api_key_file, {.max_bytes = 256, .may_be_empty = true, .form = &kKeyFileForm}),
          .decides_weights = no,
-         .help = "holds the bearer key, below the folder that the operator gave: `distilld serve --key-root DIR`, or "
+         .help = "bearer key, below the folder that the operator gave: `distilld serve --key-root DIR`, or "
                  "`DISTILLD_KEYS_DIR` for `run`; it is read when the job starts"},
         {.pointer = "/teacher/ca_file",
          .kind = make_path(&TeacherSpec::ca_file, PathUse::reads, "PEM file", true),
          .decides_weights = no,
-         .help = "trusted beside the system's certificates",
+         .help = "certificates that are trusted besides the system's",
          .there = Named::file},
         {.pointer = "/teacher/require_same_tokenizer",
          .kind = make_boolean(&TeacherSpec::require_same_tokenizer),
          .decides_weights = no,
-         .help = "refuses a teacher whose tokenizer is not the student's, where the two can be compared; false warns "
-                 "and goes on"},
+         .help = "refuse a teacher that has another tokenizer than the student, if the two can be compared; false: "
+                 "warn and go on"},
         {.pointer = "/teacher/max_retries",
          .kind = make_integer(&TeacherSpec::max_retries, {0, 1000}),
          .decides_weights = no,
-         .help = "further attempts of one micro-batch before the job fails, after answers that are at fault "
-                 "themselves (5xx, garbage); outages take time, not attempts"},
+         .help = "further attempts for one micro-batch before the job fails, if its answers are faulty (5xx, garbage); "
+                 "outages take time, not attempts"},
         {.pointer = "/teacher/hedge",
          .kind = make_boolean(&TeacherSpec::hedge),
          .decides_weights = no,
-         .help = "a second request for what is slower than the 95th percentile"},
+         .help = "send a second request when the first takes longer than 95 % of the last ones did"},
         {.pointer = "/teacher/store",
          .kind = make_path(&TeacherSpec::store, PathUse::shares, "folder", true),
          .decides_weights = no,
-         .help = "of stored answers. Without `endpoints` and `model_dir` they are all that the student learns from, "
-                 "and those that a writer has not written yet are waited for; with one of these, see `cache`"},
+         .help = "folder of stored answers. Without `endpoints` and `model_dir` the student learns from them alone, "
+                 "and waits for those that a writer has not written yet; with one of these, see `cache`"},
         {.pointer = "/teacher/cache",
          .kind = make_choice(&TeacherSpec::cache, kTeacherCacheNames),
          .decides_weights = no,
-         .help = "of a store beside a teacher: read what it holds, write what it lacks, both, or neither"},
+         .help = "use of a store beside a teacher: read what it holds, write what it lacks, both, or neither"},
         {.pointer = "/teacher/store_format",
          .kind = names_kind(&TeacherSpec::store_format, kStoreFormatChoices),
          .decides_weights = yes,
-         .help = "of a store that is made: auto is topk or, without `top_k`, full. What is written is what is trained "
-                 "on"},
+         .help = "format of a new store: auto is topk, or full without `top_k`. Training uses the answers as they are "
+                 "stored"},
         {.pointer = "/teacher/store_values",
          .kind = names_kind(&TeacherSpec::store_values, kStoreValuesChoices),
          .decides_weights = yes,
-         .help = "precision in it: f32 of full and topk, u8 of packed and topp"},
+         .help = "precision of the values in a new store: f16, f32 (full and topk) or u8 (packed and topp)"},
         {.pointer = "/teacher/store_p",
          .kind = make_number(&TeacherSpec::store_p, {.ends = Ends::open_min}),
          .decides_weights = yes,
-         .help = "of topp: the mass that the entries of a position reach together"},
+         .help = "format topp: the probability that the entries of a position reach together"},
         {.pointer = "/teacher/store_samples",
          .kind = make_integer(&TeacherSpec::store_samples, {1, 255}),
          .decides_weights = yes,
-         .help = "of sampled: draws of a position"},
+         .help = "format sampled: draws per position"},
     };
 }
 

@@ -98,7 +98,7 @@ class ListKind final : public ValueKind {
             return refuse(report, "wrong_type", "an array of strings is expected, not " + kind_name(value));
         }
         if (array->size() < range_.min_count) {
-            report.violate("invalid_value", "must not be empty");
+            report.violate("invalid_value", range_.if_too_few);
             return std::nullopt;
         }
         if (array->size() > range_.max_count) {

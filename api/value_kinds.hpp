@@ -105,6 +105,7 @@ struct ListRange {
     TextRange text = {};  ///< of each
     std::size_t max_count = 1000;
     std::size_t min_count = 0;
+    const char* if_too_few = "must not be empty";
     bool unique = false;
     bool one_alone = false;  ///< a single text may stand without its list, and is written so
 };

@@ -146,13 +146,13 @@ FLEET = (
             plot(
                 "Throughput",
                 "short",
-                "Tokens a second: trained on by students, answered for by teachers.",
+                "Tokens per second: trained on by students, answered for by teachers.",
                 ("sum by (role) (rate(distilld_tokens_total{INSTANCE}[RATE]))", "{{role}}"),
             ),
             plot(
                 "Throughput by job",
                 "short",
-                "Tokens a second that each active job trains on.",
+                "Tokens per second that each active job trains on.",
                 ("distilld_job_tokens_per_second{INSTANCE}", "{{job_id}}"),
             ),
             plot(

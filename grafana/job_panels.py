@@ -25,7 +25,7 @@ JOB = (
             figure(
                 "Throughput now",
                 "short",
-                "Tokens a second that the job trains on, or stores answers for.",
+                "Tokens per second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
             ),
             figure(
@@ -61,7 +61,7 @@ JOB = (
             plot(
                 "Throughput",
                 "short",
-                "Tokens a second that the job trains on, or stores answers for.",
+                "Tokens per second that the job trains on, or stores answers for.",
                 ("distilld_job_tokens_per_second{JOB}", "{{job_id}}"),
                 width=12,
             ),
@@ -99,7 +99,7 @@ JOB = (
                 "At each evaluation: divergence of the student from the teacher in nats per token, and the share of "
                 "tokens whose likeliest one is the teacher's.",
                 ("distilld_job_eval_kl{JOB}", "KL"),
-                ("distilld_job_eval_top1_agreement{JOB}", "same first choice"),
+                ("distilld_job_eval_top1_agreement{JOB}", "top-1 agreement"),
             ),
             plot(
                 "Padding",

@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/sslerr.h>
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
 
@@ -29,9 +30,19 @@ bool expect_host(SSL* tls, const std::string& host) {
     return ::SSL_set_tlsext_host_name(tls, host.c_str()) == 1 && ::SSL_set1_host(tls, host.c_str()) == 1;
 }
 
+/// What came in answer to a greeting of TLS is something else.
+bool speaks_no_tls(const error_code& failure) {
+    return failure.category() == asio::error::get_ssl_category() &&
+           (ERR_GET_REASON(static_cast<unsigned long>(failure.value())) == SSL_R_WRONG_VERSION_NUMBER ||
+            ERR_GET_REASON(static_cast<unsigned long>(failure.value())) == SSL_R_HTTP_REQUEST);
+}
+
 std::string reason_of(error_code failed, long verdict, const std::string& host) {
     if (verdict == X509_V_ERR_HOSTNAME_MISMATCH || verdict == X509_V_ERR_IP_ADDRESS_MISMATCH) {
         return "the certificate is not for " + host;
+    }
+    if (speaks_no_tls(failed)) {
+        return "the server does not speak TLS; use http://";
     }
     return verdict == X509_V_OK ? failed.message() : ::X509_verify_cert_error_string(verdict);
 }

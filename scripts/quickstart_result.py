@@ -18,7 +18,7 @@ def speed(job):
 def figures_of(jobs):
     distilled = jobs["distilled"]
     figures = {
-        "teacher_loss": jobs["teacher-check"]["eval_loss"],
+        "teacher_loss": jobs["teacher"]["eval_loss"],
         "student_alone_loss": jobs["alone"]["eval_loss"],
         "distilled_loss": distilled["eval_loss"],
         "tokens_per_second_sequential": speed(jobs["sequential"]),
@@ -33,7 +33,7 @@ def figures_of(jobs):
 
 def show(figures, service, job_id):
     rows = [
-        ("held-out loss, teacher", f"{figures['teacher_loss']:.4f} nats a token"),
+        ("held-out loss, teacher", f"{figures['teacher_loss']:.4f} nats per token"),
         ("held-out loss, student distilled", f"{figures['distilled_loss']:.4f}"),
         ("held-out loss, student trained alone", f"{figures['student_alone_loss']:.4f}"),
         ("teacher < distilled < alone", "yes, as expected" if figures["as_expected"] else "no: see below"),
@@ -60,7 +60,7 @@ def main():
     parser.add_argument("service")
     parser.add_argument("--report")
     arguments = parser.parse_args()
-    names = ("teacher-check", "distilled", "sequential", "alone")
+    names = ("teacher", "distilled", "sequential", "alone")
     jobs = {name: json.loads((arguments.work / f"{name}.result.json").read_text(encoding="utf-8")) for name in names}
     figures = figures_of(jobs)
     show(figures, arguments.service, jobs["distilled"]["id"])

@@ -100,7 +100,7 @@ class TemplateRenderer:
                 "--tokenize-url of a server"
             ) from None
         if not os.path.isdir(folder):
-            raise SystemExit(f"render_chat: {folder}: is no folder")
+            raise SystemExit(f"render_chat: {folder}: is not a folder")
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         if template_file:
             with open(template_file, encoding="utf-8") as file:

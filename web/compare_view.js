@@ -13,7 +13,7 @@ const POINTS = 1000;
 const CHARTS = [
     ["Training loss, nats/token", "loss"],
     ["Held-out cross entropy, nats/token", "eval_loss"],
-    ["Tokens a second", "tokens_per_second"],
+    ["Tokens per second", "tokens_per_second"],
     ["Share of time that the student waits", "stall_fraction"],
 ];
 

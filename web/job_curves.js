@@ -7,7 +7,7 @@ import { lossesOf } from "./losses.js";
 
 /** Of the choice, when they have points: the likeliest first. */
 const FIGURES = [
-    ["tokens_per_second", "throughput (tokens a second)"],
+    ["tokens_per_second", "throughput (tokens per second)"],
     ["stall_fraction", "share of time that the student waits"],
     ["grad_norm", "norm of the gradient"],
     ["learning_rate", "learning rate"],

@@ -63,7 +63,7 @@ export function makeResult(id, signal) {
             shown = text;
             const done = job.state === "succeeded";
             const what = generates(job) ? "answers" : "student";
-            const coming = job.terminal ? "The job wrote to " : `The ${what} will be in `;
+            const coming = job.terminal ? "The output folder of this job: " : `The ${what} will be in `;
             const before = done ? `The ${what} of this job: ` : coming;
             folder.replaceChildren(before, h("code", {}, job.output || "–"), " on the service's machine.");
             setHidden(files, true);

@@ -1,15 +1,6 @@
 #include "models/families/network_shape.hpp"
 
 namespace distilld::models {
-namespace {
-
-std::string_view last_part(const char* name) {
-    const std::string_view whole(name);
-    return whole.substr(whole.rfind('.') + 1);
-}
-
-}  // namespace
-
 std::uint64_t NetworkShape::parameters() const {
     std::uint64_t layer = norms_of_layer;
     for (const LinearShape& linear : linears) {
@@ -32,18 +23,18 @@ NetworkShape network_shape(const ModelConfig& config) {
     shape.layers = static_cast<std::uint64_t>(decoder.num_hidden_layers);
     const bool bias = decoder.query_key_value_bias;
     if (decoder.fused_query_key_value) {
-        shape.linears.push_back({last_part(names.query), hidden, queries + 2 * keys, bias});
+        shape.linears.push_back({names.query, hidden, queries + 2 * keys, bias});
     } else {
-        shape.linears.push_back({last_part(names.query), hidden, queries, bias});
-        shape.linears.push_back({last_part(names.key), hidden, keys, bias});
-        shape.linears.push_back({last_part(names.value), hidden, keys, bias});
+        shape.linears.push_back({names.query, hidden, queries, bias});
+        shape.linears.push_back({names.key, hidden, keys, bias});
+        shape.linears.push_back({names.value, hidden, keys, bias});
     }
-    shape.linears.push_back({last_part(names.output), queries, hidden, decoder.attention_output_bias});
+    shape.linears.push_back({names.output, queries, hidden, decoder.attention_output_bias});
     if (decoder.gated_mlp) {
-        shape.linears.push_back({last_part(names.gate), hidden, inner, decoder.mlp_bias});
+        shape.linears.push_back({names.gate, hidden, inner, decoder.mlp_bias});
     }
-    shape.linears.push_back({last_part(names.up), hidden, inner, decoder.mlp_bias});
-    shape.linears.push_back({last_part(names.down), inner, hidden, decoder.mlp_bias});
+    shape.linears.push_back({names.up, hidden, inner, decoder.mlp_bias});
+    shape.linears.push_back({names.down, inner, hidden, decoder.mlp_bias});
 
     const std::uint64_t norm = decoder.norm == NormKind::layer ? 2 * hidden : hidden;
     shape.norms_of_layer = 2 * norm + (decoder.query_key_norm ? 2 * head_dim : 0);

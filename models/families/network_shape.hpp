@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "models/families/model_family.hpp"
@@ -10,7 +10,7 @@ namespace distilld::models {
 
 /// A linear module of a layer.
 struct LinearShape {
-    std::string_view name;  ///< last part of its name ("q_proj")
+    std::string name;  ///< in its layer ("self_attn.q_proj")
     std::uint64_t inputs = 0;
     std::uint64_t outputs = 0;
     bool bias = false;

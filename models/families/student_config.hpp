@@ -10,7 +10,7 @@
 namespace distilld::models {
 
 /// The student's config.json: that of its folder (of a PEFT folder without one its base's) under the fields of the
-/// spec. Reads files.
+/// spec, which cannot change the sizes of pretrained weights. Reads files.
 Result<ModelConfig> read_student_config(const StudentSpec& student,
                                         std::span<const ModelFamily> families = model_families());
 

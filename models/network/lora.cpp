@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "models/families/module_names.hpp"
 #include "models/network/causal_lm.hpp"
-#include "models/network/module_names.hpp"
 #include "models/weights/finite.hpp"
 #include "models/weights/safetensors.hpp"
 
@@ -84,7 +84,7 @@ Tensor LoraAdapter::add_to(const Tensor& output, const Tensor& input) const {
 Result<void> declare_adapters(CausalLm& network, const LoraSpec& spec, std::uint64_t seed) {
     const std::vector<LinearModule> modules = network.linear_modules();
     Result<std::vector<std::string>> targets =
-        resolve_modules(modules, spec.target_modules, "/student/lora/target_modules");
+        resolve_modules(network.config(), spec.target_modules, "/student/lora/target_modules");
     if (!targets) {
         return targets.error();
     }

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "models/families/module_names.hpp"
 #include "models/network/causal_lm.hpp"
-#include "models/network/module_names.hpp"
 
 namespace distilld::models {
 
@@ -13,7 +13,7 @@ Result<void> make_ternary(CausalLm& network, const std::vector<std::string>& wan
     constexpr std::int64_t kRowsAByte = 4;
     const char* pointer = "/student/quantize_modules";
     const std::vector<LinearModule> modules = network.linear_modules();
-    const Result<std::vector<std::string>> targets = resolve_modules(modules, wanted, pointer);
+    const Result<std::vector<std::string>> targets = resolve_modules(network.config(), wanted, pointer);
     if (!targets) {
         return targets.error();
     }

@@ -50,10 +50,6 @@ Result<std::unique_ptr<CausalLm>> pretrained_network(const StudentSpec& spec, co
     if (!fs::is_directory(spec.model, code)) {
         return invalid_input("/student/model: " + spec.model + " is not a folder");
     }
-    if (is_adapter_folder(spec.model)) {
-        return invalid_input("/student/model: " + spec.model +
-                             " holds adapters: give student.lora with their r and alpha to go on with them");
-    }
     const ComputeDtype dtype = resolve_dtype(spec.dtype, device);
     Result<ModelConfig> config = read_student_config(spec, families);
     if (!config) {

@@ -43,11 +43,11 @@ std::string describe(const BatchWish& wish, std::uint32_t batch_size, const std:
     if (wish.micro_batches == 0) {
         text += (text.empty() ? "" : ", ") + std::string("micro_batches auto: ") + std::to_string(micro_batches);
     }
-    text += ": a step has " + counted(step, "sequence") + ", an epoch of " + counted(wish.rows, "row") + " " +
+    text += ": a step has " + counted(step, "sequence") + ", and an epoch of " + counted(wish.rows, "row") + " has " +
             counted((wish.rows + step - 1) / step, "step");
     if (max_batch_size(wish) < kMaxAutomaticSequences) {
-        text +=
-            "; no more, so that an epoch has " + std::to_string(kMinStepsOfEpoch) + " steps where the data allow it";
+        text += " (no more, so that an epoch has at least " + std::to_string(kMinStepsOfEpoch) +
+                " where the data allows it)";
     }
     return text + (of_memory.empty() ? "" : "; " + of_memory);
 }
@@ -68,10 +68,11 @@ LogEvent steps_line(const TrainingSpec& training, std::uint64_t rows, std::uint6
                     counted(total_steps, "step") + " of " + counted(of_step, "sequence")};
     }
     if (rows < of_step) {
-        return {"warn", "/training/max_steps: a step takes " + counted(of_step, "sequence") + ", but there " +
-                            (rows == 1 ? "is " : "are ") + counted(rows, "row") +
-                            ", so it has rows more than once: take a smaller /training/batch_size or "
-                            "/training/micro_batches, or /training/epochs, with which no step does"};
+        return {"warn",
+                "/training/max_steps: a step takes " + counted(of_step, "sequence") + ", but the data has " +
+                    counted(rows, "row") +
+                    ", so each step repeats rows: lower /training/batch_size or /training/micro_batches, or give "
+                    "/training/epochs in place of max_steps, because a step then has each row at most once"};
     }
     return {"info", ""};
 }

@@ -27,7 +27,7 @@ Error nothing_in(Files files, const DatasetRows& rows, const std::string& of_who
     const std::string which = one ? files.front().string() + ": " : "the " + std::to_string(files.size()) + " files ";
     if (rows.documents_read == 0) {
         return invalid_input(which + (one ? "is" : "are") +
-                             " empty: a document is expected, a line as {\"text\": \"…\"} for each");
+                             " empty: give it at least one document, one to a line, such as {\"text\": \"…\"}");
     }
     return invalid_input(which + (one ? "holds" : "hold") + " no row to learn from" + of_whom +
                          ": no document has two tokens, the second of them a target");

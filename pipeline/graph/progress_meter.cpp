@@ -47,11 +47,11 @@ double ProgressMeter::mean_tokens_per_second() const {
 }
 
 Stage ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fill_seconds) {
-    const auto find = [&stages](Stage stage) {
-        const auto found = std::find_if(stages.begin(), stages.end(),
-                                        [stage](const StageTimes& s) { return s.stage == stage_name(stage); });
-        return found == stages.end() ? StageTimes{} : *found;
+    const auto place = [&stages](Stage stage) {
+        return std::find_if(stages.begin(), stages.end(),
+                            [stage](const StageTimes& s) { return s.stage == stage_name(stage); });
     };
+    const auto find = [&](Stage stage) { return place(stage) == stages.end() ? StageTimes{} : *place(stage); };
     const StageTimes student = find(Stage::student);
     const double waited = student.wait_input_seconds - fill_seconds;
     if (waited <= kNoticeableWait * (student.busy_seconds + waited)) {
@@ -65,7 +65,7 @@ Stage ProgressMeter::bottleneck(const std::vector<StageTimes>& stages, double fi
             return stage;
         }
     }
-    return Stage::teacher;
+    return place(Stage::teacher) == stages.end() ? Stage::staging : Stage::teacher;
 }
 
 }  // namespace distilld

@@ -27,7 +27,7 @@ class ProgressMeter {
 
     /// The stage that sets the pace: the student unless it waited for more than 2% of its time, `fill_seconds` (the
     /// wait for the first micro-batch, which nothing can hide) left out; then staging if that was busy nearly all the
-    /// time, else the teacher.
+    /// time or there is no teacher, else the teacher.
     static Stage bottleneck(const std::vector<StageTimes>& stages, double fill_seconds);
 
   private:

@@ -371,7 +371,7 @@ class PrefetchingTeacherStage final : public TeacherStage {
         }
         const std::uint64_t openings = scheduler_.counters().breaker_openings;
         scheduler_.on_failed(issue.request, kind, error.retry_after, now);
-        if (scheduler_.counters().breaker_openings > openings) {
+        if (scheduler_.counters().breaker_openings > openings && kind != FailureKind::cancelled) {
             watch_.on_breaker_opened(source_->endpoint_name(issue.endpoint), now);
         }
     }

@@ -32,7 +32,7 @@ Result<KldFile> KldFile::open(const std::filesystem::path& file) {
     }
     const std::span<const std::byte> bytes = mapped->bytes();
     if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-        return invalid_input(file.string() + ": is no file of llama.cpp's --kl-divergence-base");
+        return invalid_input(file.string() + ": is not a file of llama.cpp's --kl-divergence-base");
     }
     std::int32_t numbers[kNumbers];
     std::memcpy(numbers, bytes.data() + kMagic.size(), sizeof numbers);

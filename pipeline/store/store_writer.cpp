@@ -407,6 +407,9 @@ Result<void> StoreWriter::add(const TokenBatch& batch, const TeacherTargets& tar
 
 Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, const StoreManifest& wanted,
                                                        StoreWriterOptions options) {
+    if (const auto reason = no_store_reason(folder)) {
+        return invalid_input(*reason);
+    }
     if (const Result<void> made = make_folders(folder); !made) {
         return made.error();
     }
@@ -420,10 +423,9 @@ Result<std::unique_ptr<StoreWriter>> open_store_writer(const fs::path& folder, c
         return io_error(folder.string() + ": another process writes this store" +
                         (options.shared ? " and does not share it" : ""));
     }
-    std::unique_ptr<ShardLeases> leases;
+    auto leases = options.shared ? std::make_unique<ShardLeases>(folder, options.leases) : nullptr;
     Result<StoreManifest> manifest = StoreManifest();
-    if (options.shared) {
-        leases = std::make_unique<ShardLeases>(folder, options.leases);
+    if (leases) {
         // The first of several makes the manifest.
         const auto decide = [&](ShardLeases::Table&) -> Result<void> {
             manifest = agree_on_manifest(folder, wanted, options.same_teacher);

@@ -153,7 +153,11 @@ class EndpointDialogue final : public ProbeDialogue {
             failure.message += co_await look_once();
         }
         const auto now = Clock::now();
-        if (!not_up(failure.kind) || now >= options_.give_up) {
+        if (!not_up(failure.kind)) {
+            co_return false;
+        }
+        if (now >= options_.give_up) {
+            failure.message += " (given up: " + options_.give_up_field + " is over)";
             co_return false;
         }
         if (options_.on_not_up) {
@@ -199,10 +203,18 @@ std::chrono::nanoseconds probe_pause(std::uint32_t attempts, std::optional<std::
 asio::awaitable<FetchResult<EndpointProbe>> probe_endpoint(TeacherEndpoint& endpoint, EndpointProbeOptions options) {
     const bool larger = options.batch_rows > 1 || options.batch_columns > kProbeColumns;
     const bool has_pair = options.batch_rows >= kAlignmentRows && options.batch_columns >= kAlignmentColumns;
+    const auto request_deadline = options.request_deadline;
     EndpointDialogue dialogue(endpoint, std::move(options));
     auto negotiated = co_await endpoint.protocol().negotiate(dialogue, endpoint.settings().wanted());
     if (!negotiated) {
-        co_return negotiated.error();
+        FetchError failure = negotiated.error();
+        if (failure.kind == FailureKind::rejected) {
+            auto looking = look_at_server(endpoint, request_deadline);
+            const std::string seen = co_await std::move(looking);
+            // A server may reject what it understands: that is about the protocol only if it seems to speak another.
+            failure.message += seen.starts_with(';') ? seen : "";
+        }
+        co_return failure;
     }
     const TargetsWanted wanted = endpoint.settings().wanted();
     if (const auto defect = normalisation_defect(negotiated->answer, wanted.vocabulary)) {

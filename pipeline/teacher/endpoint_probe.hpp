@@ -12,8 +12,9 @@
 namespace distilld {
 
 struct EndpointProbeOptions {
-    std::chrono::nanoseconds request_deadline{0};   ///< of each request
-    std::chrono::steady_clock::time_point give_up;  ///< until then an endpoint that is not up is asked again
+    std::chrono::nanoseconds request_deadline{0};          ///< of each request
+    std::chrono::steady_clock::time_point give_up;         ///< until then an endpoint that is not up is asked again
+    std::string give_up_field = "/teacher/patience_secs";  ///< what says so
     /// The longest that a server which is not up may put us off with Retry-After.
     std::chrono::nanoseconds max_retry_after = std::chrono::seconds(60);
     /// Sequences of a micro-batch, and positions of each: whether the endpoint takes so many is found out.

@@ -74,6 +74,9 @@ EndpointProbeOptions Replicas::probe_options(std::chrono::nanoseconds patience) 
     EndpointProbeOptions options;
     options.request_deadline = std::chrono::nanoseconds(from_seconds(settings_->spec.timeout_secs));
     options.give_up = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+    if (settings_->spec.startup_timeout_secs) {
+        options.give_up_field = "/teacher/startup_timeout_secs";
+    }
     options.max_retry_after = options_.max_retry_after;
     options.batch_rows = options_.batch_rows;
     options.batch_columns = options_.batch_columns;

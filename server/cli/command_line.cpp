@@ -5,16 +5,20 @@
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <sstream>
+#include <system_error>
 
+#include "api/named_paths.hpp"
 #include "api/spec_fields.hpp"
 #include "api/text_checks.hpp"
 #include "base/json_text.hpp"
 #include "distilld_version.hpp"
 #include "server/cli/manual_text.hpp"
 #include "server/cli/serve_options.hpp"
+#include "server/cli/wrong_usage.hpp"
 #include "server/settings/settings_print.hpp"
 #include "server/support/completions.hpp"
 #include "server/support/help_formatter.hpp"
@@ -73,9 +77,9 @@ void add_run(CLI::App& app, RunCommand& command, SpecFlags& flags) {
     CLI::App* run = add_command(app, "run", "Run one job in the foreground");
     run->add_option("SPEC", command.spec, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
     run->add_flag("--resume", command.resume,
-                  "go on from the newest checkpoint, whatever the spec's resume and student.model say");
+                  "continue from the newest checkpoint, whatever the spec's resume and student.model say");
     add_set_option(*run, flags.sets);
-    run->add_option("--trace", command.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
+    run->add_option("--trace", command.trace_file, "write a Chrome trace of what ran when")->type_name("FILE");
     run->add_option("--report", command.report_file, "write the figures of the finished run as JSON")
         ->type_name("FILE");
     run->add_option("--metrics-listen", command.metrics_listen,
@@ -109,15 +113,17 @@ struct GenerateFlags {
 
 void add_generate(CLI::App& app, GenerateFlags& flags) {
     CLI::App* generate =
-        add_command(app, "generate", "Write a teacher's answers for a dataset into a store, or go on with one");
-    generate->add_option("SPEC", flags.run.spec, "job spec, a JSON file, of which teacher and dataset count; - = stdin")
+        add_command(app, "generate", "Write a teacher's answers for a dataset into a store, or continue one");
+    generate
+        ->add_option("SPEC", flags.run.spec,
+                     "job spec, a JSON file (teacher, dataset and the student's tokenizer are used); - = stdin")
         ->type_name("FILE")
         ->required();
     generate->add_option("--store", flags.store, "folder of the store; in place of /teacher/store")->type_name("DIR");
     const auto names = [](const auto& choices) { return std::vector<std::string>(choices.begin(), choices.end()); };
-    generate->add_option("--format", flags.format, "of a store that is made; in place of /teacher/store_format")
+    generate->add_option("--format", flags.format, "format of a new store; in place of /teacher/store_format")
         ->check(CLI::IsMember(names(kStoreFormatChoices)));
-    generate->add_option("--values", flags.values, "precision in it; in place of /teacher/store_values")
+    generate->add_option("--values", flags.values, "precision of a new store; in place of /teacher/store_values")
         ->check(CLI::IsMember(names(kStoreValuesChoices)));
     generate
         ->add_option("--teacher-endpoint", flags.endpoints,
@@ -125,7 +131,7 @@ void add_generate(CLI::App& app, GenerateFlags& flags) {
         ->allow_extra_args(false)
         ->type_name("URL");
     add_set_option(*generate, flags.sets);
-    generate->add_option("--trace", flags.run.trace_file, "write a Chrome trace of who ran when")->type_name("FILE");
+    generate->add_option("--trace", flags.run.trace_file, "write a Chrome trace of what ran when")->type_name("FILE");
     generate->add_option("--report", flags.run.report_file, "write the figures of the finished run as JSON")
         ->type_name("FILE");
     generate
@@ -165,7 +171,10 @@ Result<RunCommand> generate_command(const GenerateFlags& flags) {
 void add_teacher(CLI::App& app, TeacherOptions& options) {
     CLI::App* teacher = add_command(app, "teacher", "Serve a model folder as a teacher endpoint");
     add_teacher_options(*teacher, options);
-    teacher->get_option("MODEL_DIR")->check(CLI::ExistingDirectory);
+    teacher->get_option("MODEL_DIR")->check([](const std::string& folder) {
+        std::error_code failed;
+        return std::filesystem::is_directory(folder, failed) ? "" : folder + " is not a folder" + api::hub_hint(folder);
+    });
 }
 
 void add_completions(CLI::App& app, Shell& shell) {
@@ -176,7 +185,7 @@ void add_completions(CLI::App& app, Shell& shell) {
     add_command(app, "completion", "Write the completion script of a shell to stdout")
         ->add_option_function<std::string>(
             "SHELL", [&shell](const std::string& name) { shell = value_of(kShellNames, name).value_or(shell); },
-            "bash, zsh or fish")
+            "name of the shell")
         ->check(CLI::IsMember(shells))
         ->required();
     add_command(app, "man", "Write the manual page to stdout, as man -l reads it");
@@ -267,29 +276,6 @@ ParsedLine usage_error(const std::string& message) {
     return line;
 }
 
-/// The first word that stands where a command does and is none; nothing: there is no such word.
-std::optional<std::string> unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
-    const CLI::App* at = &app;
-    for (const std::string& word : arguments) {
-        const auto commands = at->get_subcommands([](const CLI::App*) { return true; });
-        if (commands.empty() || word.starts_with("-")) {
-            return std::nullopt;
-        }
-        const auto found = std::ranges::find(commands, word, [](const CLI::App* one) { return one->get_name(); });
-        if (found == commands.end()) {
-            std::vector<std::string> names;
-            std::ranges::transform(commands, std::back_inserter(names),
-                                   [](const CLI::App* one) { return one->get_name(); });
-            const std::string program = at == &app ? "distilld" : "distilld " + at->get_name();
-            const auto near = api::closest(word, names);
-            return "there is no command " + api::quote(word) +
-                   (near ? "; did you mean '" + program + " " + *near + "'?" : "; '" + program + " --help' lists them");
-        }
-        at = *found;
-    }
-    return std::nullopt;
-}
-
 }  // namespace
 
 ParsedLine parse_command_line(std::vector<std::string> arguments) {
@@ -323,7 +309,7 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     CLI::App* tokenizing =
         add_command(app, "tokenize", "Tokenize standard input: a line of text in, an array of ids out");
     tokenizing->add_option("FOLDER", tokenize.folder, "folder with a tokenizer.json")->type_name("DIR")->required();
-    tokenizing->add_flag("--decode", tokenize.decode, "an array of ids in, its text out");
+    tokenizing->add_flag("--decode", tokenize.decode, "read arrays of ids and write their text");
     CLI::App* checking = add_command(app, "healthcheck", "Ask a running service whether it is ready; exit code 0 or 1");
     add_connection_options(*checking, healthcheck.connection);
     Shell shell = Shell::bash;
@@ -333,14 +319,15 @@ ParsedLine parse_command_line(std::vector<std::string> arguments) {
     if (const auto unknown = unknown_command(app, arguments)) {
         return usage_error(*unknown);
     }
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes a vector
     try {
-        app.parse(std::move(arguments));
+        app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 takes a vector
     } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() != 0) {
+            return ParsedLine{std::nullopt, kWrongUsage, "", describe_wrong_usage(app, error, arguments) + "\n"};
+        }
         std::ostringstream out;
-        std::ostringstream err;
-        const int code = app.exit(error, out, err);
-        return ParsedLine{std::nullopt, code == 0 ? kDone : kWrongUsage, out.str(), err.str()};
+        app.exit(error, out, out);
+        return ParsedLine{std::nullopt, kDone, out.str(), ""};
     }
 
     ParsedLine line;

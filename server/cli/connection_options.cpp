@@ -24,12 +24,13 @@ void add_connection_options(CLI::App& command, ConnectionOptions& options) {
         ->type_name("FILE");
     command
         .add_option("--ca", options.ca,
-                    "PEM file of authorities that are trusted beside the system's, for https (else DISTILLD_CA)")
+                    "PEM file with authorities to trust besides the system's, for https (else DISTILLD_CA)")
         ->type_name("FILE");
     auto* certificate =
         command
-            .add_option("--certificate", options.certificate,
-                        "PEM file that is shown to a service which asks for one (else DISTILLD_CERTIFICATE)")
+            .add_option(
+                "--certificate", options.certificate,
+                "PEM file with a client certificate, for a service that asks for one (else DISTILLD_CERTIFICATE)")
             ->type_name("FILE");
     command
         .add_option("--certificate-key", options.certificate_key,

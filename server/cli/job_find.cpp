@@ -58,11 +58,12 @@ Result<std::string> find_job(RestClient& client, const std::string& said) {
     }
     const auto goes_on = [](const api::Job& job) { return !api::is_terminal(job.state); };
     const auto alive = std::ranges::count_if(meant, goes_on);
-    if (meant.size() == 1 || alive == 1) {
+    const bool is_name = std::ranges::all_of(meant, [&](const api::Job& job) { return job.name == said; });
+    if (meant.size() == 1 || (is_name && alive == 1)) {
         return meant.size() == 1 ? meant.front().id : std::ranges::find_if(meant, goes_on)->id;
     }
-    return invalid_input("'" + said + "' means " + std::to_string(meant.size()) + " jobs, of which " +
-                         (alive == 0 ? "all have ended" : std::to_string(alive) + " have not ended") +
+    return invalid_input("'" + said + "' matches " + std::to_string(meant.size()) + " jobs, and " +
+                         (alive == 0 ? "all of them have ended" : std::to_string(alive) + " of them have not ended") +
                          ": give the id of one\n" + api::text_of_first(meant, "\n", [](const api::Job& job) {
                              return job.id + "  " + api::to_string(job.state) + "  " + job.created_at + "  " + job.name;
                          }));

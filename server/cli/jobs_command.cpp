@@ -109,7 +109,7 @@ std::string patch_text(const JobsCommand& command) {
 
 int set(const JobsCommand& command, RestClient& client, const std::string& target) {
     if (!command.priority && !command.max_concurrent && command.metadata.empty()) {
-        print_error("nothing is to be set: give --priority, --max-concurrent or --metadata");
+        print_error("nothing to set: give --priority, --max-concurrent or --metadata");
         return kWrongUsage;
     }
     return print_job(command, client.request("PATCH", target, patch_text(command)), false);

@@ -32,19 +32,19 @@ void add_list_options(CLI::App& list, JobsCommand& command) {
         states.emplace_back(row.text);
     }
     list.add_option("--state", command.state, "only jobs in this state")->check(CLI::IsMember(states));
-    list.add_option("--name", command.name, "only jobs of this name");
-    add_metadata_option(list, command, "only jobs that have it; more than once: all of them");
+    list.add_option("--name", command.name, "only jobs with this name");
+    add_metadata_option(list, command, "only jobs with this metadata; may be repeated: all of them");
 }
 
 void add_set_options(CLI::App& set, JobsCommand& command) {
     add_priority_option(set, command, "jobs of higher priority run first");
     set.add_option("--max-concurrent", command.max_concurrent, "requests to the teacher in flight, from now on")
         ->check(CLI::Range(1, 1024));
-    add_metadata_option(set, command, "a text to keep with the job, NAME= to drop it; more than once: several");
+    add_metadata_option(set, command, "text to keep with the job, NAME= to remove it; may be repeated");
 }
 
 void add_metrics_options(CLI::App& metrics, JobsCommand& command) {
-    metrics.add_option("--names", command.names, "which, as loss,eval_loss; all when not given");
+    metrics.add_option("--names", command.names, "names of metrics, such as loss,eval_loss; default: all");
     metrics
         .add_option_function<std::uint64_t>(
             "--after-step",
@@ -54,7 +54,7 @@ void add_metrics_options(CLI::App& metrics, JobsCommand& command) {
             },
             "only what was measured after this step")
         ->type_name("STEP");
-    metrics.add_option("--max-points", command.max_points, "of each, thinned so that peaks stay")
+    metrics.add_option("--max-points", command.max_points, "points per metric, thinned so that peaks stay")
         ->check(CLI::Range(2, 10000))
         ->capture_default_str();
 }
@@ -79,7 +79,7 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
         if (action == Action::submit) {
             one->add_option("SPEC", command.subject, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
         } else if (action != Action::list) {
-            one->add_option("JOB", command.subject, "id of the job, the beginning of it that no other job has, or name")
+            one->add_option("JOB", command.subject, "id of the job, a unique beginning of it, or the job's name")
                 ->type_name("TEXT")
                 ->required();
         }
@@ -90,7 +90,7 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
                    command.json = form == "json";
                    command.wide = form == "wide";
                },
-               "form of what is printed; wide: more columns (list), text: the same as table")
+               "output format; wide: more columns (list), text: the same as table")
             ->type_name("FORM")
             ->check(CLI::IsMember({"table", "wide", "json", "text"}));
         return one;
@@ -105,20 +105,20 @@ void add_jobs_options(CLI::App& jobs, JobsCommand& command, const std::string& v
     add("cancel", "Cancel a job; a running one writes a checkpoint first", Action::cancel)
         ->add_flag("!--no-checkpoint", command.checkpoint_at_end, "end without the last checkpoint");
     add("pause", "Pause a job; a running one writes a checkpoint first", Action::pause);
-    add("resume", "Go on with a job that is paused, failed or cancelled, from its newest checkpoint", Action::resume);
-    add("checkpoint", "Have a running job write a checkpoint and go on", Action::checkpoint);
+    add("resume", "Continue a paused, failed or cancelled job from its newest checkpoint", Action::resume);
+    add("checkpoint", "Make a running job write a checkpoint and go on", Action::checkpoint);
     add_set_options(*add("set", "Change priority, max_concurrent or metadata of a job", Action::set), command);
     add("delete", "Remove a job that has ended, with its history; its files stay", Action::remove);
     add("checkpoints", "List the checkpoints that a job has written", Action::checkpoints);
-    add_metrics_options(
-        *add("metrics", "Show what was measured in the course of a job; as JSON with all points", Action::metrics),
-        command);
-    CLI::App* logs = add("logs", "Print what a job's workers said", Action::logs);
-    logs->add_option("--tail", command.tail, "only so many lines, the last")
+    add_metrics_options(*add("metrics", "Show the metrics of a job; with -o json all points", Action::metrics),
+                        command);
+    CLI::App* logs = add("logs", "Print the log of a job's workers", Action::logs);
+    logs->add_option("--tail", command.tail, "how many of the last lines to print")
         ->check(CLI::Range(1, 100000))
         ->capture_default_str();
-    logs->add_flag("-f,--follow", command.follow, "go on with what they say from now on, until the job has ended");
-    add_download_options(*add("download", "Take what a job that has succeeded has made", Action::download), command);
+    logs->add_flag("-f,--follow", command.follow, "keep printing until the job has ended");
+    add_download_options(*add("download", "Download the output of a job that has succeeded", Action::download),
+                         command);
 }
 
 }  // namespace distilld::cli

@@ -14,29 +14,28 @@ void add_keys_options(CLI::App& keys, KeysCommand& command, const std::string& v
         one->set_version_flag("--version", version);
         one->callback([&command, action] { command.action = action; });
         if (action != Action::list) {
-            one->add_option("NAME", command.name, "of the key: letters, digits and . _ -")
+            one->add_option("NAME", command.name, "name of the key: letters, digits and . _ -")
                 ->type_name("TEXT")
                 ->required();
         }
         one->add_option("--data-dir", command.data_dir, "data folder of the service")->type_name("DIR")->required();
         return one;
     };
-    add("add", "Make a key, and print it: this once", Action::add)
+    add("add", "Make a key and print it, this one time", Action::add)
         ->add_option_function<std::string>(
             "--role",
             [&command](const std::string& role) {
                 command.role = value_of(api::kRoleNames, role).value_or(api::Role::read);
             },
-            "read: look; submit: also submit jobs and change one's own; admin: everything")
+            "read: look; submit: also submit jobs and change one's own jobs; admin: everything")
         ->check(CLI::IsMember(names_of(api::kRoleNames)))
         ->required();
     add("list", "List the keys, without their secrets", Action::list)
         ->add_option_function<std::string>(
-            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; },
-            "form of what is printed")
+            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "output format")
         ->type_name("FORM")
         ->check(CLI::IsMember({"table", "json"}));
-    add("revoke", "Let a key be good for nothing from now on", Action::revoke);
+    add("revoke", "Revoke a key at once", Action::revoke);
 }
 
 }  // namespace distilld::cli

@@ -76,25 +76,25 @@ ManualSections manual_sections() {
     ManualSections sections;
     sections.see_also = "distilld-worker(1), and the documents in share/doc/distilld";
     sections.environment = {
-        {"DISTILLD_SERVER", "URL of the service that jobs and healthcheck ask, where there is no --server"},
-        {"DISTILLD_API_KEY", "key that is shown to the service, where there is no --api-key-file"},
-        {"DISTILLD_API_KEY_FILE", "file with that key, as --api-key-file; it counts before DISTILLD_API_KEY"},
-        {"DISTILLD_CA", "PEM file of authorities that are trusted beside the system's, as --ca"},
+        {"DISTILLD_SERVER", "URL of the service for jobs and healthcheck, if there is no --server"},
+        {"DISTILLD_API_KEY", "key for the service, if there is no --api-key-file"},
+        {"DISTILLD_API_KEY_FILE", "file with that key, as --api-key-file; it takes precedence over DISTILLD_API_KEY"},
+        {"DISTILLD_CA", "PEM file with authorities to trust besides the system's, as --ca"},
         {"DISTILLD_CERTIFICATE, DISTILLD_CERTIFICATE_KEY",
-         "PEM files that are shown to a service which asks for a certificate"},
-        {"DISTILLD_SECTION_NAME", "a setting of the service, as DISTILLD_JOBS_SLOTS (docs/settings.md)"},
-        {"DISTILLD_ADMIN_KEY", "a key of role admin for the service, beside those of distilld keys"},
-        {"DISTILLD_KEY_...", "keys of teachers, which teacher.api_key_env of a spec names"},
+         "PEM files with a client certificate and its key, for a service that asks for one"},
+        {"DISTILLD_SECTION_NAME", "a setting of the service, such as DISTILLD_JOBS_SLOTS (docs/settings.md)"},
+        {"DISTILLD_ADMIN_KEY", "a key of role admin for the service, besides those of distilld keys"},
+        {"DISTILLD_KEY_...", "keys of teachers; teacher.api_key_env of a spec names the variable"},
         {"DISTILLD_KEYS_DIR", "folder of files with keys of teachers, for run and serve"},
-        {"DISTILLD_TEACHER_HOSTS", "where teachers may be, for run and serve, with commas between them"},
+        {"DISTILLD_TEACHER_HOSTS", "hosts that teachers may have, for run and serve, separated by commas"},
     };
     sections.files = {
-        {"DATA_DIR/jobs.sqlite", "jobs of the service, and what became of them"},
-        {"DATA_DIR/logs", "what the workers of each job said"},
-        {"DATA_DIR/keys.json, DATA_DIR/audit.jsonl", "keys of the service, and who asked for what"},
+        {"DATA_DIR/jobs.sqlite", "jobs of the service and their history"},
+        {"DATA_DIR/logs", "logs of each job's workers"},
+        {"DATA_DIR/keys.json, DATA_DIR/audit.jsonl", "keys of the service, and its audit log"},
         {"OUTPUT", "the trained student, a Hugging Face folder"},
         {"OUTPUT/checkpoints", "checkpoints of the run, unless checkpoint.dir says otherwise"},
-        {"OUTPUT/distilld.json", "of which run the student is"},
+        {"OUTPUT/distilld.json", "which run the student comes from"},
     };
     return sections;
 }

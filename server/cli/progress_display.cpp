@@ -40,7 +40,7 @@ std::string evaluation_line(const EvaluationEvent& evaluation) {
         text += ", KL to the teacher " + format("%.4f", *evaluation.kl);
     }
     if (evaluation.top1_agreement) {
-        text += ", same first choice " + percent(*evaluation.top1_agreement);
+        text += ", top-1 agreement " + percent(*evaluation.top1_agreement);
     }
     return text;
 }

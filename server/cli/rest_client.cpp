@@ -1,7 +1,5 @@
 #include "server/cli/rest_client.hpp"
 
-#include <openssl/err.h>
-#include <openssl/sslerr.h>
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
@@ -45,13 +43,6 @@ struct Order {
     const RestClient::OnPiece* on_piece = nullptr;  ///< set: stream
     std::chrono::seconds silence{0};
 };
-
-/// What came in answer to a greeting of TLS is something else.
-bool speaks_no_tls(const error_code& failure) {
-    return failure.category() == asio::error::get_ssl_category() &&
-           (ERR_GET_REASON(static_cast<unsigned long>(failure.value())) == SSL_R_WRONG_VERSION_NUMBER ||
-            ERR_GET_REASON(static_cast<unsigned long>(failure.value())) == SSL_R_HTTP_REQUEST);
-}
 
 class BeastClient final : public RestClient {
   public:
@@ -127,9 +118,7 @@ class BeastClient final : public RestClient {
 
     [[nodiscard]] Error no_handshake(const net::HandshakeResult& shaken) const {
         std::string hint;
-        if (speaks_no_tls(shaken.failure)) {
-            hint = ": the server does not speak TLS; use http://";
-        } else if (shaken.why.find("certificate") != std::string::npos && options_.ca.empty()) {
+        if (shaken.why.find("certificate") != std::string::npos && options_.ca.empty()) {
             hint = "; --ca FILE or DISTILLD_CA names a file with the authority that is to be trusted";
         }
         return io_error(url_ + ": TLS handshake failed: " + shaken.why + hint);

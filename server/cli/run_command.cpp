@@ -74,7 +74,7 @@ std::optional<PreparedJob> prepare(const RunCommand& command) {
         return std::nullopt;
     }
     if (const auto missing = check_named_files(*spec, LookInside::no); !missing.violations.empty()) {
-        print_error(command.spec + " names what is not there:");
+        print_error(command.spec + " names files or folders that are not there:");
         std::fprintf(stderr, "%s\n", to_shown_utf8(api::describe(missing)).c_str());
         return std::nullopt;
     }

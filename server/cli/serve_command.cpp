@@ -23,12 +23,10 @@
 #include "server/cli/serve_security.hpp"
 #include "server/cli/service_watchdog.hpp"
 #include "server/http/http_server.hpp"
-#include "server/jobs/checked_worker.hpp"
 #include "server/jobs/estimate_process.hpp"
 #include "server/jobs/job_logs.hpp"
 #include "server/jobs/job_manager.hpp"
 #include "server/jobs/job_metrics.hpp"
-#include "server/jobs/job_owners.hpp"
 #include "server/jobs/job_routes.hpp"
 #include "server/jobs/job_store.hpp"
 #include "server/jobs/logged_worker.hpp"
@@ -232,19 +230,13 @@ int serve(const ServeCommand& command) {
         print_error(settings, store.error().message);
         return kFailed;
     }
-    const auto keys = KeyFile(data_dir).read();
-    if (const auto owned = keys ? own_by_id(store_file, *keys) : Result<void>(keys.error()); !owned) {
-        print_error(settings, owned.error().message);
-        return kFailed;
-    }
     const auto metrics = make_job_metrics(JobMetricsOptions{.version = kVersion, .store_file = store_file});
     auto options = manager_options(settings, *std::move(slots));
     options.admit = security->admit;
     options.admit_again = security->admit_again;
     options.files = security->files;
     const auto logs = std::make_shared<JobLogs>(data_dir / "logs");
-    auto workers = make_checked_workers(make_logged_workers(job_worker_options(settings.jobs), logs),
-                                        {.admit = security->admit_again, .files = security->files});
+    auto workers = make_logged_workers(job_worker_options(settings.jobs), logs);
     const auto manager = make_job_manager(options, std::move(*store), std::move(workers), metrics);
 
     auto files = openai::FileStore::open(store_file, data_dir / kFilesFolder, settings.server.upload_space);

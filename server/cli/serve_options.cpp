@@ -63,10 +63,10 @@ void add_flag(CLI::App& serve, const Setting& setting, ServeFlags::Given& given)
 void add_serve_options(CLI::App& serve, ServeFlags& flags) {
     serve
         .add_option("--config", flags.config,
-                    "settings, a TOML file; DISTILLD_SECTION_NAME of the environment and flags count before it")
+                    "TOML file with settings; environment variables DISTILLD_SECTION_NAME and flags take precedence")
         ->type_name("FILE");
     serve.add_flag("--print-config", flags.print_config,
-                   "write the settings that would be used as such a file, with where each comes from, and end");
+                   "print the effective settings as such a file, with the source of each, and exit");
     for (const auto& section : settings_table().sections) {
         for (const auto& setting : section.settings) {
             if (!setting.flag.empty()) {

@@ -60,7 +60,7 @@ Result<std::vector<fs::path>> checked_roots(const std::vector<std::string>& root
     for (const std::string& root : roots) {
         std::error_code failed;
         if (!fs::is_directory(root, failed)) {
-            return invalid_input("security.roots: " + root + " is no folder");
+            return invalid_input("security.roots: " + root + " is not a folder");
         }
         folders.emplace_back(root);
     }

@@ -131,7 +131,7 @@ int init(const SpecCommand& command) {
     const auto text = api::starting_spec(api::spec_table(), values);
     // What it was made of may be wrong.
     if (const auto found = violations_of(api::parse_job_spec(api::without_comments(text))); !found.violations.empty()) {
-        return fail("the spec would not be good:\n" + api::describe(found));
+        return fail("no valid spec comes of these flags:\n" + api::describe(found));
     }
     print(text);
     return kDone;

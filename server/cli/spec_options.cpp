@@ -22,26 +22,23 @@ void add_spec_options(CLI::App& spec, SpecCommand& command, const std::string& v
         return one;
     };
     CLI::App* init = add("init", "Write a commented spec to start from to stdout", Action::init);
-    init->add_option("--model", command.model, "folder of the student, as of Hugging Face")
-        ->type_name("DIR")
-        ->required();
+    init->add_option("--model", command.model, "Hugging Face folder of the student")->type_name("DIR")->required();
     init->add_option("--data", command.data, "JSONL file to train on")->type_name("FILE")->required();
-    init->add_option("--eval", command.eval, "JSONL file that is held out")->type_name("FILE");
+    init->add_option("--eval", command.eval, "JSONL file to evaluate on")->type_name("FILE");
     init->add_option("--teacher-endpoint", command.endpoints, "URL of a teacher; may be repeated")
         ->allow_extra_args(false)
         ->type_name("URL");
-    init->add_option("--output", command.output, "folder that takes the trained student")
+    init->add_option("--output", command.output, "folder for the trained student")
         ->type_name("DIR")
         ->capture_default_str();
 
     CLI::App* check =
-        add("check", "Say what is wrong with a spec, files that it names included; exit code 0 or 2", Action::check);
+        add("check", "Say what is wrong with a spec and the files that it names; exit code 0 or 2", Action::check);
     check->add_option("SPEC", command.subject, "job spec, a JSON file; - = stdin")->type_name("FILE")->required();
     add_set_option(*check, command.sets);
     check
         ->add_option_function<std::string>(
-            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; },
-            "form of what is printed")
+            "-o,--output", [&command](const std::string& form) { command.json = form == "json"; }, "output format")
         ->type_name("FORM")
         ->check(CLI::IsMember({"text", "json"}));
 

@@ -147,19 +147,19 @@ std::string inspection_text(const StoreReader& reader, const Figures& figures, c
     if (figures.tokens > 0) {
         const double saved = static_cast<double>(manifest.vocabulary * 2) / figures.bytes_per_token();
         text += line("size", size_text(figures.bytes) + ", " + short_number(figures.bytes_per_token()) +
-                                 " bytes a token: 1/" + short_number(saved) + " of all logits in f16");
+                                 " bytes per token: 1/" + short_number(saved) + " of all logits in f16");
     }
     if (figures.kl_tokens > 0) {
         const bool sampled = manifest.format == StoreFormat::sampled;
         text += line("error", "KL(" + std::string(sampled ? "stored, teacher" : "teacher, stored") + ") " +
                                   short_number(figures.kl_sum / static_cast<double>(figures.kl_tokens)) +
-                                  " nats a token, measured on " + std::to_string(figures.kl_tokens) +
+                                  " nats per token, measured on " + std::to_string(figures.kl_tokens) +
                                   " tokens when they were stored");
     }
     if (error != nullptr) {
         text += line("against", "KL(teacher, stored) " + short_number(error->kl_teacher_stored) +
                                     ", KL(stored, teacher) " + short_number(error->kl_stored_teacher) +
-                                    " nats a token over " + std::to_string(error->tokens) + " tokens");
+                                    " nats per token over " + std::to_string(error->tokens) + " tokens");
     }
     return text;
 }

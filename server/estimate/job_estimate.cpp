@@ -36,7 +36,7 @@ void add_seconds(const JobSpec& spec, const std::vector<MeasuredRun>& others, Ru
     std::ranges::nth_element(speeds, middle);
     estimate.seconds = static_cast<double>(*estimate.tokens) / *middle;
     estimate.based_on = std::to_string(speeds.size()) + (speeds.size() == 1 ? " job" : " jobs") +
-                        " with this student: " + std::to_string(std::llround(*middle)) + " tokens a second";
+                        " with this student: " + std::to_string(std::llround(*middle)) + " tokens per second";
 }
 
 /// A run in which no weight can change, told before it starts where its steps are known.

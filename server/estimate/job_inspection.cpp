@@ -7,12 +7,15 @@
 
 #include "api/spec_fields.hpp"
 #include "models/families/adapter_config.hpp"
+#include "models/families/module_names.hpp"
 #include "models/families/student_config.hpp"
 #include "pipeline/core/teacher_name.hpp"
 #include "pipeline/data/line_blocks.hpp"
 #include "pipeline/data/tokenizer_choice.hpp"
+#include "pipeline/store/manifest.hpp"
 #include "pipeline/teacher/remote_teacher.hpp"
 #include "server/worker/export_owner.hpp"
+#include "server/worker/generate_vocabulary.hpp"
 #include "server/worker/starting_point.hpp"
 #include "server/worker/training_data.hpp"
 
@@ -72,30 +75,53 @@ class Inspector {
         if (!fits) {
             violate("/dataset/sequence_length", fits.error());
         }
+        if (const auto there = check_modules(*config); !there) {
+            violate("/student", there.error());
+        }
         found_.student = std::move(*config);
         if (!spec_.student.model.empty() && spec_.student.init == StudentInit::pretrained) {
             found_.not_checked.emplace_back("the weights in student.model");
         }
     }
 
+    /// An adapter that is trained further knows its modules.
+    [[nodiscard]] Result<void> check_modules(const models::ModelConfig& config) const {
+        const StudentSpec& student = spec_.student;
+        if (student.lora && !models::is_adapter_folder(student.model)) {
+            const auto there =
+                models::resolve_modules(config, student.lora->target_modules, "/student/lora/target_modules");
+            if (!there) {
+                return there.error();
+            }
+        }
+        if (student.quantization == Quantization::ternary) {
+            const auto there = models::resolve_modules(config, student.quantize_modules, "/student/quantize_modules");
+            if (!there) {
+                return there.error();
+            }
+        }
+        return {};
+    }
+
     void check_data() {
         if (spec_.kind == JobKind::train && !found_.student) {
             return;  // what is wrong with it has been said
         }
-        if (spec_.kind == JobKind::generate && spec_.student.tokenizer.empty() && spec_.student.model.empty()) {
-            found_.not_checked.emplace_back("the data, as the spec names no tokenizer");
-            return;
-        }
         const auto vocabulary =
-            found_.student ? static_cast<std::uint32_t>(found_.student->decoder.vocab_size) : std::uint32_t{0};
-        const auto model = models::folder_with(spec_.student.model, "tokenizer.json");
-        const auto choice = choose_tokenizer({spec_.student.tokenizer, model, vocabulary});
+            found_.student ? Result<std::uint32_t>(static_cast<std::uint32_t>(found_.student->decoder.vocab_size))
+                           : vocabulary_of_answers(spec_);
+        if (!vocabulary) {
+            return violate("/student/tokenizer", vocabulary.error());
+        }
+        const std::string model = found_.student ? spec_.student.model : model_of_answers(spec_).folder;
+        const auto choice =
+            choose_tokenizer({spec_.student.tokenizer, models::folder_with(model, "tokenizer.json"), *vocabulary});
         if (!choice) {
             return violate("/student/tokenizer", choice.error());
         }
-        found_.rows = rows_of(*choice, vocabulary, "train", spec_.dataset.train);
+        found_.rows = rows_of(*choice, *vocabulary, "train", spec_.dataset.train);
         if (!spec_.dataset.eval.empty()) {
-            static_cast<void>(rows_of(*choice, vocabulary, "eval", spec_.dataset.eval));
+            static_cast<void>(rows_of(*choice, *vocabulary, "eval", spec_.dataset.eval));
         }
     }
 
@@ -125,7 +151,7 @@ class Inspector {
 
     void check_folders() {
         if (const auto ours = check_output(spec_.output, spec_, std::nullopt); !ours) {
-            violate("/output", ours.error());
+            return violate("/output", ours.error());  // what lies in it is of that run too
         }
         if (const auto ours = check_checkpoints(checkpoint_store(spec_), spec_); !ours) {
             violate(spec_.checkpoint.dir.empty() ? "/output" : "/checkpoint/dir", ours.error());
@@ -156,6 +182,10 @@ class Inspector {
             found_.not_checked.push_back("the weights in " + field + ".model_dir");
         }
         if (!teacher.store.empty()) {
+            const bool is_used = !can_be_asked(teacher) || teacher.cache != TeacherCache::off;
+            if (const auto reason = no_store_reason(teacher.store); reason && is_used) {
+                refuse("/teacher/store", invalid_input("/teacher/store: " + *reason));
+            }
             found_.not_checked.push_back("what " + field + ".store holds");
         }
     }

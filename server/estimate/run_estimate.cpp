@@ -5,6 +5,7 @@
 #include <boost/json/value.hpp>
 #include <cmath>
 
+#include "models/families/module_names.hpp"
 #include "models/families/network_shape.hpp"
 #include "models/losses/loss_chunks.hpp"
 #include "models/optimizers/state_sizes.hpp"
@@ -25,8 +26,8 @@ struct Counts {
     std::uint64_t trained_tables = 0;  ///< of these the embedding's
 };
 
-bool is_target(const LoraSpec& lora, std::string_view name) {
-    return lora.target_modules.empty() || std::ranges::find(lora.target_modules, name) != lora.target_modules.end();
+bool is_target(const LoraSpec& lora, const std::string& name) {
+    return lora.target_modules.empty() || models::name_module(lora.target_modules, name);
 }
 
 Counts counts_of(const JobSpec& spec, const models::NetworkShape& shape) {

@@ -113,7 +113,7 @@ class ArtifactApi {
         if (!*folder) {
             refuse(request, 404, "artifacts_gone",
                    "the artifacts of job '" + job.id + "' are gone: " + job.output +
-                       " is no folder any more, or has been written by another run since");
+                       " is no longer a folder, or another run has written to it since");
         }
         if (const auto path = request.query_value("path")) {
             co_return co_await file_of(request, **folder, std::string(*path));

@@ -139,9 +139,12 @@ void JobJournal::count_unsaved(const std::string& id, const Live& live, std::siz
     }
 }
 
-std::uint64_t JobJournal::create(StoredJob stored) {
+std::uint64_t JobJournal::create(StoredJob stored, std::vector<api::JobEvent> events) {
+    for (auto& event : events) {
+        event.created_at = now_text();
+    }
     try {
-        stored.number = store_->create(stored);
+        stored.number = store_->create(stored, events);
     } catch (const ErrorException& error) {
         refused(error.what());
         throw;

@@ -61,8 +61,8 @@ class JobJournal {
     void check_writable();
 
     // --- writing ---
-    /// A new job, on disk when this returns; its number. ErrorException when it cannot be.
-    std::uint64_t create(StoredJob stored);
+    /// A new job, on disk with its first events when this returns; its number. ErrorException when it cannot be.
+    std::uint64_t create(StoredJob stored, std::vector<api::JobEvent> events = {});
 
     /// A job that has ended is to go on: it is one that has not again, and its history goes on behind what it has.
     /// What changes is written with append(). Nothing: there is no such job. ErrorException when the store cannot be

@@ -52,7 +52,7 @@ class ThreadedJobManager final : public JobManager {
           table_({options_.slots, options_.cancel_grace, options_.restarts, options_.stop_limit, options_.max_queued}),
           work_(asio::make_work_guard(io_)),
           waiters_(io_.get_executor()),
-          running_(io_.get_executor(), std::move(make_worker), options_, journal_, *metrics_,
+          running_(io_.get_executor(), disk_.get_executor(), std::move(make_worker), options_, journal_, *metrics_,
                    {[this](const WorkerEvent& event) { on_event(event); },
                     [this](const std::string& id, const WorkerOutcome& outcome) { on_ended(id, outcome); }}),
           keeper_(io_.get_executor(), options_.store_retry, journal_, *metrics_),
@@ -88,7 +88,7 @@ class ThreadedJobManager final : public JobManager {
         return on_thread([this] { return ready_now(); });
     }
 
-    asio::awaitable<SubmitOutcome> submit(SubmitRequest request) override {
+    asio::awaitable<JobOutcome> submit(SubmitRequest request) override {
         auto preparing =
             run_on(disk_.get_executor(), [this, request] { return prepare_submission(request, options_); });
         auto prepared = co_await std::move(preparing);
@@ -106,13 +106,13 @@ class ThreadedJobManager final : public JobManager {
 
     asio::awaitable<JobListing> list(JobQuery query) override { return views_.list(std::move(query)); }
 
-    asio::awaitable<VerbOutcome> cancel(std::string id, LastCheckpoint last) override {
+    asio::awaitable<JobOutcome> cancel(std::string id, LastCheckpoint last) override {
         return ask(std::move(id), [this, last](const std::string& job) { return verbs_.cancel(job, last); });
     }
-    asio::awaitable<VerbOutcome> pause(std::string id) override {
+    asio::awaitable<JobOutcome> pause(std::string id) override {
         return ask(std::move(id), [this](const std::string& job) { return verbs_.pause(job); });
     }
-    asio::awaitable<VerbOutcome> resume(std::string id) override {
+    asio::awaitable<JobOutcome> resume(std::string id) override {
         auto looking = on_thread([this, id] { return verbs_.spec_to_prepare(id); });
         const auto spec = co_await std::move(looking);
         PreparedSpec prepared;
@@ -127,15 +127,15 @@ class ThreadedJobManager final : public JobManager {
         });
         co_return co_await std::move(resuming);
     }
-    asio::awaitable<VerbOutcome> checkpoint(std::string id) override {
+    asio::awaitable<JobOutcome> checkpoint(std::string id) override {
         return ask(std::move(id), [this](const std::string& job) { return verbs_.checkpoint(job); });
     }
-    asio::awaitable<VerbOutcome> change(std::string id, JobPatch patch) override {
+    asio::awaitable<JobOutcome> change(std::string id, JobPatch patch) override {
         return ask(std::move(id),
                    [this, patch = std::move(patch)](const std::string& job) { return verbs_.change(job, patch); });
     }
 
-    asio::awaitable<RemoveOutcome> remove(std::string id) override {
+    asio::awaitable<JobOutcome> remove(std::string id) override {
         return on_thread([this, id = std::move(id)] { return remove_now(id); });
     }
 
@@ -180,10 +180,10 @@ class ThreadedJobManager final : public JobManager {
 
     /// Calls `verb` with the id on the manager's thread, carries out what comes of it, and answers with the job.
     template <class Verb>
-    asio::awaitable<VerbOutcome> ask(std::string id, Verb verb) {
+    asio::awaitable<JobOutcome> ask(std::string id, Verb verb) {
         return on_thread([this, id = std::move(id), verb = std::move(verb)] {
-            VerbOutcome outcome = verb(id);
-            if (outcome.kind == VerbOutcome::Kind::accepted) {
+            JobOutcome outcome = verb(id);
+            if (outcome.kind == JobVerdict::accepted) {
                 pump();
             }
             if (auto job = journal_.get(id)) {
@@ -259,18 +259,17 @@ class ThreadedJobManager final : public JobManager {
         return ready_;
     }
 
-    SubmitOutcome submit_now(const SubmitRequest& request, PreparedSpec prepared) {
+    JobOutcome submit_now(const SubmitRequest& request, PreparedSpec prepared) {
         auto judged = judge_submission(request, std::move(prepared), options_, table_, journal_);
         auto& outcome = judged.outcome;
         auto& stored = judged.job;
-        if (outcome.kind == SubmitVerdict::existing) {
+        if (outcome.kind == JobVerdict::existing) {
             journal_.board().complete(outcome.job);
         }
-        if (outcome.kind != SubmitVerdict::created) {
+        if (outcome.kind != JobVerdict::created) {
             return std::move(outcome);
         }
-        keeper_.written([&] { stored.number = journal_.create(stored); });
-        keeper_.append(stored.job.id, state_record(stored.job));
+        keeper_.written([&] { stored.number = journal_.create(stored, {state_record(stored.job)}); });
         keeper_.show_counts();
         table_.enqueue(stored.job.id, judged.claims, {stored.job.priority, stored.number});
         journal_.board().change_queue(table_.take_queue_changes());
@@ -281,19 +280,21 @@ class ThreadedJobManager final : public JobManager {
         return std::move(outcome);
     }
 
-    RemoveOutcome remove_now(const std::string& id) {
+    JobOutcome remove_now(const std::string& id) {
         const auto state = journal_.state_of(id);
         if (!state) {
             return {};
         }
         if (!api::is_terminal(*state)) {
-            return {RemoveOutcome::Kind::not_ended, *state};
+            JobOutcome refused{JobVerdict::not_terminal};
+            refused.job.state = *state;
+            return refused;
         }
         keeper_.written([&] { journal_.remove(id); });
         table_.forget(id);
         log::info(kComponent, id + " deleted");
         keeper_.show_counts();
-        return {RemoveOutcome::Kind::removed, *state};
+        return {JobVerdict::accepted};
     }
 
     void on_event(const WorkerEvent& event) {
@@ -318,13 +319,13 @@ class ThreadedJobManager final : public JobManager {
     asio::io_context io_{1};
     asio::executor_work_guard<asio::io_context::executor_type> work_;
     EventWaiters waiters_;
+    asio::thread_pool disk_{kDiskThreads};  ///< looks at what specs name: nobody else waits for that
     RunningJobs running_;
     StoreKeeper keeper_;
     EventReading reading_;
     JobVerbs verbs_;
     ActionPerformer performer_;
     asio::steady_timer wakeup_;
-    asio::thread_pool disk_{kDiskThreads};  ///< looks at what specs name: nobody else waits for that
     std::thread thread_;
 };
 

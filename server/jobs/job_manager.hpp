@@ -53,18 +53,6 @@ struct JobManagerOptions : JobsSettings {
 /// Makes a worker process on the executor given (the manager's), for the slot that its job has.
 using WorkerFactory = std::function<std::unique_ptr<WorkerProcess>(boost::asio::any_io_executor, const Slot&)>;
 
-/// Answer to submit().
-struct SubmitOutcome {
-    /// created: `job` is queued. existing: `job` was made before by a request with the same key and body. valid: `job`
-    /// is what would be queued, without an id. invalid: `violations` of the spec, or what it names is not there.
-    /// conflict: `violations`: another job that has not ended uses a place that this one is to write to. queue_full: as
-    /// many wait as may.
-    using Kind = SubmitVerdict;
-    Kind kind = Kind::invalid;
-    api::Job job;
-    api::SpecViolations violations;
-};
-
 struct SubmitRequest {
     std::string spec_json;
     std::string idempotency_key;  ///< empty = none
@@ -79,32 +67,12 @@ struct SubmitRequest {
     bool is_admin = false;  ///< the owner may write where jobs of others have written
 };
 
-/// Answer to what a user asks of a job. `job` is the job as it is then, except where there is none.
-struct VerbOutcome {
-    enum class Kind {
-        accepted,           ///< it is so, or will be
-        not_found,          ///< there is no such job
-        terminal,           ///< it has ended
-        cancelling,         ///< its end was asked for
-        not_running,        ///< no worker is at work on it
-        no_checkpoints,     ///< jobs of its kind keep what they have done without
-        no_remote_teacher,  ///< it asks no endpoint
-        invalid,            ///< `violations` of what was asked
-        not_runnable,       ///< `violations` of its spec: what this names is not there any more
-        output_in_use,      ///< `violations`: another job that has not ended uses a place that it writes to
-        stopping,           ///< the service is
-    };
-    Kind kind = Kind::not_found;
+/// Answer to what a client asks. `job` is the job as it is then, except where there is none; of a valid submission what
+/// would be queued, without an id.
+struct JobOutcome {
+    JobVerdict kind = JobVerdict::not_found;
     api::Job job{};
-    api::SpecViolations violations{};
-};
-using CancelOutcome = VerbOutcome;
-
-/// Answer to remove().
-struct RemoveOutcome {
-    enum class Kind { removed, not_found, not_ended };
-    Kind kind = Kind::not_found;
-    api::JobState state = api::JobState::queued;  ///< not_ended: which it is in
+    api::SpecViolations violations{};  ///< of an invalid change or spec, and of places that are taken
 };
 
 struct JobListing {
@@ -151,7 +119,7 @@ class JobManager {
     /// fails. Nothing: they can. At once, whatever the disk does.
     [[nodiscard]] virtual std::optional<api::StatusReason> store_trouble() const = 0;
 
-    virtual boost::asio::awaitable<SubmitOutcome> submit(SubmitRequest request) = 0;
+    virtual boost::asio::awaitable<JobOutcome> submit(SubmitRequest request) = 0;
     virtual boost::asio::awaitable<std::optional<api::Job>> get(std::string id) = 0;
     /// Whether get() would say what it said before, at a small part of what that costs. At once.
     [[nodiscard]] virtual JobVersion version_of(const std::string& id) const = 0;
@@ -160,18 +128,18 @@ class JobManager {
     // --- what a user asks of a job; asking again is no error ---
     /// Queued and paused: cancelled at once. Running: asked to end, after a checkpoint unless `last` says otherwise,
     /// and cancelled when it has.
-    virtual boost::asio::awaitable<VerbOutcome> cancel(std::string id, LastCheckpoint last = LastCheckpoint::write) = 0;
+    virtual boost::asio::awaitable<JobOutcome> cancel(std::string id, LastCheckpoint last = LastCheckpoint::write) = 0;
     /// Queued: paused at once. Running: asked to checkpoint and end, paused when it has.
-    virtual boost::asio::awaitable<VerbOutcome> pause(std::string id) = 0;
+    virtual boost::asio::awaitable<JobOutcome> pause(std::string id) = 0;
     /// Paused, failed or cancelled: back to its place in the queue, to go on from its newest checkpoint.
-    virtual boost::asio::awaitable<VerbOutcome> resume(std::string id) = 0;
+    virtual boost::asio::awaitable<JobOutcome> resume(std::string id) = 0;
     /// Running: a checkpoint at the next step boundary.
-    virtual boost::asio::awaitable<VerbOutcome> checkpoint(std::string id) = 0;
+    virtual boost::asio::awaitable<JobOutcome> checkpoint(std::string id) = 0;
     /// All of the patch or nothing.
-    virtual boost::asio::awaitable<VerbOutcome> change(std::string id, JobPatch patch) = 0;
+    virtual boost::asio::awaitable<JobOutcome> change(std::string id, JobPatch patch) = 0;
 
-    /// Removes a job that has ended from the store, with its history. Its files stay.
-    virtual boost::asio::awaitable<RemoveOutcome> remove(std::string id) = 0;
+    /// Removes a job that has ended (else not_terminal) from the store, with its history. Its files stay.
+    virtual boost::asio::awaitable<JobOutcome> remove(std::string id) = 0;
 
     /// What was measured in the course of the job; nothing: there is no such job. Reads all that is stored of it, on a
     /// thread that has nothing else to do.

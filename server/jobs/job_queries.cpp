@@ -30,9 +30,7 @@ api::JobCheckpoint checkpoint_of(const sqlite::Statement& row) {
     checkpoint.folder = row.text(1);
     checkpoint.seconds = row.real(2);
     checkpoint.created_at = row.text(3);
-    if (!row.is_null(4)) {
-        checkpoint.bytes = static_cast<std::uint64_t>(row.integer(4));
-    }
+    checkpoint.bytes = row.optional<std::uint64_t>(4);
     return checkpoint;
 }
 
@@ -57,7 +55,7 @@ EventPage page_of(sqlite::Statement& statement, std::string_view id, std::uint64
 }  // namespace
 
 sqlite::Statement select_jobs(sqlite::Database& database, const char* tail) {
-    return {database, (std::string(kSelectJobs) + tail).c_str()};
+    return {database, (select_jobs_text() + tail).c_str()};
 }
 
 JobQueries::JobQueries(sqlite::Database& database)

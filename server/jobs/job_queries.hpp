@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "server/jobs/job_store.hpp"
-#include "server/jobs/sqlite.hpp"
+#include "server/support/sqlite.hpp"
 
 /// What is read of the job store's tables.
 namespace distilld {
@@ -23,7 +23,7 @@ class JobQueries {
     [[nodiscard]] std::vector<api::JobCheckpoint> checkpoints(std::string_view id);
     /// See JobReader.
     void measurements(std::string_view id, const std::function<void(const api::JobEvent&)>& take);
-    /// The first job, with specs, of a statement of kSelectJobs that is bound.
+    /// The first job, with specs, of a statement of select_jobs_text() that is bound.
     [[nodiscard]] std::optional<StoredJob> one(sqlite::Statement& statement);
     /// The job of its present row, without specs.
     [[nodiscard]] StoredJob whole(const sqlite::Statement& row);

@@ -17,7 +17,4 @@ namespace distilld {
 /// The pairs of the query parameters metadata[NAME]=TEXT. More or longer ones than a job can have are wrong.
 [[nodiscard]] std::map<std::string, std::string> metadata_filter_of(const api::Request& request, QueryReader& asked);
 
-/// The answer to a request for a job of which none came: of any outcome but created, existing and valid. May refuse().
-[[nodiscard]] api::Response refused_submission(const api::Request& request, const SubmitOutcome& outcome);
-
 }  // namespace distilld

@@ -2,6 +2,7 @@
 
 #include <boost/algorithm/string/join.hpp>
 #include <boost/json/array.hpp>
+#include <random>
 
 #include "api/openapi.hpp"
 #include "api/problem.hpp"
@@ -12,13 +13,13 @@
 #include "server/jobs/history_routes.hpp"
 #include "server/jobs/job_access.hpp"
 #include "server/jobs/job_estimator.hpp"
+#include "server/jobs/job_refusals.hpp"
 #include "server/jobs/job_requests.hpp"
 #include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/log_routes.hpp"
 #include "server/jobs/metrics_routes.hpp"
 #include "server/jobs/page_routes.hpp"
 #include "server/jobs/query_reader.hpp"
-#include "server/jobs/rendered_jobs.hpp"
 
 namespace distilld {
 namespace {
@@ -48,12 +49,12 @@ class JobApi {
         order.is_admin = is_for_all(request);
         order.spec_json = std::move(request.body);
         const auto outcome = co_await manager_.submit(std::move(order));
-        if (outcome.kind == SubmitOutcome::Kind::valid) {
+        if (outcome.kind == JobVerdict::valid) {
             auto estimate = co_await estimator_->estimate(outcome.job);
-            SubmitOutcome refused = outcome;
+            JobOutcome refused = outcome;
             refused.violations.violations = take_violations(estimate);
             if (!refused.violations.violations.empty()) {
-                refused.kind = SubmitOutcome::Kind::invalid;
+                refused.kind = JobVerdict::invalid_spec;
                 co_return submit_response(request, refused);
             }
             co_return validation_response(outcome.job, std::move(estimate));
@@ -100,9 +101,21 @@ class JobApi {
 
     asio::awaitable<Response> get(Request request) {
         check_query(request, {});
-        auto rendering = rendered_.text(request);
+        // Before the job is read: what changes in between makes the answer newer than its tag says, never older.
+        const JobVersion version = manager_.version_of(std::string(request.path_parameter("id")));
+        const std::string tag = tag_of(version, request);
         Response response;
-        response.body = co_await std::move(rendering);
+        if (request.header("if-none-match").value_or("").find(tag) != std::string_view::npos) {
+            response.status = 304;
+        } else {
+            const api::Job job = co_await job_of(manager_, request);
+            response = json_response(200, api::to_json_object(visible_job(job, request), true));
+            // A place may be left and taken again, which no number tells: the tag is of the place that is shown.
+            if (job.queue_position.value_or(0) != version.queue_position) {
+                co_return response;
+            }
+        }
+        response.headers = {{"ETag", tag}, {"Cache-Control", "private, no-cache"}};
         co_return response;
     }
 
@@ -110,12 +123,8 @@ class JobApi {
         check_query(request, {});
         const std::string id(request.path_parameter("id"));
         const auto outcome = co_await manager_.remove(id);
-        if (outcome.kind == RemoveOutcome::Kind::not_found) {
-            job_not_found(request, id);
-        }
-        if (outcome.kind == RemoveOutcome::Kind::not_ended) {
-            refuse(request, 409, "job_is_not_terminal",
-                   "job '" + id + "' has not ended: it " + api::said_of(outcome.state) + "; cancel it first");
+        if (outcome.kind != JobVerdict::accepted) {
+            co_return refusal(request, outcome);
         }
         co_await logs_->remove(id);
         const json::object body{{"id", id}, {"object", "job"}, {"deleted", true}};
@@ -173,30 +182,26 @@ class JobApi {
                                    {"estimate", std::move(estimate)}});
     }
 
-    static Response submit_response(const Request& request, const SubmitOutcome& outcome) {
-        switch (outcome.kind) {
-            case SubmitOutcome::Kind::created:
-            case SubmitOutcome::Kind::existing: {
-                const bool created = outcome.kind == SubmitOutcome::Kind::created;
-                auto response = json_response(created ? 201 : 200, api::to_json_object(outcome.job, true));
-                response.headers.emplace_back("Location", "/v1/jobs/" + outcome.job.id);
-                return response;
-            }
-            case SubmitOutcome::Kind::invalid:
-            case SubmitOutcome::Kind::conflict:
-            case SubmitOutcome::Kind::not_yours:
-            case SubmitOutcome::Kind::key_reused:
-            case SubmitOutcome::Kind::queue_full:
-            case SubmitOutcome::Kind::valid:  // validation_response()
-            case SubmitOutcome::Kind::stopping:
-                break;
+    static Response submit_response(const Request& request, const JobOutcome& outcome) {
+        if (outcome.kind != JobVerdict::created && outcome.kind != JobVerdict::existing) {
+            return refusal(request, outcome);
         }
-        return refused_submission(request, outcome);
+        const unsigned status = outcome.kind == JobVerdict::created ? 201 : 200;
+        auto response = json_response(status, api::to_json_object(outcome.job, true));
+        response.headers.emplace_back("Location", "/v1/jobs/" + outcome.job.id);
+        return response;
+    }
+
+    /// Equal for the same job as the same caller sees it.
+    [[nodiscard]] std::string tag_of(const JobVersion& version, const Request& request) const {
+        return '"' + process_ + "-" + std::to_string(version.change) + "-" + std::to_string(version.queue_position) +
+               (request.caller ? "-" + request.caller->id : "") + '"';
     }
 
     JobManager& manager_;
     std::shared_ptr<JobLogs> logs_;
-    RenderedJobs rendered_{manager_};
+    /// Numbers of changes begin anew with the process.
+    const std::string process_ = std::to_string(std::random_device()()) + std::to_string(std::random_device()());
     std::unique_ptr<JobEstimator> estimator_;
 };
 

@@ -1,21 +1,24 @@
 #include "server/jobs/job_rows.hpp"
 
 #include <boost/json/object.hpp>
+#include <concepts>
+#include <type_traits>
 
 namespace distilld {
 namespace {
 
 namespace json = boost::json;
 using Metadata = std::map<std::string, std::string>;
+using sqlite::Statement;
 
 Result<Metadata> metadata_from(const json::value& value) {
     Metadata metadata;
     if (!value.is_object()) {
-        return invalid_input("it is no object");
+        return invalid_input("it is not an object");
     }
     for (const auto& member : value.get_object()) {
         if (!member.value().is_string()) {
-            return invalid_input("a member is no text");
+            return invalid_input("a member is not a text");
         }
         metadata[std::string(member.key())] = std::string(member.value().get_string());
     }
@@ -25,54 +28,220 @@ Result<Metadata> metadata_from(const json::value& value) {
 /// Collects what cannot be read of a row.
 class Damage {
   public:
-    template <class T>
-    T known(std::optional<T> value, T otherwise, const char* what, const std::string& text) {
-        if (!value) {
-            add(std::string("unknown ") + what + " '" + text + "'");
-        }
-        return value.value_or(otherwise);
-    }
-    template <class T>
-    std::optional<T> read(Result<T> (*reader)(const json::value&), const std::string& text, const char* what) {
-        auto value = stored_json(reader, text);
-        if (!value) {
-            add(std::string(what) + ": " + value.error().message);
-            return std::nullopt;
-        }
-        return *std::move(value);
-    }
+    void add(const std::string& what) { text_ += (text_.empty() ? "" : "; ") + what; }
     [[nodiscard]] const std::string& text() const { return text_; }
 
   private:
-    void add(const std::string& what) { text_ += (text_.empty() ? "" : "; ") + what; }
     std::string text_;
 };
 
-std::optional<double> real_of(const sqlite::Statement& row, int column) {
-    return row.is_null(column) ? std::nullopt : std::optional(row.real(column));
+/// A cell, and what becomes of a value that cannot be read.
+struct Cell {
+    const Statement& row;
+    int index;
+    const char* name;
+    Damage& damage;
+
+    template <class T>
+    void read_json(Result<T> (*reader)(const json::value&), auto& value) const {
+        if (Result<T> read = stored_json(reader, row.text(index))) {
+            value = *std::move(read);
+        } else {
+            damage.add(std::string(name) + ": " + read.error().message);
+        }
+    }
+};
+
+void put(Statement& statement, int index, const std::string& value) {
+    statement.bind(index, value);
+}
+void put(Statement& statement, int index, const Metadata& value) {
+    statement.bind(index, metadata_text(value));
+}
+void put(Statement& statement, int index, std::integral auto value) {
+    statement.bind(index, static_cast<std::int64_t>(value));
+}
+void put(Statement& statement, int index, NamedEnum auto value) {
+    statement.bind(index, to_string(value));
+}
+template <class T>
+void put(Statement& statement, int index, const std::optional<T>& value) {
+    statement.bind(index, value);
 }
 
-void bind_reason(sqlite::Statement& statement, int index, const std::optional<api::StatusReason>& reason) {
-    if (reason) {
-        statement.bind(index, reason->code);
-        statement.bind(index + 1, reason->message);
-        statement.bind(index + 2, reason->since);
+void get(const Cell& cell, std::string& value) {
+    value = cell.row.text(cell.index);
+}
+void get(const Cell& cell, Metadata& value) {
+    cell.read_json(metadata_from, value);
+}
+void get(const Cell& cell, std::integral auto& value) {
+    value = static_cast<std::remove_cvref_t<decltype(value)>>(cell.row.integer(cell.index));
+}
+template <NamedEnum Enum>
+void get(const Cell& cell, Enum& value) {
+    const std::string text = cell.row.text(cell.index);
+    if (const auto known = enum_from_string<Enum>(text)) {
+        value = *known;
     } else {
-        statement.bind_null(index);
-        statement.bind_null(index + 1);
-        statement.bind(index + 2, "");
+        cell.damage.add(std::string("unknown ") + cell.name + " '" + text + "'");
+    }
+}
+template <class T>
+void get(const Cell& cell, std::optional<T>& value) {
+    value = cell.row.optional<T>(cell.index);
+}
+
+enum class Written { once, with_state, elsewhere };
+
+struct Column {
+    const char* name;
+    Written written;
+    void (*write)(Statement&, int, const StoredJob&);
+    void (*read)(const Cell&, StoredJob&);
+};
+
+/// A member of api::Job or of StoredJob.
+template <auto Member>
+auto& member_of(auto& stored) {
+    if constexpr (std::is_invocable_v<decltype(Member), decltype(stored)>) {
+        return stored.*Member;
+    } else {
+        return stored.job.*Member;
     }
 }
 
-void bind_limit(sqlite::Statement& statement, int index, const std::optional<std::uint32_t>& limit) {
-    if (limit) {
-        statement.bind(index, std::int64_t{*limit});
-    } else {
+template <auto Member>
+constexpr Column column(const char* name, Written written) {
+    return {name, written,
+            [](Statement& statement, int i, const StoredJob& job) { put(statement, i, member_of<Member>(job)); },
+            [](const Cell& cell, StoredJob& job) { get(cell, member_of<Member>(job)); }};
+}
+template <auto Member>
+constexpr Column column_of_another_table(const char* name) {
+    return {name, Written::elsewhere, nullptr,
+            [](const Cell& cell, StoredJob& job) { get(cell, member_of<Member>(job)); }};
+}
+
+/// A part of the reason for the state, which is there if its code is.
+template <auto Member>
+constexpr Column column_of_the_reason(const char* name) {
+    return {name, Written::with_state,
+            [](Statement& statement, int i, const StoredJob& stored) {
+                const auto& reason = stored.job.status_reason;
+                if (reason || Member == &api::StatusReason::since) {
+                    statement.bind(i, reason ? (*reason).*Member : "");
+                } else {
+                    statement.bind_null(i);
+                }
+            },
+            [](const Cell& cell, StoredJob& stored) {
+                auto& reason = stored.job.status_reason;
+                if (Member == &api::StatusReason::code && !cell.row.is_null(cell.index)) {
+                    reason.emplace();
+                }
+                if (reason) {
+                    (*reason).*Member = cell.row.text(cell.index);
+                }
+            }};
+}
+
+// The clients' keys are looked for by an index of those that are there.
+void write_idempotency_key(Statement& statement, int index, const StoredJob& stored) {
+    if (stored.idempotency_key.empty()) {
         statement.bind_null(index);
+    } else {
+        statement.bind(index, stored.idempotency_key);
     }
+}
+
+void read_progress(const Cell& cell, StoredJob& stored) {
+    if (!cell.row.is_null(cell.index)) {
+        cell.read_json(api::progress_from_json, stored.job.progress);
+    }
+}
+
+using api::Job;
+constexpr std::array kColumns{
+    column<&Job::id>("id", Written::once),
+    column<&Job::kind>("kind", Written::once),
+    column<&Job::owner>("owner", Written::once),
+    column<&Job::owner_id>("owner_id", Written::once),
+    column<&Job::metadata>("metadata", Written::once),
+    column<&Job::name>("name", Written::once),
+    column<&Job::output>("output", Written::once),
+    column<&Job::state>("state", Written::with_state),
+    column<&Job::cancel_requested>("cancel_requested", Written::with_state),
+    column<&StoredJob::resume>("resume", Written::with_state),
+    column<&Job::created_at>("created_at", Written::once),
+    column<&Job::started_at>("started_at", Written::with_state),
+    column<&Job::finished_at>("finished_at", Written::with_state),
+    column_of_the_reason<&api::StatusReason::code>("reason_code"),
+    column_of_the_reason<&api::StatusReason::message>("reason_message"),
+    column_of_the_reason<&api::StatusReason::since>("reason_since"),
+    column<&Job::weights_sha256>("weights_sha256", Written::with_state),
+    column<&Job::exported_eval_loss>("exported_eval_loss", Written::with_state),
+    column<&Job::dtype>("dtype", Written::with_state),
+    column<&Job::priority>("priority", Written::with_state),
+    column<&Job::max_concurrent>("max_concurrent", Written::with_state),
+    Column{"idempotency_key", Written::once, write_idempotency_key,
+           [](const Cell& cell, StoredJob& stored) { get(cell, stored.idempotency_key); }},
+    column_of_another_table<&StoredJob::number>("number"),
+    Column{"progress", Written::elsewhere, nullptr, read_progress},
+    column_of_another_table<&Job::eval_loss>("eval_loss"),
+    column_of_another_table<&Job::eval_kl>("eval_kl"),
+    column_of_another_table<&Job::eval_top1_agreement>("eval_top1_agreement"),
+};
+
+/// The names of the columns that pass, each through `spell`.
+std::string list_of(auto passes, auto spell) {
+    std::string list;
+    for (const Column& column : kColumns) {
+        if (passes(column)) {
+            list += (list.empty() ? "" : ", ") + spell(column);
+        }
+    }
+    return list;
+}
+
+void bind_columns(Statement& statement, const StoredJob& stored, auto passes) {
+    int index = 0;
+    for (const Column& column : kColumns) {
+        if (passes(column)) {
+            column.write(statement, ++index, stored);
+        }
+    }
+}
+
+std::string name(const Column& column) {
+    return column.name;
+}
+bool is_in_jobs(const Column& column) {
+    return column.written != Written::elsewhere;
+}
+/// The id, which says which row it is, comes first.
+bool changes_with_the_state(const Column& column) {
+    return column.written == Written::with_state || &column == kColumns.data();
 }
 
 }  // namespace
+
+std::string select_jobs_text() {
+    return "SELECT " + list_of([](const Column&) { return true; }, name) +
+           " FROM jobs LEFT JOIN job_progress ON job_progress.job_id = jobs.id ";
+}
+
+std::string insert_job_text() {
+    return "INSERT INTO jobs (" + list_of(is_in_jobs, name) + ") VALUES (" +
+           list_of(is_in_jobs, [](const Column&) { return std::string("?"); }) + ")";
+}
+
+std::string update_job_text() {
+    const auto assigned = [n = 0](const Column& column) mutable {
+        return std::string(column.name) + " = ?" + std::to_string(++n);
+    };
+    return "UPDATE jobs SET " + list_of(changes_with_the_state, assigned) + " WHERE id = ?1";
+}
 
 std::string is_unfinished() {
     std::string states;
@@ -92,95 +261,26 @@ std::string metadata_text(const Metadata& metadata) {
     return to_text(object);
 }
 
-void bind_real(sqlite::Statement& statement, int index, const std::optional<double>& number) {
-    if (number) {
-        statement.bind(index, *number);
-    } else {
-        statement.bind_null(index);
-    }
-}
-
-StoredJob job_of(const sqlite::Statement& row) {
+StoredJob job_of(const Statement& row) {
     StoredJob stored;
+    stored.job.state = api::JobState::failed;  // unless it can be read
     Damage damage;
-    auto& job = stored.job;
-    job.id = row.text(0);
-    job.kind = damage.known(api::job_kind_from_string(row.text(1)), api::JobKind::train, "kind", row.text(1));
-    job.owner = row.text(2);
-    job.metadata = damage.read(metadata_from, row.text(3), "metadata").value_or(Metadata{});
-    job.name = row.text(4);
-    job.output = row.text(5);
-    job.state = damage.known(api::job_state_from_string(row.text(6)), api::JobState::failed, "state", row.text(6));
-    job.cancel_requested = row.integer(7) != 0;
-    stored.resume = row.integer(8) != 0;
-    job.created_at = row.text(9);
-    job.started_at = row.text(10);
-    job.finished_at = row.text(11);
-    if (!row.is_null(12)) {
-        job.status_reason = api::StatusReason{row.text(12), row.text(13), row.text(18)};
+    int index = 0;
+    for (const Column& column : kColumns) {
+        column.read(Cell{row, index++, column.name, damage}, stored);
     }
-    job.weights_sha256 = row.text(14);
-    stored.idempotency_key = row.text(15);
-    if (!row.is_null(16)) {
-        job.progress = damage.read(api::progress_from_json, row.text(16), "progress");
-    }
-    job.eval_loss = real_of(row, 17);
-    job.exported_eval_loss = real_of(row, 19);
-    job.dtype = row.text(20);
-    job.eval_kl = real_of(row, 21);
-    job.eval_top1_agreement = real_of(row, 22);
-    stored.number = static_cast<std::uint64_t>(row.integer(23));
-    job.priority = static_cast<std::int32_t>(row.integer(24));
-    if (!row.is_null(25)) {
-        job.max_concurrent = static_cast<std::uint32_t>(row.integer(25));
-    }
-    job.owner_id = row.text(26);
     if (!damage.text().empty()) {
-        job.status_reason = {kDamagedReason, "the job's row in the store is damaged: " + damage.text()};
+        stored.job.status_reason = {kDamagedReason, "the job's row in the store is damaged: " + damage.text()};
     }
     return stored;
 }
 
-void bind_new_job(sqlite::Statement& insert, const StoredJob& stored) {
-    const auto& job = stored.job;
-    insert.bind(1, job.id);
-    insert.bind(2, api::to_string(job.kind));
-    insert.bind(3, job.owner);
-    insert.bind(4, metadata_text(job.metadata));
-    insert.bind(5, job.name);
-    insert.bind(6, job.output);
-    insert.bind(7, api::to_string(job.state));
-    insert.bind(8, std::int64_t{job.cancel_requested});
-    insert.bind(9, std::int64_t{stored.resume});
-    insert.bind(10, job.created_at);
-    insert.bind(11, job.started_at);
-    insert.bind(12, job.finished_at);
-    bind_reason(insert, 13, job.status_reason);
-    insert.bind(16, job.weights_sha256);
-    if (stored.idempotency_key.empty()) {
-        insert.bind_null(17);
-    } else {
-        insert.bind(17, stored.idempotency_key);
-    }
-    insert.bind(18, std::int64_t{job.priority});
-    bind_limit(insert, 19, job.max_concurrent);
-    insert.bind(20, job.owner_id);
+void bind_new_job(Statement& insert, const StoredJob& stored) {
+    bind_columns(insert, stored, is_in_jobs);
 }
 
-void bind_state(sqlite::Statement& update, const StoredJob& stored) {
-    const auto& job = stored.job;
-    update.bind(1, job.id);
-    update.bind(2, api::to_string(job.state));
-    update.bind(3, std::int64_t{job.cancel_requested});
-    update.bind(4, std::int64_t{stored.resume});
-    update.bind(5, job.started_at);
-    update.bind(6, job.finished_at);
-    bind_reason(update, 7, job.status_reason);
-    update.bind(10, job.weights_sha256);
-    bind_real(update, 11, job.exported_eval_loss);
-    update.bind(12, job.dtype);
-    update.bind(13, std::int64_t{job.priority});
-    bind_limit(update, 14, job.max_concurrent);
+void bind_state(Statement& update, const StoredJob& stored) {
+    bind_columns(update, stored, changes_with_the_state);
 }
 
 }  // namespace distilld

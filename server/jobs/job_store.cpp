@@ -4,7 +4,7 @@
 #include "server/jobs/job_queries.hpp"
 #include "server/jobs/job_rows.hpp"
 #include "server/jobs/job_schema.hpp"
-#include "server/jobs/sqlite.hpp"
+#include "server/support/sqlite.hpp"
 
 namespace distilld {
 namespace {
@@ -36,14 +36,14 @@ class SqliteJobStore final : public JobStore {
   public:
     explicit SqliteJobStore(const std::filesystem::path& file) : file_(file), database_(file) {
         // Before anything else: a file that is not ours is left as it is.
-        migrate(database_);
+        create_job_tables(database_);
         database_.execute("PRAGMA journal_mode = WAL");
         database_.execute("PRAGMA synchronous = FULL");
         database_.execute("PRAGMA foreign_keys = ON");
         prepare();
     }
 
-    std::uint64_t create(const StoredJob& stored) override {
+    std::uint64_t create(const StoredJob& stored, std::span<const api::JobEvent> events) override {
         sqlite::Transaction transaction(database_);
         const auto& job = stored.job;
         bind_new_job(*insert_, stored);
@@ -59,6 +59,7 @@ class SqliteJobStore final : public JobStore {
         rest.evaluation = job.eval_loss ? &job : nullptr;
         rest.checkpoints = job.checkpoints;
         write_change(job.id, rest);
+        write_events(job.id, events, 0);
         transaction.commit();
         return static_cast<std::uint64_t>(number);
     }
@@ -112,16 +113,7 @@ class SqliteJobStore final : public JobStore {
                                 const JobChange& change) override {
         sqlite::Transaction transaction(database_);
         write_change(id, change);
-        auto sequence = next_sequence(id) - 1;
-        for (auto event : events) {
-            event.sequence = ++sequence;
-            auto& statement = *insert_event_;
-            statement.bind(1, id);
-            statement.bind(2, static_cast<std::int64_t>(sequence));
-            statement.bind(3, api::to_string(event.type));
-            statement.bind(4, to_text(api::to_json_object(event)));
-            statement.run();
-        }
+        const auto sequence = write_events(id, events, next_sequence(id) - 1);
         transaction.commit();
         return sequence;
     }
@@ -217,8 +209,8 @@ class SqliteJobStore final : public JobStore {
             return std::make_unique<sqlite::Statement>(select_jobs(database_, tail));
         };
         queries_ = std::make_unique<JobQueries>(database_);
-        insert_ = make(kInsertJob);
-        update_ = make(kUpdateJob);
+        insert_ = make(insert_job_text());
+        update_ = make(update_job_text());
         insert_specs_ = make("INSERT INTO job_specs (job_id, spec, resolved_spec, asked) VALUES (?1, ?2, ?3, ?4)");
         update_resolved_spec_ = make("UPDATE job_specs SET resolved_spec = ?2 WHERE job_id = ?1");
         by_key_ = select("WHERE idempotency_key = ?1 AND created_at >= ?2 ORDER BY number DESC LIMIT 1");
@@ -269,9 +261,9 @@ class SqliteJobStore final : public JobStore {
         }
         if (change.evaluation != nullptr) {
             evaluation_->bind(1, id);
-            bind_real(*evaluation_, 2, change.evaluation->eval_loss);
-            bind_real(*evaluation_, 3, change.evaluation->eval_kl);
-            bind_real(*evaluation_, 4, change.evaluation->eval_top1_agreement);
+            evaluation_->bind(2, change.evaluation->eval_loss);
+            evaluation_->bind(3, change.evaluation->eval_kl);
+            evaluation_->bind(4, change.evaluation->eval_top1_agreement);
             evaluation_->run();
         }
         if (change.resolved_spec != nullptr) {
@@ -285,13 +277,22 @@ class SqliteJobStore final : public JobStore {
             insert_checkpoint_->bind(3, checkpoint.folder);
             insert_checkpoint_->bind(4, checkpoint.seconds);
             insert_checkpoint_->bind(5, checkpoint.created_at);
-            if (checkpoint.bytes) {
-                insert_checkpoint_->bind(6, static_cast<std::int64_t>(*checkpoint.bytes));
-            } else {
-                insert_checkpoint_->bind_null(6);
-            }
+            insert_checkpoint_->bind(6, checkpoint.bytes);
             insert_checkpoint_->run();
         }
+    }
+
+    /// Within a transaction. The last one's sequence number.
+    std::uint64_t write_events(std::string_view id, std::span<const api::JobEvent> events, std::uint64_t sequence) {
+        for (auto event : events) {
+            event.sequence = ++sequence;
+            insert_event_->bind(1, id);
+            insert_event_->bind(2, static_cast<std::int64_t>(sequence));
+            insert_event_->bind(3, api::to_string(event.type));
+            insert_event_->bind(4, to_text(api::to_json_object(event)));
+            insert_event_->run();
+        }
+        return sequence;
     }
 
     std::uint64_t next_sequence(std::string_view id) {

@@ -79,8 +79,9 @@ class JobReader {
 /// Jobs and their events, durable. One thread at a time. Each call is one transaction, on disk when it returns.
 class JobStore : public JobReader {
   public:
-    /// The job's number.
-    virtual std::uint64_t create(const StoredJob& job) = 0;
+    /// The job's number. Its first events are stored with it, numbered from 1.
+    virtual std::uint64_t create(const StoredJob& job, std::span<const api::JobEvent> events) = 0;
+    std::uint64_t create(const StoredJob& job) { return create(job, {}); }
     /// Job that was submitted with this key at or after `not_before` (RFC 3339).
     [[nodiscard]] virtual std::optional<StoredJob> find_by_key(std::string_view key, std::string_view not_before) = 0;
     /// Jobs that are not terminal, oldest first, without specs.

@@ -12,28 +12,8 @@ namespace {
 using api::JobState;
 using api::StatusReason;
 
-bool has_worker(JobIntent intent) {
-    return intent != JobIntent::wait && intent != JobIntent::paused;
-}
-
-bool is_cancelled(JobIntent intent) {
-    return intent == JobIntent::cancel || intent == JobIntent::cancel_by_force;
-}
-
-/// What an order to stop that was not obeyed in time becomes. Nothing: there is no such order.
-std::optional<JobIntent> by_force(JobIntent intent) {
-    switch (intent) {
-        case JobIntent::pause:
-            return JobIntent::pause_by_force;
-        case JobIntent::resume:
-            return JobIntent::resume_by_force;
-        case JobIntent::cancel:
-            return JobIntent::cancel_by_force;
-        case JobIntent::requeue:
-            return JobIntent::requeue_by_force;
-        default:
-            return std::nullopt;
-    }
+bool has_worker(JobPhase phase) {
+    return phase != JobPhase::waiting && phase != JobPhase::resting;
 }
 
 }  // namespace
@@ -52,7 +32,7 @@ void JobTable::restore(const RestoredJob& job) {
     place->second.resume = job.resume;
     take_place(place, job.place);
     if (!job.running && job.paused) {
-        place->second.intent = JobIntent::paused;
+        place->second.intent = {JobWish::pause, JobPhase::resting};
     } else if (!job.running) {
         insert_into_queue(place);
     } else if (job.cancel_requested) {
@@ -88,37 +68,36 @@ void JobTable::stop(Time now) {
     mode_ = Mode::stopping;
     for (const auto job : workers_) {
         ++visited_;
-        if (job->second.intent == JobIntent::run) {
-            order_stop(job, JobIntent::requeue, now);
-        } else if (job->second.intent == JobIntent::resume) {  // the worker has its order, and the deadline stays
-            job->second.intent = JobIntent::requeue;
-        } else if (job->second.intent == JobIntent::resume_by_force) {
-            job->second.intent = JobIntent::requeue_by_force;
+        auto& [wish, phase] = job->second.intent;
+        if (phase == JobPhase::running) {
+            order_stop(job, JobWish::requeue, now);
+        } else if (wish == JobWish::resume) {  // the worker has its order, and the deadline stays
+            wish = JobWish::requeue;
         }
-        if (by_force(job->second.intent) && options_.stop_grace.count() > 0) {
+        if (phase == JobPhase::stopping && options_.stop_grace.count() > 0) {
             job->second.deadline = std::min(job->second.deadline, now + options_.stop_grace);
         }
     }
     actions_.emplace_back(WakeReadersAction{});
 }
 
-SubmitVerdict JobTable::judge(const JobSubmission& submission) const {
+JobVerdict JobTable::judge(const JobSubmission& submission) const {
     if (mode_ == Mode::stopping) {
-        return SubmitVerdict::stopping;
+        return JobVerdict::stopping;
     }
     if (submission.earlier && !submission.dry_run) {
-        return submission.earlier->same_body ? SubmitVerdict::existing : SubmitVerdict::key_reused;
+        return submission.earlier->same_body ? JobVerdict::existing : JobVerdict::key_reused;
     }
     if (!submission.claims) {
-        return SubmitVerdict::invalid;
+        return JobVerdict::invalid_spec;
     }
     if (const auto taken = conflict(*submission.claims)) {
-        return taken->ended ? SubmitVerdict::not_yours : SubmitVerdict::conflict;
+        return taken->ended ? JobVerdict::not_yours : JobVerdict::output_in_use;
     }
     if (submission.dry_run) {
-        return SubmitVerdict::valid;
+        return JobVerdict::valid;
     }
-    return queue_.size() >= options_.max_queued ? SubmitVerdict::queue_full : SubmitVerdict::created;
+    return queue_.size() >= options_.max_queued ? JobVerdict::queue_full : JobVerdict::created;
 }
 
 void JobTable::enqueue(const std::string& id, const PathClaims& claims, QueuePlace place, bool resume) {
@@ -138,106 +117,86 @@ bool JobTable::cancel(const std::string& id, Time now, LastCheckpoint last) {
     if (job == jobs_.end()) {
         return false;
     }
-    const auto intent = job->second.intent;
-    const bool killed = intent == JobIntent::pause_by_force || intent == JobIntent::resume_by_force ||
-                        intent == JobIntent::requeue_by_force;
-    switch (intent) {
-        case JobIntent::wait:
+    const auto [wish, phase] = job->second.intent;
+    if (!has_worker(phase)) {
+        const bool waits = phase == JobPhase::waiting;
+        if (waits) {
             leave_queue(job);
-            end(job, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled while it was queued"});
-            return true;
-        case JobIntent::paused:
-            end(job, JobState::cancelled, StatusReason{"cancelled_by_user", "cancelled while it was paused"});
-            return true;
-        case JobIntent::run:
-            actions_.emplace_back(StoreCancelRequestAction{id});
-            order_stop(job, JobIntent::cancel, now, last);
-            return true;
-        case JobIntent::cancel:
-        case JobIntent::cancel_by_force:
-            break;
-        default:  // the worker has its order, and the deadline stays
-            actions_.emplace_back(StoreCancelRequestAction{id});
-            job->second.intent = killed ? JobIntent::cancel_by_force : JobIntent::cancel;
-            break;
+        }
+        end(job, JobState::cancelled,
+            StatusReason{"cancelled_by_user",
+                         waits ? "cancelled while it was queued" : "cancelled while it was paused"});
+        return true;
     }
-    if (last == LastCheckpoint::skip && job->second.intent == JobIntent::cancel) {
+    if (wish != JobWish::cancel) {
+        actions_.emplace_back(StoreCancelRequestAction{id});
+    }
+    if (phase == JobPhase::running) {
+        order_stop(job, JobWish::cancel, now, last);
+        return true;
+    }
+    job->second.intent.wish = JobWish::cancel;  // the worker has its order, and the deadline stays
+    if (last == LastCheckpoint::skip && phase == JobPhase::stopping) {
         order_skip(job);
     }
     return true;
 }
 
-VerbVerdict JobTable::pause(const std::string& id, Time now) {
+JobVerdict JobTable::pause(const std::string& id, Time now) {
     const auto job = jobs_.find(id);
     if (job == jobs_.end()) {
-        return VerbVerdict::not_here;
+        return JobVerdict::not_found;
     }
-    const auto intent = job->second.intent;
-    if (is_cancelled(intent)) {
-        return VerbVerdict::cancelling;
+    const auto [wish, phase] = job->second.intent;
+    if (wish == JobWish::cancel) {
+        return JobVerdict::cancelling;
     }
-    switch (intent) {
-        case JobIntent::wait:
-            leave_queue(job);
-            rest(job, paused_reason("paused while it was queued"));
-            break;
-        case JobIntent::run:
-            begin_pause(job, JobIntent::pause);
-            order_stop(job, JobIntent::pause, now);
-            break;
-        case JobIntent::resume:  // the worker has its order, and the deadline stays
-        case JobIntent::requeue:
-            begin_pause(job, JobIntent::pause);
-            break;
-        case JobIntent::resume_by_force:
-        case JobIntent::requeue_by_force:
-            begin_pause(job, JobIntent::pause_by_force);
-            break;
-        default:
-            break;  // it is, or will be
+    if (phase == JobPhase::waiting) {
+        leave_queue(job);
+        rest(job, paused_reason("paused while it was queued"));
+    } else if (phase == JobPhase::running) {
+        begin_pause(job);
+        order_stop(job, JobWish::pause, now);
+    } else if (wish != JobWish::pause) {  // the worker has its order, and the deadline stays
+        begin_pause(job);
     }
-    return VerbVerdict::accepted;
+    return JobVerdict::accepted;
 }
 
-VerbVerdict JobTable::resume(const std::string& id) {
+JobVerdict JobTable::resume(const std::string& id) {
     const auto job = jobs_.find(id);
     if (job == jobs_.end()) {
-        return VerbVerdict::not_here;
+        return JobVerdict::not_found;
     }
-    const auto intent = job->second.intent;
-    if (is_cancelled(intent)) {
-        return VerbVerdict::cancelling;
+    const auto [wish, phase] = job->second.intent;
+    if (wish == JobWish::cancel) {
+        return JobVerdict::cancelling;
     }
-    if (intent == JobIntent::paused) {
+    if (phase == JobPhase::resting) {
         actions_.emplace_back(StoreNoteAction{id, "resume requested"});
         requeue(job, {id, JobState::queued, std::nullopt, job->second.resume});
-    } else if (intent == JobIntent::pause || intent == JobIntent::pause_by_force) {
-        const bool killed = intent == JobIntent::pause_by_force;
-        if (mode_ == Mode::stopping) {
-            job->second.intent = killed ? JobIntent::requeue_by_force : JobIntent::requeue;
-        } else {
-            job->second.intent = killed ? JobIntent::resume_by_force : JobIntent::resume;
-        }
+    } else if (wish == JobWish::pause) {
+        job->second.intent.wish = mode_ == Mode::stopping ? JobWish::requeue : JobWish::resume;
         StatusReason reason{kResumedByUser, "the job is queued again when its worker has ended"};
         actions_.emplace_back(StoreStateAction{id, JobState::pausing, std::move(reason), true});
     }
-    return VerbVerdict::accepted;
+    return JobVerdict::accepted;
 }
 
-VerbVerdict JobTable::checkpoint(const std::string& id) {
+JobVerdict JobTable::checkpoint(const std::string& id) {
     const auto job = jobs_.find(id);
     if (job == jobs_.end()) {
-        return VerbVerdict::not_here;
+        return JobVerdict::not_found;
     }
-    if (is_cancelled(job->second.intent)) {
-        return VerbVerdict::cancelling;
+    if (job->second.intent.wish == JobWish::cancel) {
+        return JobVerdict::cancelling;
     }
-    if (job->second.intent != JobIntent::run) {
-        return VerbVerdict::not_running;
+    if (job->second.intent.phase != JobPhase::running) {
+        return JobVerdict::not_running;
     }
     actions_.emplace_back(StoreNoteAction{id, "checkpoint requested"});
     actions_.emplace_back(CheckpointWorkerAction{id});
-    return VerbVerdict::accepted;
+    return JobVerdict::accepted;
 }
 
 bool JobTable::set_priority(const std::string& id, std::int32_t priority) {
@@ -246,7 +205,7 @@ bool JobTable::set_priority(const std::string& id, std::int32_t priority) {
         return false;
     }
     job->second.place.priority = priority;
-    if (job->second.intent == JobIntent::wait) {
+    if (job->second.intent.phase == JobPhase::waiting) {
         insert_into_queue(job);
     }
     return true;
@@ -254,7 +213,7 @@ bool JobTable::set_priority(const std::string& id, std::int32_t priority) {
 
 void JobTable::on_ended(const std::string& id, const WorkerOutcome& outcome, Time now) {
     const auto job = jobs_.find(id);
-    if (job == jobs_.end() || !has_worker(job->second.intent)) {
+    if (job == jobs_.end() || !has_worker(job->second.intent.phase)) {
         return;
     }
     workers_.erase(job);
@@ -324,7 +283,7 @@ std::optional<JobTable::Time> JobTable::next_wakeup() const {
     const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
     for (const auto job : workers_) {
         ++visited_;
-        if (by_force(job->second.intent)) {
+        if (job->second.intent.phase == JobPhase::stopping) {
             consider(job->second.deadline);
         }
     }
@@ -336,7 +295,7 @@ std::optional<JobTable::Time> JobTable::next_wakeup() const {
 
 bool JobTable::is_running(const std::string& id) const {
     const auto job = jobs_.find(id);
-    return job != jobs_.end() && has_worker(job->second.intent);
+    return job != jobs_.end() && has_worker(job->second.intent.phase);
 }
 
 std::optional<JobIntent> JobTable::intent(const std::string& id) const {
@@ -359,9 +318,9 @@ std::optional<ClaimConflict> JobTable::claim_again(const std::string& id, const 
     return std::nullopt;
 }
 
-void JobTable::order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last) {
-    job->second.intent = intent;
-    const bool stopping = intent == JobIntent::requeue && options_.stop_grace.count() > 0;
+void JobTable::order_stop(Entries::iterator job, JobWish wish, Time now, LastCheckpoint last) {
+    job->second.intent = {wish, JobPhase::stopping};
+    const bool stopping = wish == JobWish::requeue && options_.stop_grace.count() > 0;
     job->second.deadline = now + (stopping ? options_.stop_grace : options_.cancel_grace);
     job->second.skips_checkpoint = last == LastCheckpoint::skip;
     actions_.emplace_back(StopWorkerAction{job->first, last});
@@ -388,14 +347,14 @@ void JobTable::leave_queue(Entries::iterator job) {
     queue_changes_.push_back({job->first, std::nullopt});
 }
 
-void JobTable::begin_pause(Entries::iterator job, JobIntent intent) {
-    job->second.intent = intent;
+void JobTable::begin_pause(Entries::iterator job) {
+    job->second.intent.wish = JobWish::pause;
     auto reason = paused_reason("the job is paused when its worker has written a checkpoint");
     actions_.emplace_back(StoreStateAction{job->first, JobState::pausing, std::move(reason), true});
 }
 
 void JobTable::rest(Entries::iterator job, StatusReason reason) {
-    job->second.intent = JobIntent::paused;
+    job->second.intent = {JobWish::pause, JobPhase::resting};
     job->second.deadline = {};
     job->second.restarts = {};
     actions_.emplace_back(StoreStateAction{job->first, JobState::paused, std::move(reason), job->second.resume});
@@ -412,7 +371,7 @@ void JobTable::end(Entries::iterator job, JobState state, std::optional<StatusRe
 }
 
 void JobTable::requeue(Entries::iterator job, StoreStateAction action) {
-    job->second.intent = JobIntent::wait;
+    job->second.intent = {};
     job->second.resume = action.resume;
     insert_into_queue(job);
     actions_.emplace_back(std::move(action));
@@ -421,12 +380,10 @@ void JobTable::requeue(Entries::iterator job, StoreStateAction action) {
 void JobTable::kill_late(Time now) {
     for (const auto job : workers_) {
         ++visited_;
-        const auto forced = by_force(job->second.intent);
-        if (!forced || now < job->second.deadline) {
-            continue;
+        if (job->second.intent.phase == JobPhase::stopping && now >= job->second.deadline) {
+            job->second.intent.phase = JobPhase::killed;
+            actions_.emplace_back(KillWorkerAction{job->first});
         }
-        job->second.intent = *forced;
-        actions_.emplace_back(KillWorkerAction{job->first});
     }
 }
 
@@ -437,7 +394,7 @@ void JobTable::fill_slots(Time now) {
             return;
         }
         actions_.emplace_back(StartWorkerAction{job->first, job->second.resume, job->second.cut});
-        job->second.intent = JobIntent::run;
+        job->second.intent = {JobWish::run, JobPhase::running};
         job->second.begun = true;
         leave_queue(job);
         workers_.insert(job);

@@ -13,38 +13,38 @@
 
 #include "api/job_types.hpp"
 #include "server/jobs/job_queue.hpp"
+#include "server/jobs/job_verdict.hpp"
 #include "server/jobs/path_claims.hpp"
 #include "server/supervisor/restart_policy.hpp"
 
 namespace distilld {
 
 /// What is wanted of a job that has not ended.
-enum class JobIntent {
-    wait,              ///< it stands in the queue
-    run,               ///< it has a worker, which is to go on to the end
-    pause,             ///< the user wants it to pause: its worker was told to checkpoint and stop
-    pause_by_force,    ///< the worker did not obey in time and was killed
-    paused,            ///< it has no worker and waits for the user
-    resume,            ///< its worker was told to stop for a pause that is not wanted any more: it is queued then
-    resume_by_force,   ///< the worker did not obey in time and was killed
-    cancel,            ///< the user wants it to end: its worker was told to checkpoint and stop
-    cancel_by_force,   ///< the worker did not obey in time and was killed
-    requeue,           ///< the service stops: its worker was told to checkpoint and stop, the job goes on later
-    requeue_by_force,  ///< the worker did not obey in time and was killed
+enum class JobWish {
+    run,      ///< to the end
+    pause,    ///< the user wants it to rest
+    resume,   ///< its worker was told to stop for a pause that is not wanted any more: it is queued when it has
+    cancel,   ///< the user wants it to end
+    requeue,  ///< the service stops: the job goes on later
 };
 
-[[nodiscard]] const char* to_string(JobIntent intent) noexcept;
+/// How far it is.
+enum class JobPhase {
+    waiting,   ///< in the queue
+    running,   ///< it has a worker
+    stopping,  ///< its worker was told to checkpoint and stop
+    killed,    ///< its worker did not obey in time and was killed
+    resting,   ///< it has no worker and waits for the user
+};
+
+struct JobIntent {
+    JobWish wish = JobWish::run;
+    JobPhase phase = JobPhase::waiting;
+    bool operator==(const JobIntent&) const = default;
+};
 
 /// Whether a run that is cancelled saves its last steps.
 enum class LastCheckpoint { write, skip };
-
-/// What a verb of a user comes to.
-enum class VerbVerdict {
-    accepted,     ///< it is so, or will be
-    not_here,     ///< the table has no such job: it has ended, or there is none
-    cancelling,   ///< the job's end was asked for before
-    not_running,  ///< it has no worker that could do it, or one that is to stop
-};
 
 /// What a client wants to submit, and what is known of it.
 struct JobSubmission {
@@ -55,18 +55,6 @@ struct JobSubmission {
     };
     std::optional<Earlier> earlier;
     std::optional<PathClaims> claims;  ///< empty = the spec is invalid
-};
-
-enum class SubmitVerdict {
-    created,     ///< store the job, then enqueue() it
-    existing,    ///< answer with the job that was submitted before
-    valid,       ///< dry run, nothing is wrong
-    invalid,     ///< the spec is
-    conflict,    ///< a job that has not ended uses a place that this one is to write to
-    not_yours,   ///< a job of another owner has written there
-    key_reused,  ///< the key was used with another body
-    queue_full,  ///< as many jobs wait as may
-    stopping,    ///< no job is taken any more
 };
 
 /// Code of the reason of a job whose worker died and is started again.
@@ -187,7 +175,8 @@ class JobTable {
     void start();
     /// No job is taken or started any more; those that run are to stop and to go on at the next start.
     void stop(Time now);
-    [[nodiscard]] SubmitVerdict judge(const JobSubmission& submission) const;
+    /// created, existing, valid, or a refusal.
+    [[nodiscard]] JobVerdict judge(const JobSubmission& submission) const;
     /// The job is on disk and waits for its turn; one that had ended goes on with `resume`.
     void enqueue(const std::string& id, const PathClaims& claims, QueuePlace place = {}, bool resume = false);
     /// Links may lead elsewhere since the job was taken: what it claims now, where that is free. Else why not, and
@@ -195,12 +184,13 @@ class JobTable {
     std::optional<ClaimConflict> claim_again(const std::string& id, const std::vector<PathClaim>& paths);
     /// True: it will end (or has). False: there is no such job, or it has ended before.
     bool cancel(const std::string& id, Time now, LastCheckpoint last = LastCheckpoint::write);
+    // accepted, cancelling, not_running, or not_found: there is no such job, or it has ended
     /// It comes to have no worker and no turn until it is resumed.
-    VerbVerdict pause(const std::string& id, Time now);
+    JobVerdict pause(const std::string& id, Time now);
     /// It goes back to its place in the queue, or will when its worker has ended.
-    VerbVerdict resume(const std::string& id);
+    JobVerdict resume(const std::string& id);
     /// Its worker writes a checkpoint and goes on.
-    VerbVerdict checkpoint(const std::string& id);
+    JobVerdict checkpoint(const std::string& id);
     /// False: there is no such job.
     bool set_priority(const std::string& id, std::int32_t priority);
     /// A worker that died, and one that could not be started, send the job back to its place in the queue, where it
@@ -239,7 +229,7 @@ class JobTable {
   private:
     enum class Mode { restoring, started, stopping };
     struct Entry {
-        JobIntent intent = JobIntent::wait;
+        JobIntent intent;
         PathClaims claims;
         bool begun = false;  ///< it has had a worker, which may have written
         bool resume = false;
@@ -254,13 +244,13 @@ class JobTable {
         bool operator()(Entries::iterator left, Entries::iterator right) const { return left->first < right->first; }
     };
 
-    void order_stop(Entries::iterator job, JobIntent intent, Time now, LastCheckpoint last = LastCheckpoint::write);
+    void order_stop(Entries::iterator job, JobWish wish, Time now, LastCheckpoint last = LastCheckpoint::write);
     /// Of a job that is to be cancelled: the order, if it was not given before.
     void order_skip(Entries::iterator job);
     void take_place(Entries::iterator job, QueuePlace place);
     void insert_into_queue(Entries::iterator job);
     void leave_queue(Entries::iterator job);
-    void begin_pause(Entries::iterator job, JobIntent intent);
+    void begin_pause(Entries::iterator job);
     void rest(Entries::iterator job, api::StatusReason reason);
     void end(Entries::iterator job, api::JobState state, std::optional<api::StatusReason> reason);
     /// Back to its place.

@@ -13,10 +13,9 @@
 namespace distilld {
 namespace {
 
-using Kind = VerbOutcome::Kind;
 using std::chrono::steady_clock;
 
-VerbOutcome outcome(Kind kind, api::SpecViolations violations = {}) {
+JobOutcome outcome(JobVerdict kind, api::SpecViolations violations = {}) {
     return {kind, {}, std::move(violations)};
 }
 
@@ -28,12 +27,12 @@ bool asks_endpoints(const JobSpec& spec) {
 
 }  // namespace
 
-VerbOutcome JobVerbs::cancel(const std::string& id, LastCheckpoint last) {
+JobOutcome JobVerbs::cancel(const std::string& id, LastCheckpoint last) {
     const bool here = parts_.table.cancel(id, steady_clock::now(), last);
-    return outcome_of(here ? VerbVerdict::accepted : VerbVerdict::not_here, id);
+    return outcome_of(here ? JobVerdict::accepted : JobVerdict::not_found, id);
 }
 
-VerbOutcome JobVerbs::pause(const std::string& id) {
+JobOutcome JobVerbs::pause(const std::string& id) {
     return outcome_of(parts_.table.pause(id, steady_clock::now()), id);
 }
 
@@ -45,39 +44,39 @@ std::optional<std::string> JobVerbs::spec_to_prepare(const std::string& id) {
     return job ? std::optional(std::move(job->resolved_spec_json)) : std::nullopt;
 }
 
-VerbOutcome JobVerbs::resume(const std::string& id, PreparedSpec prepared) {
+JobOutcome JobVerbs::resume(const std::string& id, PreparedSpec prepared) {
     const auto verdict = parts_.table.resume(id);
-    return verdict == VerbVerdict::not_here ? revive(id, std::move(prepared)) : outcome_of(verdict, id);
+    return verdict == JobVerdict::not_found ? revive(id, std::move(prepared)) : outcome_of(verdict, id);
 }
 
-VerbOutcome JobVerbs::checkpoint(const std::string& id) {
+JobOutcome JobVerbs::checkpoint(const std::string& id) {
     const auto state = parts_.journal.state_of(id);
     if (!state) {
-        return outcome(Kind::not_found);
+        return outcome(JobVerdict::not_found);
     }
     if (!api::is_terminal(*state) && parts_.journal.job(id).kind == JobKind::generate) {
-        return outcome(Kind::no_checkpoints);
+        return outcome(JobVerdict::no_checkpoints);
     }
     const auto verdict = parts_.table.checkpoint(id);
-    return verdict == VerbVerdict::not_here ? outcome(Kind::not_running) : outcome_of(verdict, id);
+    return verdict == JobVerdict::not_found ? outcome(JobVerdict::not_running) : outcome_of(verdict, id);
 }
 
-VerbOutcome JobVerbs::change(const std::string& id, const JobPatch& patch) {
+JobOutcome JobVerbs::change(const std::string& id, const JobPatch& patch) {
     const auto job = parts_.journal.get(id);
     if (!job) {
-        return outcome(Kind::not_found);
+        return outcome(JobVerdict::not_found);
     }
     if (api::is_terminal(job->state) && (patch.priority || patch.max_concurrent)) {
-        return outcome(Kind::terminal);
+        return outcome(JobVerdict::terminal);
     }
     auto metadata = patched_metadata(job->metadata, patch);
     if (!metadata) {
-        return outcome(Kind::invalid, metadata.error());
+        return outcome(JobVerdict::invalid_change, metadata.error());
     }
     if (patch.max_concurrent) {
         const auto spec = api::parse_job_spec(job->resolved_spec_json);
         if (!spec || !asks_endpoints(*spec)) {
-            return outcome(Kind::no_remote_teacher);
+            return outcome(JobVerdict::no_remote_teacher);
         }
     }
     parts_.keeper.written([&] {
@@ -87,7 +86,7 @@ VerbOutcome JobVerbs::change(const std::string& id, const JobPatch& patch) {
         }
     });
     apply(id, patch);
-    return outcome(Kind::accepted);
+    return outcome(JobVerdict::accepted);
 }
 
 /// What is the job's own to remember, and what its worker is to hear of it.
@@ -104,45 +103,36 @@ void JobVerbs::apply(const std::string& id, const JobPatch& patch) {
     }
 }
 
-VerbOutcome JobVerbs::outcome_of(VerbVerdict verdict, const std::string& id) {
-    switch (verdict) {
-        case VerbVerdict::accepted:
-            return outcome(Kind::accepted);
-        case VerbVerdict::cancelling:
-            return outcome(Kind::cancelling);
-        case VerbVerdict::not_running:
-            return outcome(Kind::not_running);
-        case VerbVerdict::not_here:
-            break;
-    }
-    return outcome(parts_.journal.state_of(id) ? Kind::terminal : Kind::not_found);
+JobOutcome JobVerbs::outcome_of(JobVerdict verdict, const std::string& id) {
+    const bool has_ended = verdict == JobVerdict::not_found && parts_.journal.state_of(id);
+    return outcome(has_ended ? JobVerdict::terminal : verdict);
 }
 
 /// A job that has ended goes on, as if it were submitted again where it was.
-VerbOutcome JobVerbs::revive(const std::string& id, PreparedSpec prepared) {
+JobOutcome JobVerbs::revive(const std::string& id, PreparedSpec prepared) {
     const auto ended = parts_.journal.get(id);
     if (!ended) {
-        return outcome(Kind::not_found);
+        return outcome(JobVerdict::not_found);
     }
     if (ended->state == api::JobState::succeeded) {
-        return outcome(Kind::terminal);
+        return outcome(JobVerdict::terminal);
     }
     if (parts_.table.stopping()) {
-        return outcome(Kind::stopping);
+        return outcome(JobVerdict::stopping);
     }
     if (!prepared.spec && prepared.violations.violations.empty()) {
-        return outcome(Kind::cancelling);  // it has only just ended
+        return outcome(JobVerdict::cancelling);  // it has only just ended
     }
     if (!prepared.violations.violations.empty()) {
-        return outcome(Kind::not_runnable, std::move(prepared.violations));
+        return outcome(JobVerdict::not_runnable, std::move(prepared.violations));
     }
     const PathClaims claims{std::move(prepared.claims), ended->owner};
     if (const auto taken = parts_.table.conflict(claims, id)) {
-        return outcome(taken->ended ? Kind::not_runnable : Kind::output_in_use, claim_violation(*taken));
+        return outcome(taken->ended ? JobVerdict::not_runnable : JobVerdict::output_in_use, claim_violation(*taken));
     }
     parts_.keeper.written([&] { parts_.journal.check_writable(); });
     if (parts_.journal.revive(id) == nullptr) {
-        return outcome(Kind::not_found);
+        return outcome(JobVerdict::not_found);
     }
     auto& stored = parts_.journal.edit(id);
     stored.job.state = api::JobState::queued;
@@ -157,7 +147,7 @@ VerbOutcome JobVerbs::revive(const std::string& id, PreparedSpec prepared) {
     parts_.keeper.show_counts();
     parts_.table.enqueue(id, claims, place, true);
     log::info("jobs", id + " is resumed");
-    return outcome(Kind::accepted);
+    return outcome(JobVerdict::accepted);
 }
 
 }  // namespace distilld

@@ -26,18 +26,18 @@ class JobVerbs {
     explicit JobVerbs(Parts parts) : parts_(parts) {}
 
     // See JobManager. ErrorException when the store cannot be read, or not be written where the answer is that it was.
-    VerbOutcome cancel(const std::string& id, LastCheckpoint last);
-    VerbOutcome pause(const std::string& id);
+    JobOutcome cancel(const std::string& id, LastCheckpoint last);
+    JobOutcome pause(const std::string& id);
     /// Of a job that has ended and is to go on: its spec, which resume() wants to have prepared. Nothing: it needs
     /// none.
     std::optional<std::string> spec_to_prepare(const std::string& id);
-    VerbOutcome resume(const std::string& id, PreparedSpec prepared);
-    VerbOutcome checkpoint(const std::string& id);
-    VerbOutcome change(const std::string& id, const JobPatch& patch);
+    JobOutcome resume(const std::string& id, PreparedSpec prepared);
+    JobOutcome checkpoint(const std::string& id);
+    JobOutcome change(const std::string& id, const JobPatch& patch);
 
   private:
-    VerbOutcome outcome_of(VerbVerdict verdict, const std::string& id);
-    VerbOutcome revive(const std::string& id, PreparedSpec prepared);
+    JobOutcome outcome_of(JobVerdict verdict, const std::string& id);
+    JobOutcome revive(const std::string& id, PreparedSpec prepared);
     void apply(const std::string& id, const JobPatch& patch);
 
     Parts parts_;

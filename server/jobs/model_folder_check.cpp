@@ -26,7 +26,7 @@ bool is_file(const std::filesystem::path& path) {
 
 std::optional<Error> config_defect(const std::filesystem::path& file, const FileRule* rule) {
     if (!is_file(file)) {
-        return invalid_input(file.string() + " is no file");
+        return invalid_input(file.string() + " is not a file");
     }
     const Result<std::string> text = read_text_file(file, kConfigLimit, rule);
     if (!text) {
@@ -61,7 +61,7 @@ api::SpecViolations check_model_folder(const StudentSpec& student, JobKind kind,
     const bool trains = kind == JobKind::train;
     std::error_code failed;
     if (!std::filesystem::is_directory(folder, failed)) {
-        violate(invalid_input(folder.string() + " is no folder" + (failed ? ": " + failed.message() : "") +
+        violate(invalid_input(folder.string() + " is not a folder" + (failed ? ": " + failed.message() : "") +
                               api::hub_hint(student.model)));
         return found;
     }

@@ -71,10 +71,10 @@ api::SpecViolations claim_violation(const ClaimConflict& conflict) {
         place += (inside ? " lies in '" : " holds '") + held + "'";
     }
     std::string does = conflict.held.use == api::PathUse::reads ? "reads" : "writes to";
-    std::string detail = place + ", which job " + conflict.job + ", which has not ended, " + does +
-                         ": name another place, or wait for it";
+    std::string detail = place + ": job " + conflict.job + " " + does +
+                         " it and has not ended; name another place, or wait until that job has ended";
     if (conflict.ended) {
-        detail = place + ", which job " + conflict.job + " of another key has written: name another place";
+        detail = place + ": job " + conflict.job + " of another key has written it; name another place";
     }
     api::SpecViolations violations;
     violations.violations.push_back(

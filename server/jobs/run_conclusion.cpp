@@ -91,23 +91,17 @@ Conclusion conclude_resume(bool forced, const WorkerOutcome& outcome) {
 }  // namespace
 
 std::optional<Conclusion> conclude(const WantedOfRun& wanted, const WorkerOutcome& outcome) {
-    const auto intent = wanted.intent;
-    switch (intent) {
-        case JobIntent::cancel:
-        case JobIntent::cancel_by_force:
-            return conclude_cancel(intent == JobIntent::cancel_by_force, wanted, outcome);
-        case JobIntent::requeue:
-        case JobIntent::requeue_by_force:
+    const bool forced = wanted.intent.phase == JobPhase::killed;
+    switch (wanted.intent.wish) {
+        case JobWish::cancel:
+            return conclude_cancel(forced, wanted, outcome);
+        case JobWish::requeue:
             return conclude_requeue(outcome);
-        case JobIntent::pause:
-        case JobIntent::pause_by_force:
-            return conclude_pause(intent == JobIntent::pause_by_force, wanted, outcome);
-        case JobIntent::resume:
-        case JobIntent::resume_by_force:
-            return conclude_resume(intent == JobIntent::resume_by_force, outcome);
-        case JobIntent::run:
-        case JobIntent::wait:
-        case JobIntent::paused:
+        case JobWish::pause:
+            return conclude_pause(forced, wanted, outcome);
+        case JobWish::resume:
+            return conclude_resume(forced, outcome);
+        case JobWish::run:
             break;
     }
     return conclude_run(outcome);

@@ -15,7 +15,7 @@ struct Conclusion {
 
 /// What was wanted of a job that had a worker.
 struct WantedOfRun {
-    JobIntent intent = JobIntent::run;
+    JobIntent intent{};
     bool skips_checkpoint = false;  ///< cancel: without the last
     bool resumed = false;           ///< there were runs before
 };

@@ -6,6 +6,7 @@
 
 #include "api/job_spec_json.hpp"
 #include "pipeline/async/failure_message.hpp"
+#include "pipeline/async/run_on.hpp"
 #include "server/jobs/event_records.hpp"
 #include "server/support/log.hpp"
 
@@ -27,11 +28,13 @@ void log_failure(const std::exception_ptr& failure) {
 
 }  // namespace
 
-RunningJobs::RunningJobs(asio::any_io_executor executor, WorkerFactory make_worker, const JobManagerOptions& options,
-                         JobJournal& journal, JobMetrics& metrics, Callbacks callbacks)
+RunningJobs::RunningJobs(asio::any_io_executor executor, asio::any_io_executor disk, WorkerFactory make_worker,
+                         const JobManagerOptions& options, JobJournal& journal, JobMetrics& metrics,
+                         Callbacks callbacks)
     : executor_(std::move(executor)),
+      disk_(std::move(disk)),
       make_worker_(std::move(make_worker)),
-      metrics_interval_(options.metrics_interval),
+      options_(options),
       journal_(journal),
       metrics_(metrics),
       callbacks_(std::move(callbacks)),
@@ -53,7 +56,8 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     } catch (const ErrorException& error) {
         return not_started("store_unavailable", error.what());
     }
-    if (const auto spec = api::parse_job_spec(start.spec_json)) {
+    auto spec = api::parse_job_spec(start.spec_json);  // of one that cannot be read the worker says what is wrong
+    if (spec) {
         sequence_length = spec->dataset.sequence_length;
         newly_cut = cut && *cut != MicroBatches{spec->training.batch_size, spec->training.micro_batches};
     }
@@ -69,7 +73,7 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
     }
     metrics_.set_slots(slots_.busy(), slots_.free());
     const auto active = std::make_shared<Active>(
-        Active{std::move(worker), RunRecorder(id, sequence_length, metrics_interval_, journal_, metrics_)});
+        Active{std::move(worker), RunRecorder(id, sequence_length, options_.metrics_interval, journal_, metrics_)});
     auto& stored = journal_.edit(id);
     if (const auto submitted = api::parse_rfc3339(stored.job.created_at); submitted && stored.job.started_at.empty()) {
         const std::chrono::duration<double> waited = std::chrono::system_clock::now() - *submitted;
@@ -94,7 +98,9 @@ std::optional<WorkerOutcome> RunningJobs::start(const std::string& id, bool resu
         metrics_.worker_oom_restarted();
     }
     journal_.append(id, state_record(stored.job));
-    static_cast<void>(runs_.spawn(run_job(id, active, std::move(start))));  // closed only when none is started
+    auto known = spec ? std::optional(*std::move(spec)) : std::nullopt;
+    auto running = run_job(id, active, std::move(start), std::move(known));
+    static_cast<void>(runs_.spawn(std::move(running)));  // closed only when none is started
     return std::nullopt;
 }
 
@@ -132,15 +138,38 @@ asio::awaitable<void> RunningJobs::join() {
     co_await runs_.join();
 }
 
-asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start) {
+asio::awaitable<std::optional<FailedEvent>> RunningJobs::judge(JobSpec spec, WorkerStart& start) {
+    struct Verdict {
+        api::SpecViolations refused;
+        std::optional<FileRule> files;
+    };
+    auto look = [&options = options_, spec = std::move(spec)] {
+        return Verdict{options.admit_again ? options.admit_again(spec) : api::SpecViolations(),
+                       options.files ? options.files(spec) : std::nullopt};
+    };
+    Verdict verdict = co_await run_on(disk_, std::move(look));
+    if (const auto& violations = verdict.refused.violations; !violations.empty()) {
+        co_return FailedEvent{violations.front().code, api::describe(verdict.refused)};
+    }
+    start.files = std::move(verdict.files);
+    co_return std::nullopt;
+}
+
+asio::awaitable<void> RunningJobs::run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start,
+                                           std::optional<JobSpec> spec) {
     std::string trouble;
     try {
         const WorkerProcess::EventHandler on_event = [this, &active](const WorkerEvent& event) {
             active->run.handle(event, std::chrono::steady_clock::now());
             callbacks_.on_event(event);
         };
-        auto ended = co_await active->worker->run(std::move(start), on_event);
-        if (!ended) {
+        std::optional<FailedEvent> refused;
+        if (spec && (options_.admit_again || options_.files)) {
+            refused = co_await judge(*std::move(spec), start);
+        }
+        if (refused) {
+            on_event(*refused);
+        } else if (auto ended = co_await active->worker->run(std::move(start), on_event); !ended) {
             trouble = ended.error().message;
         }
     } catch (const std::exception& error) {

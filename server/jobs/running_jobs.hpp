@@ -29,9 +29,11 @@ class RunningJobs {
         std::function<void(const std::string& id, const WorkerOutcome& outcome)> on_ended;
     };
 
-    /// Of the options it takes the slots and the metrics' interval.
-    RunningJobs(boost::asio::any_io_executor executor, WorkerFactory make_worker, const JobManagerOptions& options,
-                JobJournal& journal, JobMetrics& metrics, Callbacks callbacks);
+    /// Of the options, which must outlive it, it takes the slots, the metrics' interval and what is asked of a spec
+    /// once more when its worker is started: what a link pointed to when the job was submitted may be another thing by
+    /// then. That is asked on `disk`, for it looks there.
+    RunningJobs(boost::asio::any_io_executor executor, boost::asio::any_io_executor disk, WorkerFactory make_worker,
+                const JobManagerOptions& options, JobJournal& journal, JobMetrics& metrics, Callbacks callbacks);
 
     /// Makes a worker for a queued job, which is running from here on; on_ended() follows. Why there is no worker,
     /// when it cannot be made: then the job is queued as before, and nothing follows. `cut`: into which micro-batches
@@ -60,12 +62,16 @@ class RunningJobs {
         RunRecorder run;
     };
     void send(const std::string& id, const WorkerCommand& command);
-    boost::asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start);
+    boost::asio::awaitable<void> run_job(std::string id, std::shared_ptr<Active> active, WorkerStart start,
+                                         std::optional<JobSpec> spec);
+    /// The code and text of what is wrong with the spec; else it sets what the worker may open.
+    boost::asio::awaitable<std::optional<FailedEvent>> judge(JobSpec spec, WorkerStart& start);
     void free_slot(const std::string& id);
 
     boost::asio::any_io_executor executor_;
+    boost::asio::any_io_executor disk_;
     WorkerFactory make_worker_;
-    std::chrono::milliseconds metrics_interval_;
+    const JobManagerOptions& options_;
     JobJournal& journal_;
     JobMetrics& metrics_;
     Callbacks callbacks_;

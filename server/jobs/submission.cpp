@@ -57,27 +57,15 @@ JudgedSubmission judge_submission(const SubmitRequest& request, PreparedSpec pre
         submission.claims = {std::move(prepared.claims), owner, request.is_admin};
     }
     outcome.kind = table.judge(submission);
-    switch (outcome.kind) {
-        case SubmitVerdict::stopping:
-        case SubmitVerdict::key_reused:
-        case SubmitVerdict::queue_full:
-            return judged;
-        case SubmitVerdict::existing:
-            outcome.job = std::move(earlier->job);
-            return judged;
-        case SubmitVerdict::invalid:
-            outcome.violations = std::move(prepared.violations);
-            return judged;
-        case SubmitVerdict::conflict:
-            outcome.violations = claim_violation(*table.conflict(*submission.claims));
-            return judged;
-        case SubmitVerdict::not_yours:
-            outcome.kind = SubmitVerdict::invalid;
-            outcome.violations = claim_violation(*table.conflict(*submission.claims));
-            return judged;
-        case SubmitVerdict::valid:
-        case SubmitVerdict::created:
-            break;
+    if (outcome.kind == JobVerdict::existing) {
+        outcome.job = std::move(earlier->job);
+    } else if (outcome.kind == JobVerdict::invalid_spec) {
+        outcome.violations = std::move(prepared.violations);
+    } else if (outcome.kind == JobVerdict::output_in_use || outcome.kind == JobVerdict::not_yours) {
+        outcome.violations = claim_violation(*table.conflict(*submission.claims));
+    }
+    if (outcome.kind != JobVerdict::created && outcome.kind != JobVerdict::valid) {
+        return judged;
     }
     judged.job = new_job(request, *prepared.spec);
     if (submission.dry_run) {

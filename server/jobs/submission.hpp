@@ -15,9 +15,9 @@ namespace distilld {
 
 /// What a request for a job comes to, before anything is written.
 struct JudgedSubmission {
-    SubmitOutcome outcome;  ///< created: without the job, which is to be stored
-    StoredJob job;          ///< created: queued, with an id
-    PathClaims claims;      ///< created
+    JobOutcome outcome;  ///< created: without the job, which is to be stored
+    StoredJob job;       ///< created: queued, with an id
+    PathClaims claims;   ///< created
 };
 
 /// A spec that somebody wants to have run, and all that is to be found out about it on the disk.

@@ -113,7 +113,7 @@ MetricSamples of_checkpoint(const JobRun& run, Number value) {
 std::vector<MetricRow<JobRun>> training_gauges() {
     return {
         {"distilld_job_loss",
-         "Loss of the newest step of an active job, in nats a token.",
+         "Loss of the newest step of an active job, in nats per token.",
          gauge,
          {"job_id"},
          of_step([](const JobRun& run) { return run.progress.loss; })},
@@ -143,12 +143,12 @@ std::vector<MetricRow<JobRun>> training_gauges() {
          {"job_id"},
          of_step([](const JobRun& run) { return run.progress.ce_loss; })},
         {"distilld_job_eval_loss",
-         "Newest held-out loss of an active job, in nats a token.",
+         "Newest held-out loss of an active job, in nats per token.",
          gauge,
          {"job_id"},
          of_evaluation([](const EvaluationEvent& newest) { return std::optional(newest.loss); })},
         {"distilld_job_eval_kl",
-         "Newest held-out KL divergence of an active job's student from its teacher, in nats a token.",
+         "Newest held-out KL divergence of an active job's student from its teacher, in nats per token.",
          gauge,
          {"job_id"},
          of_evaluation([](const EvaluationEvent& newest) { return newest.kl; })},

@@ -3,10 +3,21 @@
 #include <string_view>
 
 #include "server/jobs/job_rows.hpp"
-#include "server/jobs/sqlite.hpp"
+#include "server/support/sqlite.hpp"
 
 namespace distilld::openai {
 namespace {
+
+constexpr const char* kTable = R"(
+CREATE TABLE IF NOT EXISTS files (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    filename TEXT NOT NULL,
+    purpose TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    owner_id TEXT NOT NULL
+))";
 
 constexpr const char* kColumns = "SELECT id, filename, purpose, bytes, created_at, owner_id, number FROM files ";
 
@@ -23,7 +34,7 @@ UploadedFile file_of(const sqlite::Statement& row) {
 
 class SqliteFileCatalogue final : public FileCatalogue {
   public:
-    explicit SqliteFileCatalogue(const std::filesystem::path& database) : database_(database) {
+    explicit SqliteFileCatalogue(const std::filesystem::path& database) : database_(database, kTable) {
         database_.execute("PRAGMA synchronous = FULL");
     }
 

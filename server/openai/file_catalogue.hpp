@@ -52,7 +52,7 @@ class FileCatalogue {
     virtual bool remove(const std::string& id) = 0;
 };
 
-/// `database`: file of the job store, which has been opened before (and so has its newest schema).
+/// `database`: file of the job store, which has been opened before. Creates its own table there if it is missing.
 [[nodiscard]] Result<std::unique_ptr<FileCatalogue>> open_file_catalogue(const std::filesystem::path& database);
 
 }  // namespace distilld::openai

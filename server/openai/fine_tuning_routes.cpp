@@ -9,8 +9,8 @@
 #include "pipeline/async/run_on.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/job_access.hpp"
+#include "server/jobs/job_refusals.hpp"
 #include "server/jobs/job_requests.hpp"
-#include "server/jobs/job_verb_routes.hpp"
 #include "server/jobs/new_job.hpp"
 #include "server/jobs/query_reader.hpp"
 #include "server/openai/exported_files.hpp"
@@ -101,16 +101,14 @@ class FineTuningApi {
         order.is_admin = is_for_all(request);
         order.metadata = asked->metadata;
         auto outcome = co_await parts_.manager.submit(std::move(order));
-        switch (outcome.kind) {
-            case SubmitOutcome::Kind::created:
-            case SubmitOutcome::Kind::existing:
-                break;
-            case SubmitOutcome::Kind::invalid:
-                co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 400);
-            case SubmitOutcome::Kind::conflict:
-                co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 409);
-            default:
-                co_return refused_submission(request, outcome);
+        if (outcome.kind == JobVerdict::invalid_spec || outcome.kind == JobVerdict::not_yours) {
+            co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 400);
+        }
+        if (outcome.kind == JobVerdict::output_in_use) {
+            co_return refused_request(request, in_terms_of(*asked, std::move(outcome.violations)), 409);
+        }
+        if (outcome.kind != JobVerdict::created && outcome.kind != JobVerdict::existing) {
+            co_return refusal(request, outcome);
         }
         const auto body = co_await shown(request, outcome.job);
         auto response = json_response(200, body);
@@ -145,20 +143,20 @@ class FineTuningApi {
 
     asio::awaitable<Response> cancel(Request request) {
         check_query(request, {});
-        const VerbOutcome outcome =
+        const JobOutcome outcome =
             co_await parts_.manager.cancel(std::string(request.path_parameter("id")), LastCheckpoint::write);
         co_return co_await after_verb(std::move(request), outcome);
     }
 
     asio::awaitable<Response> pause(Request request) {
         check_query(request, {});
-        const VerbOutcome outcome = co_await parts_.manager.pause(std::string(request.path_parameter("id")));
+        const JobOutcome outcome = co_await parts_.manager.pause(std::string(request.path_parameter("id")));
         co_return co_await after_verb(std::move(request), outcome);
     }
 
     asio::awaitable<Response> resume(Request request) {
         check_query(request, {});
-        const VerbOutcome outcome = co_await parts_.manager.resume(std::string(request.path_parameter("id")));
+        const JobOutcome outcome = co_await parts_.manager.resume(std::string(request.path_parameter("id")));
         co_return co_await after_verb(std::move(request), outcome);
     }
 
@@ -223,9 +221,9 @@ class FineTuningApi {
     }
 
   private:
-    asio::awaitable<Response> after_verb(Request request, VerbOutcome outcome) {
-        if (outcome.kind != VerbOutcome::Kind::accepted) {
-            co_return verb_answer(request, outcome, 200);
+    asio::awaitable<Response> after_verb(Request request, JobOutcome outcome) {
+        if (outcome.kind != JobVerdict::accepted) {
+            co_return refusal(request, outcome);
         }
         co_return co_await as_it_is(std::move(request));
     }

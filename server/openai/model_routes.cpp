@@ -118,16 +118,17 @@ class ModelApi {
 
 std::vector<http::Route> make_model_routes(const OpenAiParts& parts) {
     const auto api = std::make_shared<ModelApi>(parts);
-    return {
+    std::vector<http::Route> routes{
         api_route(api, "GET", "/v1/models", &ModelApi::list),
         api_route(api, "GET", "/v1/models/{model}", &ModelApi::get),
         api_route(api, "DELETE", "/v1/models/{model}", &ModelApi::remove),
-        // What OpenAI's clients ask of the models that they find in the list.
-        api_route(api, "POST", "/v1/completions", &ModelApi::serve),
-        api_route(api, "POST", "/v1/chat/completions", &ModelApi::serve),
-        api_route(api, "POST", "/v1/responses", &ModelApi::serve),
-        api_route(api, "POST", "/v1/embeddings", &ModelApi::serve),
     };
+    // What OpenAI's clients ask of the models that they find in the list.
+    for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings"}) {
+        routes.push_back(api_route(api, "POST", path, &ModelApi::serve));
+        routes.back().json_body = false;  // the same answer, whatever is sent
+    }
+    return routes;
 }
 
 }  // namespace distilld::openai

@@ -55,7 +55,7 @@ api::Response refused(std::string path, unsigned status, std::string code, std::
 }
 
 api::Response invalid_key(std::string path) {
-    return refused(std::move(path), 401, "invalid_key", "the key is none of this service's, or was revoked",
+    return refused(std::move(path), 401, "invalid_key", "this service does not have the key, or it was revoked",
                    {{"WWW-Authenticate", std::string(kChallenge) + ", error=\"invalid_token\""}});
 }
 

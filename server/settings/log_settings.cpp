@@ -12,7 +12,7 @@ SettingsSection log_section() {
                  .flag = "--log-json"},
                 {.name = "level",
                  .kind = api::make_choice(&LogSettings::level, log::kLevelNames),
-                 .help = "the least that is written",
+                 .help = "lowest level that is written",
                  .flag = "--log-level"},
             }};
 }

@@ -36,8 +36,7 @@ SettingsSection security_section() {
             {
                 {.name = "insecure",
                  .kind = api::make_boolean(&SecuritySettings::insecure),
-                 .help = "listen wider than loopback although there is no key: whoever reaches the port may do "
-                         "everything",
+                 .help = "listen beyond loopback without a key: whoever reaches the port may do everything",
                  .flag = "--insecure"},
                 {.name = "metrics_open",
                  .kind = api::make_boolean(&SecuritySettings::metrics_open),
@@ -50,14 +49,13 @@ SettingsSection security_section() {
                  .flag = "--root"},
                 {.name = "teacher_hosts",
                  .kind = make_names(&SecuritySettings::teacher_hosts, {.form = &kHostForm, .type_name = "HOST"}),
-                 .help = "where teachers may be: NAME, *.NAME, ADDRESS or ADDRESS/BITS, with :PORT or without; none: "
-                         "anywhere but link-local and metadata addresses",
+                 .help = "hosts that teachers may have: NAME, *.NAME, ADDRESS or ADDRESS/BITS, with or without :PORT; "
+                         "none: any but link-local and metadata addresses",
                  .flag = "--teacher-host",
                  .older_variable = kTeacherHostsVariable},
                 {.name = "tls_certificate",
                  .kind = api::make_path(&SecuritySettings::tls_certificate, api::PathUse::reads, "file", true),
-                 .help = "PEM file with the service's certificate and those that lead to a known one: HTTPS in place "
-                         "of HTTP",
+                 .help = "PEM file with the service's certificate chain: HTTPS in place of HTTP",
                  .flag = "--tls-certificate"},
                 {.name = "tls_key",
                  .kind = api::make_path(&SecuritySettings::tls_key, api::PathUse::reads, "file", true),
@@ -65,15 +63,15 @@ SettingsSection security_section() {
                  .flag = "--tls-key"},
                 {.name = "tls_client_ca",
                  .kind = api::make_path(&SecuritySettings::tls_client_ca, api::PathUse::reads, "file", true),
-                 .help = "PEM file with authorities: clients have to show a certificate of one of them",
+                 .help = "PEM file with authorities; clients have to show a certificate that one of them signed",
                  .flag = "--tls-client-ca"},
                 {.name = "audit_file_size",
                  .kind = api::make_size(&SecuritySettings::audit_file_size, {1ULL << 10, 1ULL << 50}),
-                 .help = "at which audit.jsonl is put aside and a new one is begun",
+                 .help = "size at which audit.jsonl is rotated",
                  .flag = "--audit-file-size"},
                 {.name = "audit_files",
                  .kind = api::make_integer(&SecuritySettings::audit_files, {0, 1000}),
-                 .help = "full files of the audit log that are kept, the newest ones",
+                 .help = "rotated files of the audit log that are kept",
                  .flag = "--audit-files"},
             },
         .check = check_tls};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 namespace distilld {
 namespace {
@@ -78,12 +79,15 @@ std::string section(const std::string& title, const std::vector<ManualEntry>& en
     return text;
 }
 
-/// Of all commands that have one, as they are typed.
+/// Of all commands that have one, as they are typed, each once.
 std::string examples(const CommandNode& program) {
     std::string text;
+    std::set<std::string> seen;
     for (const auto* node : all_commands(program)) {
         for (const auto& example : node->examples) {
-            text += (text.empty() ? ".SH EXAMPLES\n.nf\n" : "") + roff(example) + "\n";
+            if (seen.insert(example).second) {
+                text += (text.empty() ? ".SH EXAMPLES\n.nf\n" : "") + roff(example) + "\n";
+            }
         }
     }
     return text.empty() ? text : text + ".fi\n";

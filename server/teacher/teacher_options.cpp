@@ -22,14 +22,14 @@ struct Bounds {
 template <class Visitor, class Options>
 void visit_options(Visitor& v, Options& options) {
     v("--listen", options.listen, "ADDRESS:PORT; port 0 = any free one");
-    v("--host", options.hosts, "further name or address that requests may call the server by; may be repeated");
+    v("--host", options.hosts, "further name or address of the server that requests may use; may be repeated");
     v("--threads", options.threads, "threads of one forward pass; 0 = all cores",
       Bounds<std::uint32_t>{0, kMaxThreads});
-    v("--dtype", options.dtype, "arithmetic: auto, fp32 or bf16");
-    v("--delay-ms", options.delay, "answer later, without using the CPU: stands for a far teacher");
+    v("--dtype", options.dtype, "arithmetic");
+    v("--delay-ms", options.delay, "delay each answer by N milliseconds, to simulate a distant teacher");
     v("--max-batch-tokens", options.max_batch_tokens, "input positions computed together",
       Bounds<std::uint64_t>{1, kMaxBatchTokens});
-    v("--model-name", options.model_name, "{model} of /v2/models/{model}");
+    v("--model-name", options.model_name, "name of the model, as in /v2/models/NAME");
 }
 
 std::string check_name(const std::string& name) {

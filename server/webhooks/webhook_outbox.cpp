@@ -1,13 +1,40 @@
 #include "server/webhooks/webhook_outbox.hpp"
 
-#include "server/jobs/sqlite.hpp"
+#include "server/support/sqlite.hpp"
 
 namespace distilld::webhooks {
 namespace {
 
+// An event for each receiver, written with the state that it is about: no end of the service can come in between. The
+// body is filled in when the event is sent for the first time, and stays the same.
+constexpr const char* kTables = R"(
+CREATE TABLE IF NOT EXISTS webhook_receivers (
+    url TEXT PRIMARY KEY
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS webhook_events (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    url TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    type TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    body TEXT NOT NULL DEFAULT '',
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_attempt REAL NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS webhook_events_by_time ON webhook_events (url, next_attempt);
+CREATE TRIGGER IF NOT EXISTS webhook_event_of_an_end AFTER UPDATE OF state ON jobs
+WHEN NEW.state IN ('succeeded', 'failed', 'cancelled') AND OLD.state <> NEW.state
+BEGIN
+    INSERT INTO webhook_events (id, url, job_id, type, created_at)
+    SELECT 'evt_' || lower(hex(randomblob(12))), url, NEW.id, 'job.' || NEW.state, NEW.finished_at
+    FROM webhook_receivers;
+END;
+)";
+
 class SqliteWebhookOutbox final : public WebhookOutbox {
   public:
-    explicit SqliteWebhookOutbox(const std::filesystem::path& database) : database_(database) {
+    explicit SqliteWebhookOutbox(const std::filesystem::path& database) : database_(database, kTables) {
         database_.execute("PRAGMA synchronous = FULL");
     }
 

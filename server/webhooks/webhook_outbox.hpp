@@ -22,8 +22,8 @@ struct WebhookEvent {
     std::uint32_t attempts = 0;
 };
 
-/// Events that have not been delivered. The job store's database makes one for each receiver in the transaction that
-/// ends a job (job_schema.cpp), so an event is there exactly when the end is. One thread. What the database refuses is
+/// Events that have not been delivered. A trigger in the job store's database makes one for each receiver in the
+/// transaction that ends a job, so an event is there exactly when the end is. One thread. What the database refuses is
 /// thrown as ErrorException (io) that names it.
 class WebhookOutbox {
   public:
@@ -37,7 +37,7 @@ class WebhookOutbox {
     virtual void remove(std::int64_t number) = 0;
 };
 
-/// `database`: file of the job store, which has been opened before (and so has its newest schema).
+/// `database`: file of the job store, which has been opened before. Creates its own tables there if they are missing.
 [[nodiscard]] Result<std::unique_ptr<WebhookOutbox>> open_webhook_outbox(const std::filesystem::path& database);
 
 }  // namespace distilld::webhooks

@@ -235,7 +235,7 @@ asio::awaitable<std::optional<double>> exported_eval_loss(const PreparedRun& run
 }
 
 void tell_of_padding(double share, const EmitEvent& emit) {
-    if (share > 0) {
+    if (share >= 0.0005) {  // 0.0% otherwise
         const std::string percent = std::to_string(100 * share);
         emit(LogEvent{"info", "padding was " + percent.substr(0, percent.find('.') + 2) +
                                   "% of the positions that the student computed"});

@@ -63,7 +63,7 @@ Result<void> check_output(const fs::path& output, const JobSpec& spec, const std
     if (!*file || spec.overwrite) {
         return {};
     }
-    const std::string in_the_way = "/output: " + (*file)->string() + " is of another model";
+    const std::string in_the_way = "/output: " + (*file)->string() + " belongs to another model";
     const std::string way_out = ". Nothing was changed: name another folder, or say \"overwrite\": true to replace it";
     const std::optional<std::string> identity = owner(output);
     if (!identity) {

@@ -7,10 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/files.hpp"
-#include "base/json_members.hpp"
-#include "base/json_text.hpp"
-#include "base/open_file.hpp"
 #include "models/families/adapter_config.hpp"
 #include "pipeline/async/run_on.hpp"
 #include "pipeline/core/overflow_in_force.hpp"
@@ -19,6 +15,7 @@
 #include "pipeline/store/store_reader.hpp"
 #include "pipeline/store/store_writer.hpp"
 #include "server/worker/disk_space.hpp"
+#include "server/worker/generate_vocabulary.hpp"
 #include "server/worker/gives_up.hpp"
 #include "server/worker/run_folders.hpp"
 #include "server/worker/store_plan.hpp"
@@ -31,75 +28,12 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20U;
-constexpr std::size_t kMaxConfigDepth = 32;
-
 /// What a generate job knows of its data.
 struct LoadedData {
     std::shared_ptr<const Dataset> dataset;
     StoredData stored;
     std::string tokenizer;  ///< in one line
 };
-
-/// The vocab_size of a config.json; nothing when it names none.
-std::optional<std::uint32_t> vocabulary_of(const std::string& config) {
-    const auto parsed = parse_json_text(config, kMaxConfigDepth);
-    const auto* object = parsed ? parsed->if_object() : nullptr;
-    const auto* size = object != nullptr ? object->if_contains("vocab_size") : nullptr;
-    return size != nullptr && size->is_number() ? JsonMembers::whole_number<std::uint32_t>(*size) : std::nullopt;
-}
-
-/// The model whose vocabulary and tokenizer count: the student that the answers are for, or, where the spec has none,
-/// the teacher. `pointer` is where the spec names it.
-struct NamedModel {
-    std::string folder;
-    const char* pointer;
-};
-NamedModel model_of(const JobSpec& spec) {
-    if (!spec.student.model.empty() || spec.student.config_json) {
-        return {spec.student.model, "/student/model"};
-    }
-    return {spec.teacher->model_dir, "/teacher/model_dir"};
-}
-
-/// The student may be of a kind that we cannot train. Without a model, what a tokenizer knows.
-Result<std::uint32_t> vocabulary_of(const JobSpec& spec) {
-    const StudentSpec& student = spec.student;
-    const NamedModel model = model_of(spec);
-    std::optional<std::uint32_t> found = vocabulary_of(student.config_json.value_or(""));
-    std::string place = "/student/config";
-    if (!found && !model.folder.empty()) {
-        const auto file = models::folder_with(model.folder, "config.json") / "config.json";
-        const Result<std::string> text = read_text_file(file, kMaxConfigBytes);
-        if (!text) {
-            return Error{text.error().kind, std::string(model.pointer) + ": " + text.error().message};
-        }
-        found = vocabulary_of(*text);
-        place = std::string(model.pointer) + ": " + file.string();
-    }
-    if (found && *found > 0) {
-        return *found;
-    }
-    if (student.config_json || !model.folder.empty()) {
-        return invalid_input(place + ": names no vocab_size");
-    }
-    if (student.tokenizer.empty()) {
-        return invalid_input(
-            "/student/tokenizer: is not given, nor is /student/model: name the folder of the tokenizer that student "
-            "and "
-            "teacher share; of data with ready-made input_ids, and of bytes (257), /student/config/vocab_size is "
-            "enough");
-    }
-    const Result<std::unique_ptr<Tokenizer>> tokenizer = load_tokenizer(student.tokenizer);
-    if (!tokenizer && tokenizer.error().kind == ErrorKind::path_not_allowed) {
-        return invalid_at("/student/tokenizer", tokenizer.error());
-    }
-    if (!tokenizer || !*tokenizer) {
-        const std::string why = tokenizer ? student.tokenizer + " has no tokenizer.json" : tokenizer.error().message;
-        return invalid_input("/student/tokenizer: " + why + "; or say /student/config/vocab_size");
-    }
-    return (*tokenizer)->vocabulary_size();
-}
 
 class GenerateRun {
   public:
@@ -158,11 +92,14 @@ class GenerateRun {
     [[nodiscard]] const std::string& folder() const { return spec_.teacher->store; }
 
     Result<LoadedData> load_data() const {
-        const Result<std::uint32_t> vocabulary = vocabulary_of(spec_);
+        if (const auto reason = no_store_reason(folder())) {
+            return invalid_input("/teacher/store: " + *reason);
+        }
+        const Result<std::uint32_t> vocabulary = vocabulary_of_answers(spec_);
         if (!vocabulary) {
             return vocabulary.error();
         }
-        const auto model = models::folder_with(model_of(spec_).folder, "tokenizer.json");
+        const auto model = models::folder_with(model_of_answers(spec_).folder, "tokenizer.json");
         const Result<TokenizerChoice> choice = choose_tokenizer({spec_.student.tokenizer, model, *vocabulary});
         if (!choice) {
             return choice.error();

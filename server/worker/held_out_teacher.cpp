@@ -49,7 +49,7 @@ Result<StoreManifest> manifest_of(const HeldOutWish& wish) {
     }
     const std::uint64_t token_bytes = std::max<std::uint64_t>(1, max_token_bytes(*manifest));
     if (wish.tokens > kMaxKeptBytes / token_bytes) {
-        return invalid_input("its answers take " + std::to_string(token_bytes) + " bytes a token");
+        return invalid_input("its answers take " + std::to_string(token_bytes) + " bytes per token");
     }
     return manifest;
 }

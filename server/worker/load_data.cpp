@@ -20,8 +20,9 @@ void tell_of_packing(const Dataset& rows, std::uint32_t sequence_length,
     }
     const double filled =
         100.0 * static_cast<double>(rows.token_count()) / (static_cast<double>(rows.row_count()) * sequence_length);
+    const std::string percent = std::to_string(filled);
     on_info(std::to_string(documents.row_count()) + " documents lie in " + std::to_string(rows.row_count()) +
-            " rows, which they fill to " + std::to_string(filled).substr(0, 4) + "%");
+            " rows, which they fill to " + percent.substr(0, percent.find('.') + 2) + "%");
 }
 
 /// What the export and the first event say of the tokenizer. One that read nothing is not the student's, unless its

@@ -103,7 +103,7 @@ Result<BatchAdvice> advise_batch_size(Student& student, models::DeviceMemory& me
     while (2ULL * advice.batch_size <= max) {
         advice.batch_size *= 2;
     }
-    advice.description = "there is memory for " + std::to_string(fits) + " at once (" +
+    advice.description = "there is memory for " + std::to_string(fits) + " sequences at once (" +
                          megabytes(advice.bytes_per_sequence) + " each, " + megabytes(advice.available_bytes) +
                          " available)";
     if (by_positions < std::min<std::uint64_t>(fits, options.max_batch_size)) {

@@ -40,6 +40,8 @@ const json::value* find(const json::value& document, std::string_view pointer) {
     return document.find_pointer(pointer, missing);
 }
 
+constexpr const char* kNothing = "nothing";
+
 /// The field's value in a written spec. What is not written stands at its default, so that a checkpoint may be older
 /// than a field; but in a section that the spec does not have, a field has no value.
 std::string value_in(const json::value& spec, const api::SpecField& field) {
@@ -47,11 +49,12 @@ std::string value_in(const json::value& spec, const api::SpecField& field) {
         return to_text(*value);
     }
     const auto initial = field.kind.initial();
-    return initial && find(spec, field.section()) != nullptr ? to_text(*initial) : "nothing";
+    return initial && find(spec, field.section()) != nullptr ? to_text(*initial) : kNothing;
 }
 
 std::string difference(const api::SpecField& field, const std::string& was, const std::string& is) {
-    return std::string(field.pointer) + ": is " + is + ", but the checkpoint was made with " + was;
+    return std::string(field.pointer) + ": is " + (is == kNothing ? "not set" : is) + ", but the checkpoint was made " +
+           (was == kNothing ? "without it" : "with " + was);
 }
 
 /// What the teacher of a run sent: as the checkpoint says, or, where it is older than that field, as top_k says.

@@ -153,7 +153,7 @@ class Connection {
             if ((*made)->endpoint_count() > 1) {
                 where += " and " + std::to_string((*made)->endpoint_count() - 1) + " more";
             }
-            info("asking the teacher at " + where + " (one that is not up yet is waited for)");
+            info("asking the teacher at " + where + "; the job waits for a teacher that is not up yet");
         }
         return made;
     }
@@ -190,7 +190,7 @@ class Connection {
         std::function<Seen()> look = [folder] { return Seen{store_exists(folder), no_store_reason(folder)}; };
         for (bool told = false;; told = true) {
             const Seen seen = co_await run_on(executors_.disk, look);
-            if (seen.refusal && wait_for_it) {
+            if (seen.refusal) {
                 co_return invalid_input("/teacher/store: " + *seen.refusal);
             }
             if (!seen.exists && !wait_for_it) {

@@ -49,10 +49,11 @@ Result<void> check_tokenizer(const TeacherSpec& spec, const std::string& name, c
             break;
         case TokenizersAre::different: {
             const std::string what = "the teacher " + name + " has another tokenizer than the student (" +
-                                     student.name + "): an id stands for one token here and for another there";
+                                     student.name + "): the same id stands for different tokens";
             if (spec.require_same_tokenizer) {
-                return teacher_error(std::string(kSameTokenizer) + ": " + what +
-                                     "; take a teacher with the student's tokenizer, or say false if this is meant");
+                return teacher_error(
+                    std::string(kSameTokenizer) + ": " + what +
+                    "; take a teacher with the student's tokenizer, or set this field to false if that is intended");
             }
             emit(LogEvent{"warn", what + "; " + kSameTokenizer + " is false"});
             break;

@@ -56,8 +56,8 @@ void tell_of_loss(const Dataset& rows, const DataReading& reading, const std::st
                        std::to_string(rows.tokens_read()) + " tokens are used (" +
                        percent.substr(0, percent.find('.') + 2) + "%)";
     if (spec.packing != Packing::joined && overflow_in_force(spec) == Overflow::truncate) {
-        text += ": documents are cut behind " + std::to_string(spec.sequence_length + std::uint64_t{1}) +
-                " tokens; raise /dataset/sequence_length, or say split for /dataset/overflow";
+        text += ": documents are cut after " + std::to_string(spec.sequence_length + std::uint64_t{1}) +
+                " tokens; raise /dataset/sequence_length, or set /dataset/overflow to \"split\"";
     } else {
         text += ": the rest has no target";
     }
@@ -137,7 +137,10 @@ Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice
     if (!dataset.has_text()) {
         return std::string();
     }
-    return choice.folder.empty() ? Result<std::string>("bytes") : sha256_file(choice.folder / "tokenizer.json");
+    if (choice.folder.empty() || is_byte_tokenizer(choice.folder)) {
+        return std::string("bytes");
+    }
+    return sha256_file(choice.folder / "tokenizer.json");
 }
 
 TokenizerSigns tokenizer_signs(const Dataset& dataset, const TokenizerChoice& choice) {

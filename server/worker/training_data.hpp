@@ -44,7 +44,8 @@ struct DataReading {
 /// What a TokenCache is told of who reads: this program and the files of the tokenizer.
 [[nodiscard]] Result<std::string> reader_identity(const TokenizerChoice& choice);
 
-/// Of the tokenizer that read a dataset's text: of its tokenizer.json, or "bytes". Empty when there was no text.
+/// Of the tokenizer that read a dataset's text: of its tokenizer.json, or "bytes", with its files or without. Empty
+/// when there was no text.
 [[nodiscard]] Result<std::string> tokenizer_hash(const Dataset& dataset, const TokenizerChoice& choice);
 
 /// What a teacher's tokenizer is compared with. Nothing where none read the data, unless its files are named or lie

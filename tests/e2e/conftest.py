@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def programs():
     folder = pathlib.Path(os.environ.get("DISTILLD_BIN_DIR", ROOT / "build" / "release" / "bin"))
     if not folder.is_dir():
-        pytest.fail(f"{folder} is no folder: build first, or set DISTILLD_BIN_DIR")
+        pytest.fail(f"{folder} is not a folder: build first, or set DISTILLD_BIN_DIR")
     return folder
 
 

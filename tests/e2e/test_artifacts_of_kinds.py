@@ -156,12 +156,12 @@ def test_what_has_ended_without_a_model_says_that_it_has_none(module_service, di
     rest.wait_job(cancelled, ["running"])
     rest.post(f"/v1/jobs/{cancelled}/cancel")
     rest.wait_job(cancelled, ["cancelled"])
-    for job_id, state in ((failed, "failed"), (cancelled, "cancelled")):
+    for job_id, state in ((failed, "already failed"), (cancelled, "already been cancelled")):
         refused = rest.get(f"/v1/jobs/{job_id}/artifacts")
         assert (refused.status, refused.json["error"]["code"]) == (409, "no_artifacts")
-        assert f"it is {state}" in refused.json["detail"]
+        assert f"it has {state}" in refused.json["detail"]
         download = ("jobs", "download", job_id, "--to", tmp_path / "none", "--server", rest.url)
-        assert f"it is {state}" in distilld.run(*download, code=1).err
+        assert f"it has {state}" in distilld.run(*download, code=1).err
         assert not (tmp_path / "none").exists()
 
 

@@ -238,7 +238,7 @@ TEXT = b'{"text": "a good line"}\n'
 
 # name: (content of the file, what the error must say after the file's name)
 BAD_DATA = {
-    "an empty file": (b"", ["is empty: a document is expected"]),
+    "an empty file": (b"", ["is empty: give it at least one document"]),
     "not JSON in line 3": (TEXT * 2 + b"oops\n" + TEXT, [":3: "]),
     "a list in line 2": (TEXT + b"[1]\n", [":2: ", "object"]),
     "neither text nor ids": (TEXT + b'{"words": "x"}\n', [":2: ", "input_ids"]),
@@ -286,7 +286,7 @@ def test_files_that_are_not_there_are_refused_at_once(module_service, good_spec,
         assert answer.status == 400, answer.text
         errors = {error["pointer"]: error["detail"] for error in answer.json["errors"]}
         assert errors.keys() == {"/student/model", "/dataset/train/0", "/dataset/train/1"}
-        assert errors["/dataset/train/1"] == f"'{tmp_path}/absent' is no file"
+        assert errors["/dataset/train/1"] == f"'{tmp_path}/absent' is not a file"
         assert str(tmp_path / "model") in errors["/student/model"]
 
 

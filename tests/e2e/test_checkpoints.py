@@ -172,7 +172,7 @@ def test_a_model_of_another_is_not_overwritten_in_silence(distilld, spec, tmp_pa
     (output / "config.json").write_text("{}")
     file = jobs.write_spec(tmp_path / "spec.json", spec)
     refused = distilld.run("run", file, code=1)
-    assert f"/output: {output / 'config.json'} is of another model" in refused.err
+    assert f"/output: {output / 'config.json'} belongs to another model" in refused.err
     assert "step 1/4" not in refused.out and (output / "config.json").read_text() == "{}"
     distilld.run("run", file, "--set", "/overwrite=true")
     owner = json.loads((output / "distilld.json").read_text())
@@ -183,7 +183,7 @@ def test_a_model_of_another_is_not_overwritten_in_silence(distilld, spec, tmp_pa
     distilld.run("run", file)
     shutil.rmtree(output / "checkpoints")
     refused = distilld.run("run", file, "--set", "/training/seed=9", code=1)
-    assert "is of another model: /training/seed: is 9" in refused.err
+    assert "belongs to another model: /training/seed: is 9" in refused.err
 
 
 def test_a_cancel_in_the_last_evaluation_leaves_a_checkpoint_that_is_only_evaluated(distilld, spec, tmp_path):

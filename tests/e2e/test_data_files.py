@@ -38,8 +38,8 @@ def test_files_that_are_not_there_are_refused_at_once(distilld, tmp_path):
     spec["dataset"] |= {"train": [str(good), str(tmp_path / "absent"), str(tmp_path / "*.txt")], "eval": str(tmp_path)}
     refused = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=2)
     for said in (
-        f"/dataset/train/1: '{tmp_path}/absent' is no file",
-        f"/dataset/train/2: '{tmp_path}/*.txt' is no file",
+        f"/dataset/train/1: '{tmp_path}/absent' is not a file",
+        f"/dataset/train/2: '{tmp_path}/*.txt' is not a file",
         f"/dataset/eval: '{tmp_path}' is a folder, not a file",
     ):
         assert said in refused.err, refused.err

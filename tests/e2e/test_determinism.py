@@ -343,12 +343,12 @@ def test_bits_do_not_depend_on_timing_with_more_threads_and_half_precision(
 
 def test_a_batch_size_that_was_probed_gives_the_bits_of_one_that_was_given(distilld, teacher, text_data, tmp_path):
     ways = Ways(distilld, teacher, text_data, tmp_path)
-    ways.calm("auto", {"/training/batch_size": "auto", "/training/max_steps": 2}, None)
+    ways.calm("auto", {"/training/batch_size": "auto", "/training/max_steps": 4}, None)
     [state] = (tmp_path / "auto" / "student" / "checkpoints").glob("*/state.json")
     identity = json.loads(json.loads(state.read_text())["spec"])
     batch_size = identity["spec"]["training"]["batch_size"]
     assert batch_size > 1
-    ways.calm("given", {"/training/batch_size": batch_size, "/training/max_steps": 2}, None)
+    ways.calm("given", {"/training/batch_size": batch_size, "/training/max_steps": 4}, None)
     assert len({sha256 for _, sha256, _ in ways.table.rows}) == 1, str(ways.table)
 
 

@@ -132,10 +132,14 @@ def checker(distilld_session, teacher_folder, text_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("specs")
     (folder / "models").mkdir()
     for name in ("models/student", "models/teacher", "teacher", "tokenizer"):
-        (folder / name).symlink_to(teacher_folder)
+        shutil.copytree(teacher_folder, folder / name)
+        config = json.loads((folder / name / "config.json").read_text())
+        (folder / name / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4096}))
     (folder / "data").mkdir()
     for name in ("train.jsonl", "eval.jsonl"):
         (folder / "data" / name).symlink_to(text_data)
+    first, *_ = text_data.read_text().splitlines()
+    jobs.write_jsonl(folder / "data" / "several.jsonl", [json.loads(first), {**json.loads(first), "teacher": "math"}])
     process = distilld_session.start("serve", "--listen", "127.0.0.1:0", "--data-dir", folder / "service", cwd=folder)
     return Rest(process.wait_for_line(r"listening on (http://\S+)").group(1))
 
@@ -162,6 +166,8 @@ def laid_over(base, part):
 @pytest.mark.parametrize(("where", "spec"), [pytest.param(*case, id=case[0]) for case in json_specs()])
 def test_the_service_takes_each_job_spec(where, spec, checker):
     whole = spec if "output" in spec else laid_over(WHOLE, spec)
+    if "teachers" in whole:
+        whole["dataset"] = {**whole["dataset"], "train": "data/several.jsonl"}
     answer = checker.post("/v1/jobs?dry_run=true", whole)
     # A page may name files of its own.
     absent = answer.status == 400 and {error["code"] for error in answer.json["errors"]} == {"not_found"}

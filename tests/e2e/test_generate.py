@@ -283,8 +283,15 @@ def test_what_a_job_has_left_of_a_store_is_read_and_the_rest_named(distilld, tea
     assert f"nobody writes this store; {unsealed} of {rows} rows are there" in error
     assert f"run distilld generate SPEC --store {store} for the other {rows - unsealed}" in out
     assert out.count("waiting: ") == 1
-    error, _ = run("foreign", {"store": str(teacher_folder)}, 2, code=1)
-    assert f"/teacher/store: {teacher_folder} is not a store: it has no manifest.json, but " in error
+    held = sorted(teacher_folder.iterdir())
+    for name, beside in (
+        ("alone", {}),
+        ("endpoint", {"endpoints": [teacher.url]}),
+        ("dir", {"model_dir": str(teacher_folder)}),
+    ):
+        error, _ = run(f"foreign-{name}", {**beside, "store": str(teacher_folder)}, 2, code=1)
+        assert f"/teacher/store: {teacher_folder} is not a store: it has no manifest.json, but " in error
+    assert sorted(teacher_folder.iterdir()) == held
 
 
 def test_who_reads_text_is_said_before_it_is_read(distilld, teacher, teacher_folder, data, tmp_path):
@@ -292,7 +299,8 @@ def test_who_reads_text_is_said_before_it_is_read(distilld, teacher, teacher_fol
     del spec["student"]
     refused = distilld.run("generate", jobs.write_spec(tmp_path / "none.json", spec), code=1).err
     assert (
-        "/student/tokenizer: is not given, nor is /student/model" in refused and "/student/config/vocab_size" in refused
+        "/student/tokenizer: neither it nor /student/model is given" in refused
+        and "/student/config/vocab_size" in refused
     )
     assert not (tmp_path / "bytes").exists()
     spec["teacher"] = {"top_k": 16, "model_dir": str(teacher_folder), "dtype": "fp32", "store": str(tmp_path / "of-it")}

@@ -34,9 +34,9 @@ def test_a_job_is_found_by_name_and_by_the_beginning_of_its_id(ask, finished):
     for said in (one, one[:10], "twin"):
         assert json.loads(ask("get", said, "-o", "json").out)["id"] == one
     refused = ask("get", "pair", code=1).err
-    assert "'pair' means 2 jobs, of which all have ended: give the id of one" in refused
+    assert "'pair' matches 2 jobs, and all of them have ended: give the id of one" in refused
     assert first in refused and second in refused and one not in refused
-    assert "'job-' means" in ask("logs", "job-", code=1).err
+    assert "'job-' matches" in ask("logs", "job-", code=1).err
     assert "there is no job 'nobody'" in ask("get", "nobody", code=1).err
 
 
@@ -44,6 +44,8 @@ def test_of_several_the_one_that_goes_on_is_meant(ask, finished, module_service,
     spec = jobs.changed(jobs.base_spec(text_data, tmp_path / "long", steps=10**9), {"/name": "pair"})
     running = module_service.rest.submit(spec)
     assert json.loads(ask("get", "pair", "-o", "json").out)["id"] == running
+    # The beginning of several ids stands for none of them, whichever of them goes on.
+    assert "give the id of one" in ask("cancel", "job-", code=1).err
     assert json.loads(ask("cancel", "pair", "--no-checkpoint", "-o", "json").out)["id"] == running
     module_service.rest.wait_job(running, ["cancelled"])
 
@@ -115,8 +117,11 @@ def test_a_client_without_a_key_says_how_one_is_given(distilld, tmp_path):
 
 
 def test_models_are_not_served_here(module_service):
-    for path in ("/v1/completions", "/v1/chat/completions"):
-        answer = Rest(module_service.url).post(path, {"model": "m", "prompt": "Hi"})
-        assert answer.status == 404
-        assert "trains models and does not serve them" in answer.text
-        assert "docs/use-the-student.md" in answer.text
+    rest = Rest(module_service.url)
+    for path in ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings"):
+        # curl -d calls its body something else.
+        for kind in ("application/json", "application/x-www-form-urlencoded"):
+            answer = rest.post(path, {"model": "m", "prompt": "Hi"}, headers={"Content-Type": kind})
+            assert answer.status == 404
+            assert "trains models and does not serve them" in answer.text
+            assert "docs/use-the-student.md" in answer.text

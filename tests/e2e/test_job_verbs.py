@@ -240,7 +240,7 @@ def test_a_job_is_labelled_and_found_by_it(module_service, distilld, text_data, 
     distilld.run("jobs", "set", done["id"], "--metadata", "note=", *server)
     assert rest.job(done["id"])["metadata"] == {"team": "red"}
     assert "has already succeeded" in distilld.run("jobs", "set", done["id"], "--priority", "1", *server, code=1).err
-    assert "nothing is to be set" in distilld.run("jobs", "set", done["id"], *server, code=2).err
+    assert "nothing to set" in distilld.run("jobs", "set", done["id"], *server, code=2).err
     long = distilld.run("jobs", "set", done["id"], "--metadata", "n=" + 513 * "x", *server, code=2).err
     assert "/metadata/n: a text has at most 512 bytes" in long
 

@@ -137,7 +137,7 @@ def test_a_run_goes_on_with_the_arithmetic_that_its_teacher_began_with(runs, dis
 
 def test_what_does_not_fit_is_named(runs, teacher, teacher_folder, tmp_path):
     missing = runs.refusal("missing", local(tmp_path / "nothing"))
-    assert f"/teacher/model_dir: '{tmp_path}/nothing' is no folder" in missing, missing
+    assert f"/teacher/model_dir: '{tmp_path}/nothing' is not a folder" in missing, missing
     (tmp_path / "nothing").mkdir()
     empty = runs.refusal("empty", local(tmp_path / "nothing"))
     assert f"/teacher/model_dir: {tmp_path}/nothing/config.json" in empty, empty

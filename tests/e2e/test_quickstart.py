@@ -84,7 +84,7 @@ def test_it_reports_what_happened_and_runs_again(quickstart):
     report = json.loads(report_file.read_text())
     assert report.keys() == FIGURES
     for field, job in (
-        ("teacher_loss", "teacher-check"),
+        ("teacher_loss", "teacher"),
         ("student_alone_loss", "alone"),
         ("distilled_loss", "distilled"),
     ):

@@ -293,7 +293,7 @@ def test_the_error_of_an_unrendered_file_names_the_command_that_renders_it(folde
     refused = distilld.run("run", jobs.write_spec(tmp_path / "spec.json", spec), code=1)
     said = refused.out + refused.err
     assert f"/dataset/train: {data}:1: is a conversation, which a chat template has to turn into tokens first" in said
-    command = shlex.split(said[said.index("python3 tools/") : said.index(" (docs/data.md)")])
+    command = shlex.split(said[said.index("python3 ") : said.index(" (docs/data.md)")])
     done = subprocess.run([sys.executable, *command[1:]], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     spec["dataset"]["train"] = command[-1]

@@ -43,7 +43,7 @@ def test_what_spec_init_writes_trains_on_86_rows(distilld, base, tmp_path):
     said = distilld.run("run", tmp_path / "spec.json").out
     rows, steps = map(int, re.search(r"1 epoch of (\d+) rows: (\d+) steps of up to ", said).groups())
     assert 20 <= rows <= 200 and steps >= min(rows, 20)
-    assert re.search(r"batch_size auto: \d+, micro_batches auto: \d+: a step has \d+ sequences?, an epoch of ", said)
+    assert re.search(r"batch_size auto: \d+, micro_batches auto: \d+: a step has \d+ sequences?, and an epoch", said)
     last = next(line for line in said.splitlines() if line.startswith(f"step {steps}/{steps} "))
     assert " lr 0.0e+00" not in last
     before = jobs.safetensors_entries(base / "model.safetensors")
@@ -142,11 +142,12 @@ def test_long_documents(distilld, text_data, tmp_path):
         return process.out + process.err
 
     truncated = said(False, None)
-    assert "warn: /dataset/train: 128 of 1200 tokens are used (10.6%): documents are cut behind 33 tokens" in truncated
+    assert "warn: /dataset/train: 128 of 1200 tokens are used (10.6%): documents are cut after 33 tokens" in truncated
     assert " on 128 of 1.2k tokens in 4 rows: 1 step of " in truncated.replace("2 steps", "1 step")
+    assert "4 documents lie in 4 rows, which they fill to 100.0%" in said("documents", "truncate")
     for packing, overflow in (("documents", None), (False, "split"), ("documents", "split")):
         split = said(packing, overflow)
         assert " on 1.2k of 1.2k tokens in " in split and "are used" not in split
     refused = said("documents", "error", 1)
     assert f"/dataset/train: {data}:1: has 301 tokens, 33 of which fit into a row" in refused
-    assert "/dataset/overflow: is of rows that hold whole documents" in said(True, "split", 2)
+    assert "/dataset/overflow: applies only where rows hold whole documents" in said(True, "split", 2)

@@ -20,6 +20,12 @@ def other_model(folder):
     return {}
 
 
+def other_store(folder):
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    return {"/teacher": {"endpoints": ["http://127.0.0.1:9"], "top_k": 8, "store": str(folder / "model")}}
+
+
 def file_of(folder, name, documents):
     return str(jobs.write_jsonl(folder / name, documents))
 
@@ -65,7 +71,12 @@ MISTAKES = {
         lambda folder: {"/teacher": {"endpoints": ["http://127.0.0.1:9/v2/elsewhere"], "protocol": "kserve"}},
         *("/teacher/endpoints/0", "/v2/elsewhere"),
     ),
-    "a model of somebody else": (other_model, "/output", "is of another model"),
+    "a module that is not there": (
+        lambda folder: {"/student/quantization": "ternary", "/student/quantize_modules": ["c_attn"]},
+        *("/student/quantize_modules", 'the student has no linear module "c_attn"'),
+    ),
+    "a store among other files": (other_store, "/teacher/store", "is not a store: it has no manifest.json, but "),
+    "a model of somebody else": (other_model, "/output", "belongs to another model"),
 }
 
 

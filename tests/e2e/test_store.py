@@ -188,7 +188,7 @@ def test_inspect_tells_bytes_a_token_and_what_storing_has_cost(programs, write_s
         "tokens": ROWS,
     }
     text = run(programs, "inspect", folder).stdout
-    assert "packed, k 8, f16, vocabulary 300" in text and "bytes a token" in text
+    assert "packed, k 8, f16, vocabulary 300" in text and "bytes per token" in text
 
 
 def test_verify_names_file_and_row(programs, write_store, tmp_path):

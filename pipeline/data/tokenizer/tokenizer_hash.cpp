@@ -101,6 +101,11 @@ Result<std::string> tokenizer_hash_of(const std::filesystem::path& folder) {
     return *hash;
 }
 
+bool is_byte_tokenizer(const std::filesystem::path& folder) {
+    const Result<json::value> content = read_json_file(folder / "tokenizer.json");
+    return content && *content == byte_tokenizer_json();
+}
+
 std::string byte_tokenizer_hash() {
     return hash_of(byte_tokenizer_json()).value_or("");
 }

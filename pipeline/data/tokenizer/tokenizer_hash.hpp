@@ -18,4 +18,8 @@ namespace distilld {
 /// The same of the byte tokenizer, without a file.
 [[nodiscard]] std::string byte_tokenizer_hash();
 
+/// Whether the folder's tokenizer.json is that of the byte tokenizer, however it is formatted. False: it cannot be
+/// read.
+[[nodiscard]] bool is_byte_tokenizer(const std::filesystem::path& folder);
+
 }  // namespace distilld

@@ -118,8 +118,10 @@ std::string root_of(std::string path, std::span<const TeacherProtocolRow> rows) 
         path.pop_back();
     }
     for (const TeacherProtocolRow& row : rows) {
-        if (row.default_path != "/" && path.ends_with(row.default_path)) {
-            return path.substr(0, path.size() - row.default_path.size());
+        std::string_view page = row.default_path;
+        page.remove_suffix(page.ends_with('/') ? 1 : 0);
+        if (!page.empty() && path.ends_with(page)) {
+            return path.substr(0, path.size() - page.size());
         }
     }
     constexpr std::string_view kBase = "/v1";

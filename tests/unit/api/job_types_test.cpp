@@ -138,8 +138,9 @@ TEST(JobTypes, DescribesEveryMember) {
     EXPECT_EQ(test::described_fields<StatusReason>(), test::member_count<StatusReason>());
     EXPECT_EQ(test::described_fields<JobCheckpoint>(), test::member_count<JobCheckpoint>());
     EXPECT_EQ(test::described_fields<JobEvent>(), test::member_count<JobEvent>());
-    // The two specs, what was asked for in OpenAI's terms, and the owner's id, which nobody is told.
-    const std::size_t others = 4;
+    // The two specs, how many checkpoints are shown, what was asked for in OpenAI's terms, and the owner's id, which
+    // nobody is told.
+    const std::size_t others = 5;
     EXPECT_EQ(test::described_fields<Job>() + others, test::member_count<Job>());
 }
 
@@ -154,7 +155,7 @@ TEST(JobTypes, ShowsExactlyWhatTheContractNames) {
                            "created_at", "started_at", "finished_at", "status_reason", "priority", "queue_position",
                            "max_concurrent", "slot", "cores", "device", "progress", "dtype", "eval_loss", "eval_kl",
                            "eval_top1_agreement", "exported_eval_loss", "output", "weights_sha256", "checkpoints",
-                           "spec", "resolved_spec"));
+                           "checkpoints_total", "spec", "resolved_spec"));
     EXPECT_EQ(json.at("object").as_string(), "job");
     EXPECT_EQ(
         to_text(json.at("progress")),

@@ -47,7 +47,7 @@ TEST(SpecComments, CommasBehindTheLastMemberBecomeBlanks) {
 
 TEST(SpecExplain, AFieldByAnyOfItsNames) {
     const auto text = explain(spec_table(), "training.micro_batches").value();
-    EXPECT_THAT(text, StartsWith("training.micro_batches\n  meaning    micro-batches of one optimizer step."));
+    EXPECT_THAT(text, StartsWith("training.micro_batches\n  meaning    micro-batches per optimizer step."));
     EXPECT_THAT(text, HasSubstr("  values     1–65536, \"auto\"\n  default    1\n  on resume  must be the same\n"));
     EXPECT_EQ(explain(spec_table(), "/training/micro_batches").value(), text);
     EXPECT_EQ(explain(spec_table(), "micro_batches").value(), text);
@@ -59,7 +59,7 @@ TEST(SpecExplain, EachFieldOfANameThatSeveralHave) {
 }
 
 TEST(SpecExplain, AllFieldsOfASectionAndOfTheWhole) {
-    EXPECT_THAT(explain(spec_table(), "checkpoint").value(), StartsWith("checkpoint.every_steps  steps from"));
+    EXPECT_THAT(explain(spec_table(), "checkpoint").value(), StartsWith("checkpoint.every_steps  steps between"));
     EXPECT_EQ(explain(spec_table(), "lora").value(), explain(spec_table(), "student.lora").value());
     const auto all = explain(spec_table(), "").value();
     for (const auto& field : spec_table().fields) {

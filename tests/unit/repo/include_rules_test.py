@@ -40,6 +40,7 @@ LAYERS = {
     "server/estimate/": [
         *["base/", "pipeline/core/", "pipeline/data/", "models/families/", "models/losses/", "models/optimizers/"],
         *["api/", "server/estimate/", "pipeline/teacher/remote_teacher.hpp", "server/worker/export_owner.hpp"],
+        *["pipeline/store/manifest.hpp", "server/worker/generate_vocabulary.hpp"],
         *["server/worker/starting_point.hpp", "server/worker/training_data.hpp"],
     ],
     "server/jobs/": [*BELOW_JOBS, "pipeline/store/", "server/estimate/", "server/jobs/"],

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/sha256.hpp"
+#include "models/families/module_names.hpp"
 #include "models/network/lora.hpp"
-#include "models/network/module_names.hpp"
 #include "models/training/student_network.hpp"
 #include "models/weights/weight_folder.hpp"
 #include "tests/support/temporary_folder.hpp"

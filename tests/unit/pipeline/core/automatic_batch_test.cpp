@@ -34,15 +34,15 @@ TEST(AutomaticBatch, AStepHasTheSameSequencesWhateverTheMemoryTakes) {
 }
 
 TEST(AutomaticBatch, SaysWhatIsUsedAndWhy) {
-    EXPECT_EQ(
-        describe({86, 0, 0}, 2, "there is memory for 1915"),
-        "batch_size auto: 2, micro_batches auto: 1: a step has 2 sequences, an epoch of 86 rows 43 steps; no more, "
-        "so that an epoch has 32 steps where the data allow it; there is memory for 1915");
+    EXPECT_EQ(describe({86, 0, 0}, 2, "there is memory for 1915"),
+              "batch_size auto: 2, micro_batches auto: 1: a step has 2 sequences, and an epoch of 86 rows has 43 steps "
+              "(no more, so that an epoch has at least 32 where the data allows it); there is memory for 1915");
     const std::string large = describe({1'000'000, 0, 4}, 16, "memory");
-    EXPECT_THAT(large, HasSubstr("batch_size auto: 16: a step has 64 sequences, an epoch of 1000000 rows 15625 steps"));
+    EXPECT_THAT(large, HasSubstr("batch_size auto: 16: a step has 64 sequences, and an epoch of 1000000 rows has 15625 "
+                                 "steps"));
     EXPECT_THAT(large, Not(HasSubstr("no more")));
     EXPECT_THAT(describe({1, 1, 0}, 1),
-                HasSubstr("micro_batches auto: 1: a step has 1 sequence, an epoch of 1 row 1 "));
+                HasSubstr("micro_batches auto: 1: a step has 1 sequence, and an epoch of 1 row has 1 "));
 }
 
 TEST(AutomaticBatch, TheLineOfTheRunSaysHowEpochsComeToSteps) {
@@ -52,7 +52,7 @@ TEST(AutomaticBatch, TheLineOfTheRunSaysHowEpochsComeToSteps) {
     EXPECT_EQ(steps_line(training, 454, 10, false).message, "") << "max_steps";
     EXPECT_EQ(steps_line(training, 86, 10, false).level, "warn");
     EXPECT_THAT(steps_line(training, 86, 10, false).message,
-                HasSubstr("/training/max_steps: a step takes 100 sequences, but there are 86 rows"));
+                HasSubstr("/training/max_steps: a step takes 100 sequences, but the data has 86 rows"));
     training.epochs = 1;
     EXPECT_EQ(steps_line(training, 454, 5, true).message, "1 epoch of 454 rows: 5 steps of up to 100 sequences");
     training.epochs = 2.5;

@@ -309,7 +309,8 @@ TEST_F(JsonlDataset, TextNeedsATokenizer) {
 
 TEST_F(JsonlDataset, EmptyFilesAreSaidToBeEmpty) {
     for (const char* content : {"", "\n\n"}) {
-        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: is empty: a document is expected")) << content;
+        EXPECT_THAT(refusal(content, options(4)), HasSubstr("data.jsonl: is empty: give it at least one document"))
+            << content;
     }
 }
 

@@ -73,5 +73,13 @@ TEST_F(TokenizerHash, TheByteTokenizersIsThatOfItsFile) {
     EXPECT_EQ(byte_tokenizer_hash(), tokenizer_hash_of(folder_.path()).value());
 }
 
+TEST_F(TokenizerHash, TheByteTokenizerIsKnownByItsFiles) {
+    EXPECT_FALSE(is_byte_tokenizer(folder_.path())) << "there is none";
+    ASSERT_TRUE(write_byte_tokenizer(folder_.path()));
+    EXPECT_TRUE(is_byte_tokenizer(folder_.path()));
+    static_cast<void>(hash_of(kPlain));
+    EXPECT_FALSE(is_byte_tokenizer(folder_.path()));
+}
+
 }  // namespace
 }  // namespace distilld

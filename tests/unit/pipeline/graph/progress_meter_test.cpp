@@ -19,12 +19,15 @@ TEST(ProgressMeter, TheBottleneckIsTheStageThatSetsThePace) {
     const StageTimes full_staging = times(Stage::staging, 9.5, 0.5);
     const StageTimes waiting = times(Stage::student, 5, 5);
     EXPECT_EQ(ProgressMeter::bottleneck({idle_staging, times(Stage::student, 9.9, 0.1)}, 0), Stage::student);
-    EXPECT_EQ(ProgressMeter::bottleneck({idle_staging, waiting}, 0), Stage::teacher);
-    EXPECT_EQ(ProgressMeter::bottleneck({full_staging, waiting}, 0), Stage::staging);
+    const StageTimes teacher = times(Stage::teacher, 5, 0);
+    EXPECT_EQ(ProgressMeter::bottleneck({teacher, idle_staging, waiting}, 0), Stage::teacher);
+    EXPECT_EQ(ProgressMeter::bottleneck({idle_staging, waiting}, 0), Stage::staging) << "there is no teacher";
+    EXPECT_EQ(ProgressMeter::bottleneck({teacher, full_staging, waiting}, 0), Stage::staging);
     const StageTimes full_decode = times(Stage::decode, 9.5, 0.5);
     EXPECT_EQ(ProgressMeter::bottleneck({full_decode, idle_staging, waiting}, 0), Stage::decode);
     EXPECT_EQ(ProgressMeter::bottleneck({full_decode, full_staging, waiting}, 0), Stage::staging);
-    EXPECT_EQ(ProgressMeter::bottleneck({times(Stage::decode, 1, 9), idle_staging, waiting}, 0), Stage::teacher);
+    EXPECT_EQ(ProgressMeter::bottleneck({teacher, times(Stage::decode, 1, 9), idle_staging, waiting}, 0),
+              Stage::teacher);
     EXPECT_EQ(ProgressMeter::bottleneck({idle_staging, waiting}, 4.95), Stage::student) << "the fill cannot be hidden";
 }
 

@@ -95,8 +95,13 @@ TEST(StoreReader, SaysWhatIsNoStore) {
               folder.path().string() + " is not a store: it has no manifest.json, but config.json");
     EXPECT_EQ(open_store_reader(folder.path() / "nope").error().message,
               (folder.path() / "nope").string() + " is not a store: no such folder");
-    ASSERT_TRUE(StoreData::write(*writer_of(folder), {6}, 1));
-    EXPECT_FALSE(no_store_reason(folder.path()));
+    EXPECT_EQ(open_store_writer(folder.path(), StoreData::manifest(StoreFormat::packed)).error().message,
+              no_store_reason(folder.path()));
+    EXPECT_FALSE(store_exists(folder.path()));
+    const TemporaryFolder store;
+    ASSERT_TRUE(StoreData::write(*writer_of(store), {6}, 1));
+    write_bytes(store / "README.md", "");
+    EXPECT_FALSE(no_store_reason(store.path())) << "what comes later does not matter";
 }
 
 TEST(StoreReader, LeavesALineThatIsBeingWritten) {

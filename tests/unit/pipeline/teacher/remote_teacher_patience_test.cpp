@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -81,7 +82,9 @@ TEST(TeacherPatience, WhatAServerOfAnotherProtocolSeemsToBeIsSaid) {
     RemoteTeacherOptions options = heard.options();
     options.start_deadline = 300ms;
     const auto teacher = loop.teacher(kserve_spec(server.url(), 4), options).value();
-    ASSERT_FALSE(loop.run(teacher->probe(512)));
+    const auto probed = loop.run(teacher->probe(512));
+    ASSERT_FALSE(probed);
+    EXPECT_THAT(probed.error().message, ::testing::HasSubstr(" (given up: /teacher/patience_secs is over)"));
     // The patience is over, and nothing says that the wait was for something.
     EXPECT_EQ(heard.waiting,
               (std::vector<std::string>{server.url() +
@@ -91,6 +94,27 @@ TEST(TeacherPatience, WhatAServerOfAnotherProtocolSeemsToBeIsSaid) {
     const auto looks = std::count_if(seen.begin(), seen.end(),
                                      [](const SeenRequest& request) { return request.target == "/v1/models"; });
     EXPECT_EQ(looks, 1) << "once";
+}
+
+TEST(TeacherPatience, AServerOfAnotherProtocolThatRejectsIsNamed) {
+    ScriptedHttpServer server([](const SeenRequest& request) {
+        if (request.method == "POST") {
+            return status_reply(400, R"({"error":"return_logits must be true"})");
+        }
+        return request.target == "/v2" ? status_reply(200, R"({"name":"distilld","version":"1","extensions":[]})")
+                                       : status_reply(404, R"({"error":"there is nothing"})");
+    });
+    Loop loop;
+    Heard heard;
+    TeacherSpec spec = kserve_spec(server.url(), 4);
+    spec.protocol = TeacherProtocol::vllm;
+    const auto teacher = loop.teacher(spec, heard.options()).value();
+    const auto info = loop.run(teacher->probe(512));
+    ASSERT_FALSE(info);
+    EXPECT_NE(info.error().message.find("return_logits must be true; the server seems to speak \"kserve\" "
+                                        "(/teacher/protocol is \"vllm\")"),
+              std::string::npos)
+        << info.error().message;
 }
 
 TEST(TeacherPatience, AServerThatHasAnotherModelIsNotWaitedFor) {

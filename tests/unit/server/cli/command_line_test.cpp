@@ -132,6 +132,27 @@ TEST(CommandLine, SuggestsTheCommandThatWasMeant) {
               "distilld: there is no command 'dance'; 'distilld --help' lists them\n");
 }
 
+TEST(CommandLine, SuggestsTheOptionThatWasMeant) {
+    EXPECT_EQ(parse_command_line({"run", "job.json", "--ouptut", "x"}).err,
+              "distilld run: there is no option '--ouptut'; did you mean '--output'?\n");
+    EXPECT_EQ(parse_command_line({"jobs", "list", "--colour=red"}).err,
+              "distilld jobs list: there is no option '--colour'; 'distilld jobs list --help' shows the usage\n");
+    EXPECT_EQ(parse_command_line({"--verison"}).err,
+              "distilld: there is no option '--verison'; did you mean '--version'?\n");
+    EXPECT_EQ(parse_command_line({"run"}).err,
+              "distilld run: SPEC is required; 'distilld run --help' shows the usage\n");
+    EXPECT_EQ(parse_command_line({}).err, "distilld: a command is missing; 'distilld --help' shows the usage\n");
+    EXPECT_EQ(parse_command_line({"jobs"}).err,
+              "distilld jobs: a command is missing; 'distilld jobs --help' shows the usage\n");
+}
+
+TEST(CommandLine, AModelOfTheHubIsDownloadedFirst) {
+    const auto line = parse_command_line({"teacher", "Qwen/Qwen3-0.6B"});
+    EXPECT_EQ(line.exit_code, kWrongUsage);
+    EXPECT_THAT(line.err, HasSubstr("Qwen/Qwen3-0.6B is not a folder; a model of the Hugging Face Hub is downloaded "
+                                    "first: hf download Qwen/Qwen3-0.6B"));
+}
+
 TEST(CommandLine, SetTakesTheNamesOfTheDocumentation) {
     EXPECT_THAT(
         parsed<RunCommand>({"run", "s", "--set", "training.max_steps=4", "--set", "output=a/b.c", "--overwrite"})
@@ -280,7 +301,7 @@ TEST(CommandLine, FlagsOfFieldsGoByTheirRows) {
         ASSERT_NE(field, nullptr) << pointer;
         EXPECT_THAT(help, HasSubstr(std::string(pointer) + ": ")) << pointer;
     }
-    EXPECT_THAT(help, HasSubstr("/training/batch_size: sequences of one micro-batch; a step sees batch_size × "
+    EXPECT_THAT(help, HasSubstr("/training/batch_size: sequences per micro-batch; a step sees batch_size × "
                                 "micro_batches. auto: by memory and rows (docs/training.md) (1–65536, \"auto\")"));
     EXPECT_THAT(parse_command_line({"run", "s", "--max-steps", "many"}).err,
                 HasSubstr("--max-steps: /training/max_steps: a whole number is expected, not a string"));

@@ -129,12 +129,12 @@ TEST(FindJob, TakesTheOneThatIsMeant) {
     EXPECT_EQ(find_job(service, "job-").value(), "job-1");
     service.by_name = text_of(succeeded, "job-1") + "," + text_of(failed, "job-2");
     EXPECT_THAT(find_job(service, "n").error().message,
-                ::testing::AllOf(HasSubstr("'n' means 2 jobs, of which all have ended"), HasSubstr("job-1  succeeded"),
-                                 HasSubstr("job-2  failed")));
+                ::testing::AllOf(HasSubstr("'n' matches 2 jobs, and all of them have ended"),
+                                 HasSubstr("job-1  succeeded"), HasSubstr("job-2  failed")));
     service.by_name += "," + text_of(queued, "job-3");
     EXPECT_EQ(find_job(service, "n").value(), "job-3");
     service.by_name += "," + text_of(running, "job-4");
-    EXPECT_THAT(find_job(service, "n").error().message, HasSubstr("2 have not ended"));
+    EXPECT_THAT(find_job(service, "n").error().message, HasSubstr("2 of them have not ended"));
     EXPECT_EQ(find_job(service, "job-1").value(), "job-1") << "an id goes before a name";
 }
 

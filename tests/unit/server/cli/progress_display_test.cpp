@@ -181,7 +181,7 @@ TEST_F(Display, SaysWhatIsTrained) {
             "training 4.56M parameters (bf16) on 12.3k of 13.0k tokens in 1 row: 100 steps of up to 2 x 8 "
             "sequences, from step 40\n",
             "tokenizer: bytes\n", "teacher: teacher X\n", "step 50 held-out cross entropy 1.5000 nats/token\n",
-            "step 60 held-out cross entropy 1.2500 nats/token, KL to the teacher 0.5000, same first choice 75.0%\n",
+            "step 60 held-out cross entropy 1.2500 nats/token, KL to the teacher 0.5000, top-1 agreement 75.0%\n",
             "  \"Once\\nupon\" → \" a \\\"time\\\" \"\n", "step 50 checkpoint cp\n"));
 }
 

@@ -233,7 +233,7 @@ class World {
     std::string submit(const std::string& output) { return submit_text(spec_text(output)); }
     std::string submit_text(const std::string& spec, std::int32_t priority = 0) {
         const auto outcome = await(manager->submit({spec, "", false, {}, {}, priority}));
-        if (outcome.kind != SubmitOutcome::Kind::created) {
+        if (outcome.kind != JobVerdict::created) {
             throw std::runtime_error("not created");
         }
         return outcome.job.id;

@@ -15,7 +15,9 @@ class FullDisk : public JobStore {
   public:
     FullDisk(std::unique_ptr<JobStore> inner, std::shared_ptr<std::atomic<bool>> full)
         : inner_(std::move(inner)), full_(std::move(full)) {}
-    std::uint64_t create(const StoredJob& job) override { return check(), inner_->create(job); }
+    std::uint64_t create(const StoredJob& job, std::span<const api::JobEvent> events) override {
+        return check(), inner_->create(job, events);
+    }
     bool set_metadata(std::string_view id, const std::map<std::string, std::string>& metadata) override {
         return check(), inner_->set_metadata(id, metadata);
     }

@@ -12,7 +12,6 @@
 #include <thread>
 #include <utility>
 
-#include "server/jobs/checked_worker.hpp"
 #include "tests/unit/server/jobs/routes_fixture.hpp"
 
 namespace distilld {
@@ -137,7 +136,7 @@ TEST_F(Owners, OthersDoNotSeeWhatAUrlMayHide) {
     EXPECT_THAT(get("/v1/jobs/{id}", id).body, HasSubstr("s3cret")) << "without keys everybody is the owner";
 }
 
-TEST(CheckedWorker, AsksOnceMoreWhenTheJobBegins) {
+TEST(Submissions, IsAskedForOnceMoreWhenTheJobBegins) {
     const auto led_astray = std::make_shared<std::atomic<bool>>(false);
     const auto admit = [led_astray](const JobSpec&) {
         api::SpecViolations found;
@@ -146,16 +145,15 @@ TEST(CheckedWorker, AsksOnceMoreWhenTheJobBegins) {
         }
         return found;
     };
-    const auto files = [](const JobSpec& spec) { return std::optional(FileRule{.roots = {spec.output}}); };
+    const auto files = [](const JobSpec& spec) { return std::optional(FileRule{.roots = {spec.output, "/"}}); };
     JobManagerOptions options = test::brisk();
     options.admit = admit;
     options.admit_again = admit;
+    options.files = files;
     test::World world(options);
-    world.manager.reset();
-    world.open(world.open_store(), make_checked_workers(world.fleet.factory(), {.admit = admit, .files = files}));
     static_cast<void>(world.submit("/out/a"));
     const auto worker = world.fleet.next();
-    EXPECT_EQ(worker->start.files.value().roots, std::vector<std::string>{"/out/a"});
+    EXPECT_EQ(worker->start.files.value().roots, (std::vector<std::string>{"/out/a", "/"}));
     const auto second = world.submit("/out/b");  // waits for the slot
     *led_astray = true;
     worker->emit(FinishedEvent{}, worker);
@@ -165,12 +163,12 @@ TEST(CheckedWorker, AsksOnceMoreWhenTheJobBegins) {
     EXPECT_THAT(job.status_reason.value().message, HasSubstr("/output: a link leads elsewhere now"));
     EXPECT_EQ(world.fleet.count(), 1U) << "no worker was started for it";
     const auto refused = test::await(world.manager->submit({test::spec_text("/out/c"), "", false}));
-    EXPECT_EQ(refused.kind, SubmitOutcome::Kind::invalid);
+    EXPECT_EQ(refused.kind, JobVerdict::invalid_spec);
     EXPECT_EQ(refused.violations.violations.at(0).code, "path_not_allowed");
     // A job that has ended goes on only where it may, and that is said before its files are looked for.
     std::filesystem::remove(world.folder.path() / "t.jsonl");
     const auto resumed = test::await(world.manager->resume(second));
-    EXPECT_EQ(resumed.kind, VerbOutcome::Kind::not_runnable);
+    EXPECT_EQ(resumed.kind, JobVerdict::not_runnable);
     EXPECT_EQ(resumed.violations.violations.at(0).code, "path_not_allowed");
 }
 
@@ -206,9 +204,8 @@ TEST(Submissions, F5AFolderThatLeadsToAnothersJobByNowFailsTheJob) {
     worker->emit(FinishedEvent{}, worker);
     worker->end(worker);
     const auto job = test::wait_for_state(*world.manager, second, api::JobState::failed);
-    EXPECT_THAT(job.status_reason.value().message,
-                HasSubstr("/output: '" + (base / "third").string() + "', which job " + third +
-                          ", which has not ended, writes to"));
+    EXPECT_THAT(job.status_reason.value().message, HasSubstr("/output: '" + (base / "third").string() + "': job " +
+                                                             third + " writes to it and has not ended"));
     EXPECT_EQ(world.fleet.next()->start.job_id, third);
 }
 
@@ -233,17 +230,17 @@ TEST(Submissions, F5WhatJobsHaveMadeIsKnownAfterARestart) {
     static_cast<void>(test::wait_for_state(*world.manager, id, api::JobState::succeeded));
     for (int start = 0; start < 2; ++start) {
         const auto refused = as("bob", false);
-        EXPECT_EQ(refused.kind, SubmitOutcome::Kind::invalid);
+        EXPECT_EQ(refused.kind, JobVerdict::not_yours);
         EXPECT_EQ(refused.violations.violations.at(0).code, "path_not_allowed");
         EXPECT_EQ(refused.violations.violations.at(0).pointer, "/output");
         EXPECT_THAT(refused.violations.violations.at(0).detail, HasSubstr(id + " of another key has written"));
-        EXPECT_EQ(as("alice", false).kind, SubmitOutcome::Kind::valid);
-        EXPECT_EQ(as("ops", true).kind, SubmitOutcome::Kind::valid);
+        EXPECT_EQ(as("alice", false).kind, JobVerdict::valid);
+        EXPECT_EQ(as("ops", true).kind, JobVerdict::valid);
         world.manager.reset();
         world.open();
     }
     static_cast<void>(test::await(world.manager->remove(id)));
-    EXPECT_EQ(as("bob", false).kind, SubmitOutcome::Kind::valid);
+    EXPECT_EQ(as("bob", false).kind, JobVerdict::valid);
 }
 
 }  // namespace

@@ -43,11 +43,11 @@ TEST_F(DryRun, TakesTheSpeedOfJobsWithTheSameStudent) {
     started.total_steps = 10;
     started.dtype = "fp32";
     worker->emit(started, worker);
-    finish(worker);  // at 100 tokens a second
+    finish(worker);  // at 100 tokens per second
     wait_for_state(*world_.manager, id, api::JobState::succeeded);
     const auto known = estimate(spec("new", 8, "fp32"));
     EXPECT_DOUBLE_EQ(known.at("seconds").as_double(), 3.2);
-    EXPECT_EQ(known.at("based_on").as_string(), "1 job with this student: 100 tokens a second");
+    EXPECT_EQ(known.at("based_on").as_string(), "1 job with this student: 100 tokens per second");
     EXPECT_TRUE(estimate(spec("new", 16, "fp32")).at("seconds").is_null()) << "another shape";
     EXPECT_TRUE(estimate(spec("new", 8, "bf16")).at("seconds").is_null()) << "another dtype";
 }

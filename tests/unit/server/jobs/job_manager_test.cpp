@@ -44,7 +44,7 @@ void finish(const test::Control& worker, ProgressEvent last = progress_at(10, 1.
 TEST(JobManager, RunsAJobFromQueueToSuccess) {
     World world(thin());
     const auto outcome = await(world.manager->submit({spec_text("out"), "", false}));
-    ASSERT_EQ(outcome.kind, SubmitOutcome::Kind::created);
+    ASSERT_EQ(outcome.kind, JobVerdict::created);
     EXPECT_EQ(outcome.job.state, JobState::queued);
     EXPECT_EQ(outcome.job.queue_position, 1U);
     const auto id = outcome.job.id;
@@ -116,7 +116,7 @@ TEST(JobManager, LiveJobShowsTheNewestProgress) {
 TEST(JobManager, RefusesBadSpecsAndSharedOutputs) {
     World world;
     const auto bad = await(world.manager->submit({R"({"name":1})", "", false}));
-    EXPECT_EQ(bad.kind, SubmitOutcome::Kind::invalid);
+    EXPECT_EQ(bad.kind, JobVerdict::invalid_spec);
     EXPECT_GE(bad.violations.violations.size(), 5U);
 
     const auto first = world.submit("out");
@@ -124,7 +124,7 @@ TEST(JobManager, RefusesBadSpecsAndSharedOutputs) {
     std::filesystem::create_directory_symlink(world.folder.path() / "out", world.folder.path() / "link");
     for (const auto* same : {"out", "./out/", "x/../out", "link"}) {
         const auto second = await(world.manager->submit({spec_text(same), "", false}));
-        ASSERT_EQ(second.kind, SubmitOutcome::Kind::conflict) << same;
+        ASSERT_EQ(second.kind, JobVerdict::output_in_use) << same;
         EXPECT_EQ(second.violations.violations[0].pointer, "/output");
         EXPECT_THAT(second.violations.violations[0].detail, HasSubstr(first));
     }
@@ -135,13 +135,13 @@ TEST(JobManager, RefusesBadSpecsAndSharedOutputs) {
 
 TEST(JobManager, DryRunStoresNothing) {
     World world;
-    EXPECT_EQ(await(world.manager->submit({spec_text("out"), "key", true})).kind, SubmitOutcome::Kind::invalid)
+    EXPECT_EQ(await(world.manager->submit({spec_text("out"), "key", true})).kind, JobVerdict::invalid_spec)
         << "there is no model folder";
     std::filesystem::create_directory(world.folder.path() / "m");
     std::ofstream(world.folder.path() / "m/config.json") << "{}";
     std::ofstream(world.folder.path() / "m/model.safetensors") << "";
     const auto outcome = await(world.manager->submit({spec_text("out"), "key", true}));
-    EXPECT_EQ(outcome.kind, SubmitOutcome::Kind::valid);
+    EXPECT_EQ(outcome.kind, JobVerdict::valid);
     EXPECT_TRUE(api::parse_job_spec(outcome.job.resolved_spec_json));
     EXPECT_TRUE(await(world.manager->list({})).jobs.empty());
 }
@@ -186,10 +186,10 @@ TEST(JobManager, CancelsQueuedJobsAtOnce) {
     const auto queued = world.submit("b");
     world.fleet.next();
     const auto outcome = await(world.manager->cancel(queued));
-    EXPECT_EQ(outcome.kind, CancelOutcome::Kind::accepted);
+    EXPECT_EQ(outcome.kind, JobVerdict::accepted);
     EXPECT_EQ(outcome.job.state, JobState::cancelled);
-    EXPECT_EQ(await(world.manager->cancel(queued)).kind, CancelOutcome::Kind::terminal);
-    EXPECT_EQ(await(world.manager->cancel("nobody")).kind, CancelOutcome::Kind::not_found);
+    EXPECT_EQ(await(world.manager->cancel(queued)).kind, JobVerdict::terminal);
+    EXPECT_EQ(await(world.manager->cancel("nobody")).kind, JobVerdict::not_found);
     EXPECT_EQ(await(world.manager->get(running))->state, JobState::running);
 }
 
@@ -199,10 +199,10 @@ TEST(JobManager, CancelsRunningJobsAfterTheirCheckpoint) {
     const auto id = world.submit("a");
     const auto worker = world.fleet.next();
     const auto outcome = await(world.manager->cancel(id));
-    EXPECT_EQ(outcome.kind, CancelOutcome::Kind::accepted);
+    EXPECT_EQ(outcome.kind, JobVerdict::accepted);
     EXPECT_EQ(outcome.job.state, JobState::running);
     EXPECT_TRUE(outcome.job.cancel_requested);
-    EXPECT_EQ(await(world.manager->cancel(id)).kind, CancelOutcome::Kind::accepted);
+    EXPECT_EQ(await(world.manager->cancel(id)).kind, JobVerdict::accepted);
     worker->emit(CheckpointEvent{4, "/c/4", 0.1}, worker);
     worker->emit(CancelledEvent{4, "/c/4"}, worker);
     worker->end(worker);
@@ -255,7 +255,7 @@ TEST(JobManager, PutsRunningJobsBackWhenItStopsAndResumesThem) {
     EXPECT_EQ(worker->cancels, 1);
     EXPECT_EQ(await(world.manager->get(running))->state, JobState::queued);
     EXPECT_EQ(await(world.manager->get(running))->status_reason->code, "service_stopped");
-    EXPECT_EQ(await(world.manager->submit({spec_text("c"), "", false})).kind, SubmitOutcome::Kind::stopping);
+    EXPECT_EQ(await(world.manager->submit({spec_text("c"), "", false})).kind, JobVerdict::stopping);
     EXPECT_EQ(world.fleet.count(), 1U);
     world.manager.reset();
 
@@ -286,7 +286,7 @@ TEST(JobManager, GoesOnAfterTheServiceWasKilled) {
                 ElementsAre("state: job queued", "state: job running",
                             HasSubstr("state: job queued: the service ended while the job ran"), "state: job running"));
     // The folder is still taken.
-    EXPECT_EQ(await(world.manager->submit({spec_text("a"), "", false})).kind, SubmitOutcome::Kind::conflict);
+    EXPECT_EQ(await(world.manager->submit({spec_text("a"), "", false})).kind, JobVerdict::output_in_use);
 }
 
 TEST(JobManager, EndsACancelledJobAfterARestart) {
@@ -304,11 +304,11 @@ TEST(JobManager, EndsACancelledJobAfterARestart) {
 TEST(JobManager, AnswersTheSameKeyWithTheSameJob) {
     World world;
     const auto first = await(world.manager->submit({spec_text("a"), "k", false}));
-    ASSERT_EQ(first.kind, SubmitOutcome::Kind::created);
+    ASSERT_EQ(first.kind, JobVerdict::created);
     const auto second = await(world.manager->submit({spec_text("a"), "k", false}));
-    EXPECT_EQ(second.kind, SubmitOutcome::Kind::existing);
+    EXPECT_EQ(second.kind, JobVerdict::existing);
     EXPECT_EQ(second.job.id, first.job.id);
-    EXPECT_EQ(await(world.manager->submit({spec_text("b"), "k", false})).kind, SubmitOutcome::Kind::key_reused);
+    EXPECT_EQ(await(world.manager->submit({spec_text("b"), "k", false})).kind, JobVerdict::key_reused);
     EXPECT_EQ(await(world.manager->list({})).jobs.size(), 1U);
 }
 
@@ -421,6 +421,28 @@ TEST(JobManager, WhoAsksDoesNotWaitForTheDisk) {
     disk.unlock();
     finish(worker);
     wait_for_state(*world.manager, running, JobState::succeeded);
+}
+
+/// A disk that takes a new job and nothing after it, as one before a power cut.
+class TakesNoEvents final : public test::FullDisk {
+  public:
+    using FullDisk::FullDisk;
+    std::uint64_t append_events(std::string_view, std::span<const api::JobEvent>, const JobChange&) override {
+        throw ErrorException(io_error("jobs.sqlite: the power is gone"));
+    }
+};
+
+TEST(JobManager, ASubmissionIsOneTransaction) {
+    test::World world(JobManagerOptions{});
+    world.manager.reset();
+    const auto never = std::make_shared<std::atomic<bool>>(false);
+    world.open(std::make_unique<TakesNoEvents>(world.open_store(), never), world.fleet.factory());
+    const auto id = world.submit("/out/a");
+    world.manager.reset();
+    const auto events = world.open_store()->events(id, 0, 10).events;
+    ASSERT_EQ(events.size(), 1U);
+    EXPECT_EQ(events[0].message, "job queued");
+    EXPECT_NE(events[0].created_at, "");
 }
 
 }  // namespace

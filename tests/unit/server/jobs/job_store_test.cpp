@@ -10,7 +10,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "server/jobs/sqlite.hpp"
+#include "server/support/sqlite.hpp"
 #include "tests/unit/server/jobs/fake_worker.hpp"
 
 namespace distilld {
@@ -404,15 +404,6 @@ TEST_F(JobStoreTest, RefusesFilesThatAreNotItsOwn) {
     EXPECT_THAT(open_sqlite_job_store(file()).error().message, HasSubstr("another program"));
 
     EXPECT_FALSE(open_sqlite_job_store(folder_.path() / "missing" / "jobs.sqlite"));
-}
-
-TEST_F(JobStoreTest, RefusesANewerSchema) {
-    open();
-    sqlite3* handle = nullptr;
-    ASSERT_EQ(sqlite3_open(file().c_str(), &handle), SQLITE_OK);
-    ASSERT_EQ(sqlite3_exec(handle, "PRAGMA user_version = 99", nullptr, nullptr, nullptr), SQLITE_OK);
-    sqlite3_close(handle);
-    EXPECT_THAT(open_sqlite_job_store(file()).error().message, HasSubstr("newer version"));
 }
 
 }  // namespace

@@ -12,6 +12,10 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = WorkerOutcome::Kind;
 
+constexpr JobIntent kWaits{JobWish::run, JobPhase::waiting};
+constexpr JobIntent kRuns{JobWish::run, JobPhase::running};
+constexpr JobIntent kRests{JobWish::pause, JobPhase::resting};
+
 /// Carries out what the table says, as a manager would, and complains about what must not be.
 class Checker {
   public:
@@ -76,19 +80,19 @@ class Checker {
             case 8: {
                 const auto id = any_id();
                 const bool known = table_.intent(id).has_value();
-                EXPECT_EQ(table_.pause(id, now_) != VerbVerdict::not_here, known) << id;
+                EXPECT_EQ(table_.pause(id, now_) != JobVerdict::not_found, known) << id;
                 return;
             }
             case 9: {
                 const auto id = any_id();
                 const bool known = table_.intent(id).has_value();
-                EXPECT_EQ(table_.resume(id) != VerbVerdict::not_here, known) << id;
+                EXPECT_EQ(table_.resume(id) != JobVerdict::not_found, known) << id;
                 return;
             }
             case 10: {
                 const auto id = any_id();
-                const bool runs = table_.intent(id) == JobIntent::run;
-                EXPECT_EQ(table_.checkpoint(id) == VerbVerdict::accepted, runs) << id;
+                const bool runs = table_.intent(id) == kRuns;
+                EXPECT_EQ(table_.checkpoint(id) == JobVerdict::accepted, runs) << id;
                 table_.set_priority(any_id(), pick(5) - 2);
                 return;
             }
@@ -96,7 +100,7 @@ class Checker {
                 // About a job that may wait, have ended, or never have been.
                 if (const auto id = any_id(); !running_.contains(id)) {
                     const auto before = table_.intent(id);
-                    if (before == JobIntent::wait || before == JobIntent::paused || !before) {
+                    if (before == kWaits || before == kRests || !before) {
                         table_.on_ended(id, test::outcome(Kind::finished), now_);
                         EXPECT_EQ(table_.intent(id), before) << id;
                     }
@@ -114,7 +118,7 @@ class Checker {
         const auto folder = pick(3) == 0 ? output_of(any_id()) : output_of("j" + std::to_string(next_id_));
         const auto verdict = table_.judge({false, {}, test::writes(folder)});
         const auto user = table_.output_user(folder);
-        EXPECT_EQ(verdict, user ? SubmitVerdict::conflict : SubmitVerdict::created);
+        EXPECT_EQ(verdict, user ? JobVerdict::output_in_use : JobVerdict::created);
         if (user) {
             return;
         }
@@ -128,7 +132,7 @@ class Checker {
         static constexpr std::array kKinds{Kind::finished, Kind::cancelled, Kind::failed, Kind::died};
         const auto kind = kKinds.at(static_cast<std::size_t>(pick(4)));
         const bool young = !told_.contains(id) && !killed_.contains(id);
-        if (young && !stopped_ && pick(5) == 0 && table_.intent(id) == JobIntent::run) {
+        if (young && !stopped_ && pick(5) == 0 && table_.intent(id) == kRuns) {
             table_.on_ended(id, test::outcome(Kind::not_started, "worker_not_started"), now_);
         } else {
             auto outcome = test::outcome(kind, pick(2) == 0 ? "internal" : "teacher", pick(2) == 0);

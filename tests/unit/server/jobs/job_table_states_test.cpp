@@ -381,7 +381,21 @@ const std::map<std::string, Expected> kTable{
 
 std::string intent_text(const JobTable& table) {
     const auto intent = table.intent("j");
-    return intent ? to_string(*intent) : "gone";
+    if (!intent) {
+        return "gone";
+    }
+    if (intent->phase == JobPhase::waiting) {
+        return "wait";
+    }
+    if (intent->phase == JobPhase::resting) {
+        return "paused";
+    }
+    const std::map<JobWish, std::string> names{{JobWish::run, "run"},
+                                               {JobWish::pause, "pause"},
+                                               {JobWish::resume, "resume"},
+                                               {JobWish::cancel, "cancel"},
+                                               {JobWish::requeue, "requeue"}};
+    return names.at(intent->wish) + (intent->phase == JobPhase::killed ? "_by_force" : "");
 }
 
 /// "action, action -> intent", of "j" and of the service.

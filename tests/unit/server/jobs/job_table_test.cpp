@@ -28,20 +28,20 @@ TEST(JobTable, JudgesSubmissions) {
     const JobSubmission::Earlier other{false};
     struct Row {
         JobSubmission submission;
-        SubmitVerdict verdict;
+        JobVerdict verdict;
     };
     const std::vector<Row> rows{
-        {{false, {}, test::writes("/free")}, SubmitVerdict::created},
-        {{false, {}, test::writes("/taken")}, SubmitVerdict::conflict},
-        {{false, {}, {}}, SubmitVerdict::invalid},
-        {{false, same, test::writes("/taken")}, SubmitVerdict::existing},
-        {{false, same, test::writes("/free")}, SubmitVerdict::existing},
-        {{false, other, test::writes("/free")}, SubmitVerdict::key_reused},
-        {{false, other, {}}, SubmitVerdict::key_reused},
-        {{true, {}, test::writes("/free")}, SubmitVerdict::valid},
-        {{true, {}, test::writes("/taken")}, SubmitVerdict::conflict},
-        {{true, {}, {}}, SubmitVerdict::invalid},
-        {{true, other, test::writes("/free")}, SubmitVerdict::valid},
+        {{false, {}, test::writes("/free")}, JobVerdict::created},
+        {{false, {}, test::writes("/taken")}, JobVerdict::output_in_use},
+        {{false, {}, {}}, JobVerdict::invalid_spec},
+        {{false, same, test::writes("/taken")}, JobVerdict::existing},
+        {{false, same, test::writes("/free")}, JobVerdict::existing},
+        {{false, other, test::writes("/free")}, JobVerdict::key_reused},
+        {{false, other, {}}, JobVerdict::key_reused},
+        {{true, {}, test::writes("/free")}, JobVerdict::valid},
+        {{true, {}, test::writes("/taken")}, JobVerdict::output_in_use},
+        {{true, {}, {}}, JobVerdict::invalid_spec},
+        {{true, other, test::writes("/free")}, JobVerdict::valid},
     };
     JobTable table(kOneSlot);
     table.start();
@@ -51,7 +51,7 @@ TEST(JobTable, JudgesSubmissions) {
     }
     table.stop(kNow);
     for (std::size_t row = 0; row < rows.size(); ++row) {
-        EXPECT_EQ(table.judge(rows[row].submission), SubmitVerdict::stopping) << row;
+        EXPECT_EQ(table.judge(rows[row].submission), JobVerdict::stopping) << row;
     }
 }
 
@@ -60,16 +60,16 @@ TEST(JobTable, TakesNoMoreJobsThanMayWait) {
     table.start();
     const auto judged = [&table](bool dry_run) { return table.judge({dry_run, {}, test::writes("/new")}); };
     for (const auto* id : {"running", "a", "b"}) {
-        EXPECT_EQ(judged(false), SubmitVerdict::created);
+        EXPECT_EQ(judged(false), JobVerdict::created);
         table.enqueue(id, test::writes(std::string("/") + id));
         poll(table);
     }
-    EXPECT_EQ(judged(false), SubmitVerdict::queue_full);
-    EXPECT_EQ(judged(true), SubmitVerdict::valid) << "nothing would wait";
-    EXPECT_EQ(table.judge({false, JobSubmission::Earlier{true}, test::writes("/a")}), SubmitVerdict::existing);
+    EXPECT_EQ(judged(false), JobVerdict::queue_full);
+    EXPECT_EQ(judged(true), JobVerdict::valid) << "nothing would wait";
+    EXPECT_EQ(table.judge({false, JobSubmission::Earlier{true}, test::writes("/a")}), JobVerdict::existing);
     table.on_ended("running", outcome(Kind::finished), kNow);
     poll(table);
-    EXPECT_EQ(judged(false), SubmitVerdict::created);
+    EXPECT_EQ(judged(false), JobVerdict::created);
 }
 
 TEST(JobTable, HalvesUntilTheLimitAndThenFails) {
@@ -113,19 +113,19 @@ TEST(JobTable, F5AJobKeepsWhatItClaimsUntilItEnds) {
     const auto judged = [&table](const char* folder, const char* owner) {
         return table.judge({false, {}, test::writes(folder, owner)});
     };
-    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), SubmitVerdict::conflict);
-    EXPECT_EQ(judged("/alice/paused/checkpoints", "alice"), SubmitVerdict::conflict);
-    EXPECT_EQ(judged("/alice/finished/checkpoints", "bob"), SubmitVerdict::not_yours);
-    EXPECT_EQ(judged("/alice/finished", "alice"), SubmitVerdict::created);
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), JobVerdict::output_in_use);
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "alice"), JobVerdict::output_in_use);
+    EXPECT_EQ(judged("/alice/finished/checkpoints", "bob"), JobVerdict::not_yours);
+    EXPECT_EQ(judged("/alice/finished", "alice"), JobVerdict::created);
     table.cancel("paused", kNow);
-    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), SubmitVerdict::not_yours) << "it has written there";
-    EXPECT_EQ(judged("/alice/paused/checkpoints", "alice"), SubmitVerdict::created);
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), JobVerdict::not_yours) << "it has written there";
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "alice"), JobVerdict::created);
     table.forget("paused");
-    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), SubmitVerdict::created);
+    EXPECT_EQ(judged("/alice/paused/checkpoints", "bob"), JobVerdict::created);
     table.enqueue("waits", test::writes("/alice/waits", "alice"));
-    EXPECT_EQ(judged("/alice/waits", "bob"), SubmitVerdict::conflict);
+    EXPECT_EQ(judged("/alice/waits", "bob"), JobVerdict::output_in_use);
     table.cancel("waits", kNow);
-    EXPECT_EQ(judged("/alice/waits", "bob"), SubmitVerdict::created) << "it never began";
+    EXPECT_EQ(judged("/alice/waits", "bob"), JobVerdict::created) << "it never began";
 }
 
 TEST(JobTable, F5WhereLinksLeadByNowIsClaimedWhenItIsFree) {
@@ -263,13 +263,13 @@ std::uint64_t visited_beside(int waiting) {
     }
     poll(table);
     const auto before = table.visited();
-    EXPECT_EQ(table.judge({false, {}, test::writes("new")}), SubmitVerdict::created);
+    EXPECT_EQ(table.judge({false, {}, test::writes("new")}), JobVerdict::created);
     table.enqueue("new", test::writes("new"));
-    EXPECT_EQ(table.judge({false, {}, test::writes("new")}), SubmitVerdict::conflict);
+    EXPECT_EQ(table.judge({false, {}, test::writes("new")}), JobVerdict::output_in_use);
     poll(table);
     EXPECT_EQ(table.queue_position("new"), static_cast<std::uint64_t>(waiting) + 1);
-    EXPECT_EQ(table.pause("new", kNow), VerbVerdict::accepted);
-    EXPECT_EQ(table.resume("new"), VerbVerdict::accepted);
+    EXPECT_EQ(table.pause("new", kNow), JobVerdict::accepted);
+    EXPECT_EQ(table.resume("new"), JobVerdict::accepted);
     EXPECT_TRUE(table.set_priority("new", 1));
     EXPECT_EQ(table.queue_position("new"), 1U);
     table.on_ended("r2", outcome(Kind::finished), kNow);
@@ -322,18 +322,18 @@ TEST(JobTable, APausedJobHoldsNoSlotAndComesBackToItsPlace) {
         table.enqueue(id, test::writes(id));
     }
     poll(table);
-    EXPECT_EQ(table.pause("a", kNow), VerbVerdict::accepted);
-    EXPECT_EQ(table.pause("c", kNow), VerbVerdict::accepted);
-    EXPECT_EQ(table.pause("nobody", kNow), VerbVerdict::not_here);
+    EXPECT_EQ(table.pause("a", kNow), JobVerdict::accepted);
+    EXPECT_EQ(table.pause("c", kNow), JobVerdict::accepted);
+    EXPECT_EQ(table.pause("nobody", kNow), JobVerdict::not_found);
     poll(table);
     EXPECT_EQ(table.running(), 1U);
     table.on_ended("a", outcome(Kind::cancelled, "", true), kNow);
     EXPECT_THAT(texts_of(table.poll(kNow)), ElementsAre("store a paused paused_by_user resume", "start b"));
     EXPECT_EQ(table.output_user("a"), "a");
     EXPECT_FALSE(table.queue_position("a"));
-    EXPECT_EQ(table.resume("c"), VerbVerdict::accepted);
-    EXPECT_EQ(table.resume("a"), VerbVerdict::accepted);
-    EXPECT_EQ(table.resume("a"), VerbVerdict::accepted);
+    EXPECT_EQ(table.resume("c"), JobVerdict::accepted);
+    EXPECT_EQ(table.resume("a"), JobVerdict::accepted);
+    EXPECT_EQ(table.resume("a"), JobVerdict::accepted);
     EXPECT_THAT(table.queue(), ElementsAre("a", "c"));
 }
 
@@ -343,16 +343,16 @@ TEST(JobTable, SaysWhyAVerbIsOfNoUse) {
     table.enqueue("runs", test::writes("/runs"));
     table.enqueue("waits", test::writes("/waits"));
     poll(table);
-    EXPECT_EQ(table.checkpoint("runs"), VerbVerdict::accepted);
-    EXPECT_EQ(table.checkpoint("waits"), VerbVerdict::not_running);
-    EXPECT_EQ(table.checkpoint("nobody"), VerbVerdict::not_here);
-    EXPECT_EQ(table.resume("nobody"), VerbVerdict::not_here);
+    EXPECT_EQ(table.checkpoint("runs"), JobVerdict::accepted);
+    EXPECT_EQ(table.checkpoint("waits"), JobVerdict::not_running);
+    EXPECT_EQ(table.checkpoint("nobody"), JobVerdict::not_found);
+    EXPECT_EQ(table.resume("nobody"), JobVerdict::not_found);
     table.pause("waits", kNow);
-    EXPECT_EQ(table.checkpoint("waits"), VerbVerdict::not_running);
+    EXPECT_EQ(table.checkpoint("waits"), JobVerdict::not_running);
     table.cancel("runs", kNow);
-    EXPECT_EQ(table.pause("runs", kNow), VerbVerdict::cancelling);
-    EXPECT_EQ(table.resume("runs"), VerbVerdict::cancelling);
-    EXPECT_EQ(table.checkpoint("runs"), VerbVerdict::cancelling);
+    EXPECT_EQ(table.pause("runs", kNow), JobVerdict::cancelling);
+    EXPECT_EQ(table.resume("runs"), JobVerdict::cancelling);
+    EXPECT_EQ(table.checkpoint("runs"), JobVerdict::cancelling);
 }
 
 TEST(JobTable, AJobThatDiedOftenBeginsAnewWhenItIsResumed) {

@@ -21,7 +21,7 @@ using test::World;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Kind = VerbOutcome::Kind;
+using Kind = JobVerdict;
 using Pairs = std::map<std::string, std::optional<std::string>>;
 
 void finish(const test::Control& worker) {
@@ -64,7 +64,7 @@ TEST_F(JobVerbsTest, ARunningJobIsPausedWhenItsWorkerHasEndedAndGoesOnLater) {
     EXPECT_EQ(paused.status_reason->code, "paused_by_user");
     EXPECT_EQ(paused.status_reason->message, "paused after a checkpoint");
     EXPECT_EQ(await(world_.manager->pause(id)).kind, Kind::accepted);
-    EXPECT_EQ(await(world_.manager->submit({spec_text("a"), "", false})).kind, SubmitOutcome::Kind::conflict);
+    EXPECT_EQ(await(world_.manager->submit({spec_text("a"), "", false})).kind, JobVerdict::output_in_use);
 
     EXPECT_EQ(await(world_.manager->resume(id)).kind, Kind::accepted);
     const auto again = world_.fleet.next();
@@ -402,7 +402,7 @@ TEST_F(JobVerbsTest, PriorityAndMetadataAreKept) {
         (*patch.metadata)["k" + std::to_string(pair)] = "v";
     }
     const auto refused = await(world_.manager->change(c, patch));
-    EXPECT_EQ(refused.kind, Kind::invalid);
+    EXPECT_EQ(refused.kind, Kind::invalid_change);
     EXPECT_EQ(refused.violations.violations.at(0).pointer, "/metadata");
 }
 

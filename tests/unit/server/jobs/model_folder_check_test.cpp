@@ -29,12 +29,13 @@ TEST(ModelFolderCheck, OpensWhatAJobWouldRead) {
     };
     StudentSpec student;
     student.model = (folder.path() / "nothing").string();
-    EXPECT_NE(defect_of(student).find("nothing is no folder"), std::string::npos) << defect_of(student);
+    EXPECT_NE(defect_of(student).find("nothing is not a folder"), std::string::npos) << defect_of(student);
     student.model = folder.path().string();
     write("model.safetensors", "");
-    EXPECT_NE(defect_of(student).find("config.json is no file"), std::string::npos) << defect_of(student);
+    EXPECT_NE(defect_of(student).find("config.json is not a file"), std::string::npos) << defect_of(student);
     ASSERT_EQ(::mkfifo((folder.path() / "config.json").c_str(), 0600), 0);
-    EXPECT_NE(defect_of(student).find("config.json is no file"), std::string::npos) << "and nobody waits for a writer";
+    EXPECT_NE(defect_of(student).find("config.json is not a file"), std::string::npos)
+        << "and nobody waits for a writer";
     std::filesystem::remove(folder.path() / "config.json");
     write("config.json", "[1]");
     EXPECT_NE(defect_of(student).find("config.json is not a JSON object"), std::string::npos) << defect_of(student);

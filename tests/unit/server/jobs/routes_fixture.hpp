@@ -35,6 +35,8 @@ inline Estimates estimates_here() {
 /// A service with fake workers, whose routes are called without a server.
 class RoutesTest : public ::testing::Test {
   protected:
+    explicit RoutesTest(JobManagerOptions options = brisk()) : world_(std::move(options)) {}
+
     api::Response call(const std::string& method, const std::string& pattern, api::Request request = {}) {
         for (const auto& route : routes_) {
             if (route.method != method || route.pattern != pattern) {
@@ -97,7 +99,7 @@ class RoutesTest : public ::testing::Test {
         worker->end(worker);
     }
 
-    World world_{brisk()};
+    World world_;
     std::shared_ptr<JobLogs> logs_ = std::make_shared<JobLogs>(world_.folder / "logs");
     std::vector<http::Route> routes_ = make_job_routes(*world_.manager, world_.metrics, logs_, estimates_here());
 };

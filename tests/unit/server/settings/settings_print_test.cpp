@@ -26,7 +26,7 @@ TEST(SettingsPrint, WhatIsPrintedIsReadBackTheSame) {
     const auto text = settings_toml(first);
     EXPECT_THAT(text, HasSubstr("body_limit = \"1MiB\"  # environment DISTILLD_SERVER_BODY_LIMIT\n"));
     EXPECT_THAT(text, HasSubstr("cancel_grace = \"1500ms\"  # flag --cancel-grace\n"));
-    EXPECT_THAT(text, HasSubstr("one a GPU\n# 0 to 1024; default 0\nslots = 0  # default\n"));
+    EXPECT_THAT(text, HasSubstr("one per GPU\n# 0 to 1024; default 0\nslots = 0  # default\n"));
 
     std::ofstream(folder.path() / "again.toml") << text;
     SettingsInput again;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/jobs/job_store.hpp"
-#include "server/jobs/sqlite.hpp"
+#include "server/support/sqlite.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace distilld::webhooks {

@@ -44,7 +44,7 @@ TEST_F(ExportOwner, AnEmptyOrAbsentFolderMayBeTaken) {
 TEST_F(ExportOwner, AModelOfSomebodyElseIsNamed) {
     for (const char* file : {"model-00001-of-00002.safetensors", "config.json"}) {
         test::write_bytes(folder_ / file, "x");
-        EXPECT_THAT(refusal(), AllOf(StartsWith("/output: " + (folder_ / file).string() + " is of another model"),
+        EXPECT_THAT(refusal(), AllOf(StartsWith("/output: " + (folder_ / file).string() + " belongs to another model"),
                                      HasSubstr("\"overwrite\": true")));
     }
     JobSpec overwriting = spec_of_a_run();
@@ -64,10 +64,10 @@ TEST_F(ExportOwner, TheModelOfTheSameRunMayBeReplaced) {
 
     JobSpec other = spec_of_a_run();
     other.training.seed = 1;
-    EXPECT_THAT(refusal(other), HasSubstr("config.json is of another model: /training/seed: is 1"));
+    EXPECT_THAT(refusal(other), HasSubstr("config.json belongs to another model: /training/seed: is 1"));
     EXPECT_THAT(refusal(spec_of_a_run(), "other rows"), HasSubstr("/dataset/train"));
     test::write_bytes(folder_ / "distilld.json", "[]");
-    EXPECT_THAT(refusal(), HasSubstr("is of another model"));
+    EXPECT_THAT(refusal(), HasSubstr("belongs to another model"));
 }
 
 }  // namespace

@@ -185,13 +185,13 @@ TEST(ResumeIdentity, ATeacherThatWasNotThereIsRefused) {
     JobSpec taught = spec_of_a_run();
     taught.training.kd_ratio = 0;
     EXPECT_THAT(check_run_identity(make_run_identity(plain, "hash"), taught, "hash").error().message,
-                StartsWith("/teacher/protocol: is \"kserve\", but the checkpoint was made with nothing;"));
+                StartsWith("/teacher/protocol: is \"kserve\", but the checkpoint was made without it;"));
 }
 
 TEST(ResumeIdentity, AdaptersThatWereNotThereAreRefused) {
     JobSpec spec = spec_of_a_run();
     spec.student.lora.reset();
-    EXPECT_THAT(refusal(spec), StartsWith("/student/lora/r: is nothing, but the checkpoint was made with 8;"));
+    EXPECT_THAT(refusal(spec), StartsWith("/student/lora/r: is not set, but the checkpoint was made with 8;"));
 }
 
 TEST(ResumeIdentity, AnotherNumberOfThreadsIsSaid) {

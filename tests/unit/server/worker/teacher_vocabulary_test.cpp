@@ -53,7 +53,7 @@ TEST_F(TeacherVocabulary, TheSameTokenizerNeedsNoWord) {
 TEST_F(TeacherVocabulary, AnotherTokenizerIsRefusedUnlessItIsMeant) {
     EXPECT_THAT(tokenizer_refusal(tokenizer("a"), tokenizer("b")),
                 AllOf(HasSubstr("/teacher/require_same_tokenizer: the teacher http://t has another tokenizer"),
-                      HasSubstr("(/models/student)"), HasSubstr("say false if this is meant")));
+                      HasSubstr("(/models/student)"), HasSubstr("set this field to false if that is intended")));
     spec_.require_same_tokenizer = false;
     EXPECT_EQ(tokenizer_refusal(tokenizer("a"), tokenizer("b")), "");
     EXPECT_THAT(said_, ElementsAre(HasSubstr("has another tokenizer than the student (/models/student)")));

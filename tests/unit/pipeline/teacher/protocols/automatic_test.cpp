@@ -56,7 +56,7 @@ std::string asked_for_rows(ScriptedHttpServer::Handler handler, const std::strin
 TEST(AutomaticProtocol, KnowsServersByTheirPages) {
     const auto vllm = pages({{"/v1/models", read_fixture("vllm-models.json")}});
     const auto sglang = pages({{"/v1/models", read_fixture("sglang-models.json")}});
-    for (const char* path : {"", "/", "/v1", "/v1/", "/v1/completions", "/generate"}) {
+    for (const char* path : {"", "/", "/v1", "/v1/", "/v1/completions", "/generate", "/get_sequence_logprobs/"}) {
         EXPECT_EQ(asked_for_rows(vllm, path), "/v1/completions") << path;
         EXPECT_EQ(asked_for_rows(sglang, path), "/generate") << path;
         EXPECT_EQ(asked_for_rows(pages({}), path), "/v1/completions") << path;  // the seeds' own

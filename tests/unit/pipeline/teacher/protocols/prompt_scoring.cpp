@@ -70,7 +70,8 @@ TeacherSpec scoring_spec(TeacherProtocol protocol, const std::string& url, std::
 ScriptedHttpServer::Handler listing_server(std::string models, ScriptedHttpServer::Handler answer) {
     return [models = std::move(models), answer = std::move(answer)](const SeenRequest& request) {
         ScriptedReply reply;
-        if (request.target == "/tokenize" || request.body == "{}") {
+        const bool is_page = request.method == "GET" && request.target != "/v1/models";
+        if (is_page || request.target == "/tokenize" || request.body == "{}") {
             reply.status = 404;
             return reply;
         }

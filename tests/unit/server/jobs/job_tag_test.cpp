@@ -1,11 +1,9 @@
-#include "server/jobs/rendered_jobs.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,7 +12,7 @@
 #include "base/json_text.hpp"
 #include "server/jobs/api_route.hpp"
 #include "server/jobs/job_access.hpp"
-#include "tests/unit/server/jobs/fake_worker.hpp"
+#include "tests/unit/server/jobs/routes_fixture.hpp"
 
 namespace distilld {
 namespace {
@@ -42,24 +40,39 @@ api::Request asking(const std::string& id, std::optional<api::Caller> caller = {
     return request;
 }
 
-class RenderedJobsTest : public ::testing::Test {
+class JobTagTest : public test::RoutesTest {
   protected:
+    JobTagTest() : RoutesTest(one_slot()) {}
+
+    api::Response answer(const std::string& id, std::optional<api::Caller> caller = {}, const std::string& tag = {}) {
+        api::Request request = asking(id, std::move(caller));
+        if (!tag.empty()) {
+            request.headers.push_back({"if-none-match", tag});
+        }
+        return call("GET", "/v1/jobs/{id}", std::move(request));
+    }
     std::string shown(const std::string& id, std::optional<api::Caller> caller = {}) {
-        const auto request = asking(id, std::move(caller));
-        return await(rendered_.text(request));
+        return answer(id, std::move(caller)).body;
+    }
+    static std::string tag_of(const api::Response& response) {
+        for (const auto& [name, value] : response.headers) {
+            if (name == "ETag") {
+                return value;
+            }
+        }
+        return {};
     }
     std::string anew(const std::string& id) {
         return to_text(api::to_json_object(visible_job(await(world_.manager->get(id)).value(), asking(id)), true));
     }
-    /// Whether the answer had to be made anew; it must be what it would be then, and kept from there on.
+    /// Whether the tag of the last answer is not the job's any more. The answer must be what it would be now.
     bool changed(const std::string& id) {
-        const auto before = rendered_.rendered();
-        const auto text = shown(id);
-        EXPECT_EQ(text, anew(id));
-        const auto now = rendered_.rendered();
-        EXPECT_EQ(shown(id), text);
-        EXPECT_EQ(rendered_.rendered(), now) << "nothing has changed in between";
-        return now != before;
+        const auto since = answer(id, {}, tags_[id]);
+        const auto now = answer(id);
+        EXPECT_EQ(now.body, anew(id));
+        EXPECT_EQ(answer(id, {}, tag_of(now)).status, 304U) << "nothing has changed in between";
+        tags_[id] = tag_of(now);
+        return since.status == 200;
     }
     /// What was posted to the manager's thread, and what that posts there, has run.
     void settle() {
@@ -72,7 +85,7 @@ class RenderedJobsTest : public ::testing::Test {
         settle();
     }
     void patch(const std::string& id, JobPatch patch) {
-        EXPECT_EQ(await(world_.manager->change(id, std::move(patch))).kind, VerbOutcome::Kind::accepted);
+        EXPECT_EQ(await(world_.manager->change(id, std::move(patch))).kind, JobVerdict::accepted);
     }
     static JobPatch metadata(const std::string& text) {
         JobPatch patch;
@@ -81,28 +94,28 @@ class RenderedJobsTest : public ::testing::Test {
     }
     static WaitingEvent waits() { return {"teacher_unavailable", "no answer", 1.0}; }
 
-    test::World world_{one_slot()};
-    RenderedJobs rendered_{*world_.manager};
+    std::map<std::string, std::string> tags_;  ///< of the last answers
 };
 
-TEST_F(RenderedJobsTest, AJobIsWrittenOnceUntilItChanges) {
+TEST_F(JobTagTest, AJobThatHasNotChangedIsNotSentAgain) {
     const auto id = world_.submit("a");
     world_.fleet.next();
     settle();
-    const auto first = shown(id);
-    EXPECT_EQ(first, anew(id));
-    for (int poll = 0; poll < 20; ++poll) {
-        EXPECT_EQ(shown(id), first);
-    }
-    EXPECT_EQ(rendered_.rendered(), 1U);
+    const auto first = answer(id);
+    EXPECT_EQ(first.body, anew(id));
+    const auto again = answer(id, {}, "W/\"other\", " + tag_of(first));
+    EXPECT_EQ(again.status, 304U);
+    EXPECT_EQ(again.body, "");
+    EXPECT_EQ(tag_of(again), tag_of(first));
     const auto other = world_.submit("b");
     patch(other, metadata("b"));
     settle();
-    EXPECT_EQ(shown(id), first);
-    EXPECT_EQ(rendered_.rendered(), 1U) << "what happens to another job is nothing to it";
+    EXPECT_EQ(answer(id, {}, tag_of(first)).status, 304U) << "what happens to another job is nothing to it";
+    EXPECT_EQ(answer(other, {}, tag_of(first)).status, 200U);
+    EXPECT_EQ(answer(id, {}, "*").status, 200U);
 }
 
-TEST_F(RenderedJobsTest, WhateverTheWorkerSaysIsShown) {
+TEST_F(JobTagTest, WhateverTheWorkerSaysIsShown) {
     const auto id = world_.submit_text(test::distil_text("a"));
     const auto worker = world_.fleet.next();
     settle();
@@ -136,7 +149,7 @@ TEST_F(RenderedJobsTest, WhateverTheWorkerSaysIsShown) {
     EXPECT_THAT(shown(id), HasSubstr(R"("micro_batches":2)"));
 }
 
-TEST_F(RenderedJobsTest, WhateverTheUserAsksForIsShown) {
+TEST_F(JobTagTest, WhateverTheUserAsksForIsShown) {
     const auto id = world_.submit_text(test::distil_text("a"));
     const auto worker = world_.fleet.next();
     worker->obeys = false;
@@ -164,7 +177,7 @@ TEST_F(RenderedJobsTest, WhateverTheUserAsksForIsShown) {
     }
 }
 
-TEST_F(RenderedJobsTest, PlaceAndSlotAreShown) {
+TEST_F(JobTagTest, PlaceAndSlotAreShown) {
     const auto first = world_.submit("a");
     const auto worker = world_.fleet.next();
     const auto second = world_.submit("b");
@@ -192,7 +205,7 @@ TEST_F(RenderedJobsTest, PlaceAndSlotAreShown) {
     EXPECT_THAT(shown(third), HasSubstr(R"("queue_position":1)"));
 }
 
-TEST_F(RenderedJobsTest, AJobThatHasEndedCanChangeAndGo) {
+TEST_F(JobTagTest, AJobThatHasEndedCanChangeAndGo) {
     const auto id = world_.submit("a");
     world_.fleet.next();
     await(world_.manager->cancel(id));
@@ -211,18 +224,11 @@ TEST_F(RenderedJobsTest, AJobThatHasEndedCanChangeAndGo) {
     wait_for_state(*world_.manager, id, JobState::cancelled);
     settle();
     EXPECT_TRUE(changed(id));
-    EXPECT_EQ(await(world_.manager->remove(id)).kind, RemoveOutcome::Kind::removed);
-    try {
-        shown(id);
-        FAIL() << "it is still shown";
-    } catch (const ProblemError& error) {
-        EXPECT_EQ(error.problem.status, 404U);
-    }
-    EXPECT_EQ(rendered_.texts(), 0U);
-    EXPECT_EQ(rendered_.bytes(), 0U);
+    EXPECT_EQ(await(world_.manager->remove(id)).kind, JobVerdict::accepted);
+    EXPECT_EQ(answer(id, {}, tags_[id]).status, 404U);
 }
 
-TEST_F(RenderedJobsTest, NobodyIsGivenWhatAnotherMaySee) {
+TEST_F(JobTagTest, NobodyIsGivenWhatAnotherMaySee) {
     const std::string spec =
         R"({"student":{"model":"m"},"dataset":{"train":"t.jsonl","sequence_length":16},"training":{"max_steps":1},)"
         R"("teacher":{"endpoints":["http://h:1/v1?key=s3cret"]},"output":"/out/a"})";
@@ -240,49 +246,8 @@ TEST_F(RenderedJobsTest, NobodyIsGivenWhatAnotherMaySee) {
         EXPECT_THAT(shown(id, root), HasSubstr("s3cret"));
         EXPECT_THAT(shown(id), HasSubstr("s3cret")) << "without keys everybody is the owner";
     }
-    EXPECT_EQ(rendered_.rendered(), 2U) << "one for those who may see all, one for the others";
-}
-
-TEST_F(RenderedJobsTest, KeepsSoManyAndThoseThatWereAskedForLast) {
-    const auto a = world_.submit("a");
-    world_.fleet.next();
-    const auto b = world_.submit("b");
-    const auto c = world_.submit("c");
-    settle();
-    RenderedJobs two(*world_.manager, {.max_texts = 2});
-    const auto ask = [&two](const std::string& id) {
-        const auto request = asking(id);
-        return await(two.text(request)).size();
-    };
-    ask(a);
-    ask(b);
-    ask(a);
-    const auto bytes = ask(c) + ask(a);
-    EXPECT_EQ(two.rendered(), 3U) << "a was asked for after b, which went for c";
-    EXPECT_EQ(two.texts(), 2U);
-    EXPECT_EQ(two.bytes(), bytes);
-    ask(b);
-    EXPECT_EQ(two.rendered(), 4U);
-    EXPECT_EQ(two.texts(), 2U);
-}
-
-TEST_F(RenderedJobsTest, KeepsSoManyBytes) {
-    const auto a = world_.submit("a");
-    world_.fleet.next();
-    const auto b = world_.submit("b");
-    settle();
-    const auto size = std::max(shown(a).size(), shown(b).size());
-    RenderedJobs one(*world_.manager, {.max_bytes = size});
-    RenderedJobs none(*world_.manager, {.max_bytes = 10});
-    for (const auto& id : {a, b}) {
-        const auto request = asking(id);
-        await(one.text(request));
-        EXPECT_EQ(await(none.text(request)), shown(id));
-    }
-    EXPECT_EQ(one.texts(), 1U);
-    EXPECT_LE(one.bytes(), size);
-    EXPECT_EQ(none.texts(), 0U);
-    EXPECT_EQ(none.bytes(), 0U);
+    EXPECT_EQ(answer(id, alice, tag_of(answer(id, alice))).status, 304U);
+    EXPECT_EQ(answer(id, bob, tag_of(answer(id, alice))).status, 200U) << "what a cache holds of one is not another's";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/jobs/sqlite.hpp"
+#include "server/support/sqlite.hpp"
 
 #include <sys/stat.h>
 
@@ -86,7 +86,7 @@ bool Statement::is_null(int column) const {
     return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
 }
 
-Database::Database(const std::filesystem::path& file) : file_(file.string()) {
+Database::Database(const std::filesystem::path& file, const char* tables) : file_(file.string()) {
     sqlite3* handle = nullptr;
     const int code = sqlite3_open_v2(file_.c_str(), &handle,
                                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -100,6 +100,7 @@ Database::Database(const std::filesystem::path& file) : file_(file.string()) {
     identity_ = identity_of(file_);
     sqlite3_extended_result_codes(handle, 1);
     sqlite3_busy_timeout(handle, 5000);
+    execute(tables);
 }
 
 void Database::execute(const char* sql) {

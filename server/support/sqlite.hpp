@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/error.hpp"
 
@@ -26,6 +27,16 @@ class Statement {
     void bind(int index, std::int64_t number);
     void bind(int index, double number);  ///< NaN binds NULL
     void bind_null(int index);
+    /// NULL for nothing.
+    template <class T>
+    void bind(int index, const std::optional<T>& value) {
+        using Stored = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+        if (value) {
+            bind(index, static_cast<Stored>(*value));
+        } else {
+            bind_null(index);
+        }
+    }
 
     /// True: a row is there. False: done.
     bool step();
@@ -37,6 +48,18 @@ class Statement {
     [[nodiscard]] std::int64_t integer(int column) const;
     [[nodiscard]] double real(int column) const;  ///< NaN of NULL
     [[nodiscard]] bool is_null(int column) const;
+    /// Nothing of NULL.
+    template <class T>
+    [[nodiscard]] std::optional<T> optional(int column) const {
+        if (is_null(column)) {
+            return std::nullopt;
+        }
+        if constexpr (std::is_floating_point_v<T>) {
+            return static_cast<T>(real(column));
+        } else {
+            return static_cast<T>(integer(column));
+        }
+    }
 
   private:
     struct Finalize {
@@ -61,7 +84,8 @@ class ResetGuard {
 /// One connection, for one thread.
 class Database {
   public:
-    explicit Database(const std::filesystem::path& file);
+    /// `tables`: statements that are run before anything else (CREATE TABLE IF NOT EXISTS …).
+    explicit Database(const std::filesystem::path& file, const char* tables = "");
     void execute(const char* sql);
     [[nodiscard]] std::int64_t query_integer(const char* sql);
     /// Throws "FILE: what: what SQLite says".
