@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <boost/json/object.hpp>
 #include <utility>
 #include <vector>
 
 #include "api/job_spec_json.hpp"
+#include "api/object_fields.hpp"
 #include "api/spec_fields.hpp"
 #include "api/spec_rules.hpp"
 #include "api/teacher_fields.hpp"
@@ -39,7 +39,10 @@ class SpecReader {
                 read_members(section);
             }
         }
-        refuse_unknown(pointer, object, names);
+        refuse_unknown(object, std::string(pointer), names, reading_.violations, [&](const std::string& name) {
+            const auto* meant = table_.known_as(name);
+            return std::string(meant != nullptr ? meant->pointer : closest(name, names) ? "" : place_of(name));
+        });
     }
 
     /// Objects with the fields of another section, which are read as if each were that section of a spec of its own.
@@ -105,7 +108,7 @@ class SpecReader {
 
     void read_field(const SpecField& field, const json::object& object) {
         if (const auto* value = object.if_contains(field.name())) {
-            if (field.kind->read(*value, reading_.spec, {field.pointer, reading_.violations})) {
+            if (field.kind.read(*value, reading_.spec, {field.pointer, reading_.violations})) {
                 reading_.good.insert(field.pointer);
             }
         } else if (!field.required.empty() && needed(field.needed_by)) {
@@ -124,25 +127,6 @@ class SpecReader {
 
     /// The field `kind` stands in front of all that depends on it.
     [[nodiscard]] bool needed(NeededBy by) const { return by == NeededBy::all || reading_.spec.kind == JobKind::train; }
-
-    void refuse_unknown(std::string_view section, const json::object& object, const std::vector<std::string>& names) {
-        for (const auto& member : object) {
-            const std::string key = member.key();
-            if (std::find(names.begin(), names.end(), key) != names.end()) {
-                continue;
-            }
-            auto detail = "unknown field " + quote(key);
-            if (const auto* meant = table_.known_as(key)) {
-                detail += "; did you mean " + std::string(meant->pointer) + "?";
-            } else if (const auto near = closest(key, names)) {
-                detail += "; did you mean \"" + *near + "\"?";
-            } else if (const auto elsewhere = place_of(key); !elsewhere.empty()) {
-                detail += "; did you mean " + std::string(elsewhere) + "?";
-            }
-            reading_.violate(std::string(section) + "/" + escape_pointer_token(key), "unknown_field",
-                             std::move(detail));
-        }
-    }
 
     /// Where a name has its place that somebody wrote into the wrong object.
     [[nodiscard]] std::string_view place_of(std::string_view name) const {
@@ -183,23 +167,9 @@ void throw_exception_from_error(const SpecViolations& violations, const boost::s
 SpecViolations read_job_spec(std::string_view text, JobSpec& spec, const SpecTable& table) {
     SpecViolations result;
     auto& out = result.violations;
-    if (text.size() > kSpecSizeLimit) {
-        out.push_back({"", "too_large", "the spec is longer than " + std::to_string(kSpecSizeLimit) + " bytes"});
-        return result;
+    if (const auto document = read_object(text, "the spec", kSpecSizeLimit, kSpecDepthLimit, out)) {
+        SpecReader(table, *document, spec, out).read();
     }
-    const auto document = parse_json_text(text, kSpecDepthLimit);
-    if (!document) {
-        out.push_back({"", "malformed_json", "not JSON: " + document.error().reason});
-        return result;
-    }
-    if (!document->is_object()) {
-        out.push_back({"", "wrong_type", "an object is expected, not " + kind_name(*document)});
-        return result;
-    }
-    for (auto& pointer : duplicate_keys(text, kSpecDepthLimit)) {
-        out.push_back({std::move(pointer), "duplicate_key", "stands more than once in its object"});
-    }
-    SpecReader(table, document->get_object(), spec, out).read();
     return result;
 }
 

@@ -13,7 +13,7 @@ namespace json = boost::json;
 namespace {
 
 void write(const JobSpec& spec, const SpecField& field, json::object& object) {
-    if (auto value = field.kind->write(spec)) {
+    if (auto value = field.kind.write(spec)) {
         object[field.name()] = *std::move(value);
     }
 }

@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 json::object field_schema(const SpecField& field) {
     auto schema = field.kind->schema();
-    const auto initial = field.required.empty() ? field.kind->initial() : std::nullopt;
+    const auto initial = field.required.empty() ? field.kind.initial() : std::nullopt;
     std::string description(field.help);
     if (initial && !field.default_depends) {
         schema["default"] = *initial;
@@ -172,7 +172,7 @@ std::string default_text(const SpecField& field) {
     if (!field.required.empty()) {
         return "required";
     }
-    const auto initial = field.kind->initial();
+    const auto initial = field.kind.initial();
     if (!initial) {
         return field.default_note.empty() ? "none" : std::string(field.default_note);
     }

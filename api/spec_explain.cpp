@@ -159,7 +159,7 @@ boost::json::value placeholder(boost::json::object schema) {
 void add_field(const SpecField& field, const std::map<std::string, boost::json::value>& values, ObjectText& object) {
     const auto given = values.find(std::string(field.pointer));
     object.comment(std::string(field.help) + " (" + field.kind->values() + ")");
-    const auto initial = field.kind->initial();
+    const auto initial = field.kind.initial();
     const auto name = "\"" + std::string(field.name()) + "\": ";
     if (given != values.end()) {
         object.stands(name + to_text(given->second));

@@ -90,17 +90,6 @@ std::vector<SpecField> last_document_fields() {
     };
 }
 
-/// Without a default: it depends on the packing.
-FieldKindPtr overflow_kind() {
-    const auto to = [](const DatasetSpec& dataset) {
-        return dataset.overflow == Overflow::automatic ? std::string() : name_of(kOverflowNames, dataset.overflow);
-    };
-    const auto from = [](DatasetSpec& dataset, const std::string& text) {
-        dataset.overflow = value_of(kOverflowNames, text).value();
-    };
-    return make_choice(make_member<std::string, DatasetSpec>(to, from), names_of(kOverflowNames));
-}
-
 std::vector<SpecField> dataset_fields() {
     return {
         // The checkpoint holds a hash of the rows, so the file may have moved.
@@ -137,7 +126,7 @@ std::vector<SpecField> dataset_fields() {
              "each is read by itself; false: one document per row, rows of similar length together (docs/packing.md)"},
         // The checkpoint holds a hash of the rows that it comes to.
         {.pointer = "/dataset/overflow",
-         .kind = overflow_kind(),
+         .kind = make_choice(&DatasetSpec::overflow, kOverflowNames),
          .decides_weights = no,
          .help = "what happens to documents longer than a row (`packing` `documents` or false): split them into rows "
                  "that are read by themselves, truncate them, or refuse the job (error); see docs/packing.md",
@@ -321,7 +310,7 @@ std::vector<SpecField> eval_fields() {
          .help = "ask the teacher about the held-out rows too, for the student's KL divergence from it and for how "
                  "often both put the same token first (docs/training.md)"},
         {.pointer = "/eval/sample_prompts",
-         .kind = make_texts(&EvalSpec::sample_prompts, {.may_break_lines = true}, kMaxPrompts),
+         .kind = make_texts(&EvalSpec::sample_prompts, {.text = {.may_break_lines = true}, .max_count = kMaxPrompts}),
          .decides_weights = no,
          .help = "texts that the student continues at each evaluation, shown in the log, events and sinks; needs "
                  "`dataset.eval`"},
@@ -347,7 +336,7 @@ std::vector<SpecField> checkpoint_fields() {
          .default_note = "= by time only",
          .also_known_as = {"save_steps"}},
         {.pointer = "/checkpoint/every_secs",
-         .kind = make_number(&CheckpointSpec::every_secs, {.max = 1e9}),
+         .kind = make_seconds(&CheckpointSpec::every_secs, {.max = 1e9}),
          .decides_weights = no,
          .help = "seconds of training between two checkpoints; with `every_steps`, whichever comes first",
          .default_note = "(0 = by steps only)"},

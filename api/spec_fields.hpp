@@ -6,12 +6,33 @@
 #include <vector>
 
 #include "api/field_kinds.hpp"
+#include "pipeline/core/job_spec.hpp"
 
 /// The fields of a job spec, each described once. The parser, the writer, the suggestions for misspelt names, the paths
 /// that are made absolute, the resume identity, the tables of docs/job-spec.md, the JobSpec schema of api/openapi.yaml
 /// and the flags of the command line go by this table. A new field is a member of pipeline/core/job_spec.hpp and a row
 /// here; what it has to do with other fields is a rule of api/spec_rules.cpp.
 namespace distilld::api {
+
+template <>
+struct SectionOf<StudentSpec> : SectionAt<&JobSpec::student> {};
+template <>
+struct SectionOf<TeacherSpec> : SectionAt<&JobSpec::teacher> {};
+template <>
+struct SectionOf<DatasetSpec> : SectionAt<&JobSpec::dataset> {};
+template <>
+struct SectionOf<TrainingSpec> : SectionAt<&JobSpec::training> {};
+template <>
+struct SectionOf<EvalSpec> : SectionAt<&JobSpec::eval> {};
+template <>
+struct SectionOf<CheckpointSpec> : SectionAt<&JobSpec::checkpoint> {};
+template <>
+struct SectionOf<MetricsSpec> : SectionAt<&JobSpec::metrics> {};
+template <>
+struct SectionOf<LoraSpec> {
+    using Root = JobSpec;
+    static auto* in(auto& spec) { return spec.student.lora ? &*spec.student.lora : nullptr; }
+};
 
 /// Whether a run that goes on from a checkpoint may have another value. There is no default: every row says it.
 class DecidesWeights {
@@ -37,7 +58,7 @@ enum class NeededBy { all, training };
 
 struct SpecField {
     std::string_view pointer;        ///< "/name", "/training/seed": a field of the document or of a section
-    FieldKindPtr kind;               ///< member, values, range; the default is that of the member
+    FieldKind<JobSpec> kind;         ///< member, values, range; the default is that of the member
     DecidesWeights decides_weights;  ///< no default
     std::string_view help;           ///< one line of Markdown
     std::string_view required = {};  ///< what has to be given; empty = may be left out

@@ -7,38 +7,31 @@
 namespace distilld::api {
 namespace {
 
-std::string absolute(const std::string& text, const std::filesystem::path& base) {
-    if (text.empty()) {
-        return text;
-    }
-    return normal_path((base / text).string()).string();
-}
-
 bool fills_store(const TeacherSpec& teacher) {
     const bool asks = !teacher.endpoints.empty() || !teacher.model_dir.empty();
     return asks && (teacher.cache == TeacherCache::write || teacher.cache == TeacherCache::readwrite);
 }
 
 PathUse use_of(const SpecField& field, const JobSpec& spec) {
-    const PathUse use = field.kind->path_use();
+    const PathUse use = field.kind->path_use().value();
     const bool fills = spec.kind == JobKind::generate || (spec.teacher && fills_store(*spec.teacher));
     return use == PathUse::shares && !fills ? PathUse::reads : use;
 }
 
-void each_path_of(JobSpec& spec, const SpecTable& table, const std::string& section, const std::string& shown_as,
+void each_path_of(const JobSpec& spec, const SpecTable& table, const std::string& section, const std::string& shown_as,
                   const VisitPath& visit) {
     for (const auto& field : table.fields) {
         if (!section.empty() && field.section() != section) {
             continue;
         }
-        const auto paths = field.kind->paths(spec);
+        const auto paths = field.kind.paths(spec);
         for (std::size_t i = 0; i < paths.size(); ++i) {
-            if (paths[i]->empty()) {
+            if (paths[i].empty()) {
                 continue;
             }
             auto pointer = section.empty() ? std::string(field.pointer) : shown_as + "/" + std::string(field.name());
             pointer += paths.size() > 1 ? "/" + std::to_string(i) : "";
-            visit({field, std::move(pointer), *paths[i], use_of(field, spec)});
+            visit({field, std::move(pointer), paths[i], use_of(field, spec)});
         }
     }
 }
@@ -55,9 +48,8 @@ std::filesystem::path normal_path(const std::string& text) {
 
 void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base, const SpecTable& table) {
     for (const auto& field : table.fields) {
-        for (std::string* path : field.kind->paths(spec)) {
-            *path = absolute(*path, base);
-        }
+        field.kind.change_paths(
+            spec, [&base](const std::string& path) { return normal_path((base / path).string()).string(); });
     }
     for (auto& [name, teacher] : spec.teachers) {
         JobSpec alone;
@@ -68,8 +60,7 @@ void make_paths_absolute(JobSpec& spec, const std::filesystem::path& base, const
 }
 
 void each_path(const JobSpec& spec, const SpecTable& table, const VisitPath& visit) {
-    JobSpec copy = spec;  // kinds give paths that can be changed
-    each_path_of(copy, table, "", "", visit);
+    each_path_of(spec, table, "", "", visit);
     for (const auto& [name, teacher] : spec.teachers) {
         JobSpec alone;
         alone.kind = spec.kind;

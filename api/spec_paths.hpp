@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "api/field_kinds.hpp"
+#include "api/value_kinds.hpp"
 #include "pipeline/core/job_spec.hpp"
 
 /// The folders and files that a job spec names, as texts: none of them is looked at.

@@ -1,17 +1,37 @@
 #include "api/student_fields.hpp"
 
+#include "api/job_spec_json.hpp"
+#include "base/json_text.hpp"
+
 namespace distilld::api {
 namespace {
 
+namespace json = boost::json;
 using enum DecidesWeights::Answer;
 
-constexpr std::size_t kMaxTargetModules = 256;
+constexpr ListRange kModules{.text = {.max_bytes = 256}, .max_count = 256};
 
 constexpr TextForm kDeviceForm{
     .pattern = "auto|cpu|cuda(:(0|[1-9][0-9]?))?",
     .values = "`\"auto\"`, `\"cpu\"`, `\"cuda\"`, `\"cuda:n\"`",
     .complaint = "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:n\" with n from 0 to 99",
 };
+
+/// Any object, kept as its text.
+FieldKind<JobSpec> config_kind() {
+    const auto to = [](const StudentSpec& student) -> json::value {
+        if (!student.config_json) {
+            return nullptr;
+        }
+        auto config = parse_json_text(*student.config_json, kSpecDepthLimit);
+        if (!config) {
+            throw ErrorException(invalid_input("/student/config is not JSON: " + config.error().reason));
+        }
+        return *std::move(config);
+    };
+    const auto from = [](StudentSpec& student, const json::value& config) { student.config_json = to_text(config); };
+    return make_field<StudentSpec>(object_kind(), to, from);
+}
 
 }  // namespace
 
@@ -31,7 +51,7 @@ std::vector<SpecField> student_fields() {
          .decides_weights = first_weights,
          .help = "keep the folder's weights, or draw new ones"},
         {.pointer = "/student/config",
-         .kind = make_object(&StudentSpec::config_json),
+         .kind = config_kind(),
          .decides_weights = no,
          .help = "fields of the model's `config.json`, laid over the folder's"},
         // The checkpoint holds a hash of the ids that the text came to.
@@ -63,7 +83,7 @@ std::vector<SpecField> student_fields() {
          .help = "ternary: linear modules compute with weights of -1, 0 and 1, a scale, and 8-bit inputs; training "
                  "updates full-precision weights behind them (docs/students.md)"},
         {.pointer = "/student/quantize_modules",
-         .kind = make_texts(&StudentSpec::quantize_modules, {.max_bytes = 256}, kMaxTargetModules),
+         .kind = make_texts(&StudentSpec::quantize_modules, kModules),
          .decides_weights = yes,
          .help = "modules that are quantized, by the last part of their names or more of it",
          .default_note = "= all linear ones but the head"},
@@ -84,7 +104,7 @@ std::vector<SpecField> student_fields() {
                  "micro-batch's number",
          .also_known_as = {"lora_dropout"}},
         {.pointer = "/student/lora/target_modules",
-         .kind = make_texts(&LoraSpec::target_modules, {.max_bytes = 256}, kMaxTargetModules),
+         .kind = make_texts(&LoraSpec::target_modules, kModules),
          .decides_weights = yes,
          .help = "modules that get an adapter, by the last part of their names (`[\"q_proj\", \"v_proj\"]`) or more of "
                  "it",

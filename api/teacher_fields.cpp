@@ -23,9 +23,22 @@ constexpr TextForm kKeyFileForm{
         "must be the name of a file below the folder of keys that the operator gave (distilld serve --key-root)",
 };
 
-template <class Texts>
-std::vector<std::string> texts_of(const Texts& texts) {
-    return {texts.begin(), texts.end()};
+/// "auto" searches up to the end of the range.
+FieldKind<JobSpec> concurrency_kind(IntegerRange range) {
+    const auto to = [](const TeacherSpec& teacher) {
+        const auto& [automatic, limit] = teacher.max_concurrent;
+        return automatic ? boost::json::value("auto") : boost::json::value(std::uint64_t{limit});
+    };
+    const auto from = [range](TeacherSpec& teacher, const boost::json::value& kept) {
+        const auto limit = kept.is_string() ? range.max : kept.get_uint64();
+        teacher.max_concurrent = {kept.is_string(), static_cast<std::uint32_t>(limit)};
+    };
+    return make_field<TeacherSpec>(integer_or_auto_kind(range), to, from);
+}
+
+/// Of names without an enumeration here.
+FieldKind<JobSpec> names_kind(std::string TeacherSpec::* member, const auto& names) {
+    return make_field(choice_kind({names.begin(), names.end()}), member);
 }
 
 }  // namespace
@@ -78,7 +91,7 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "name of the model at the endpoint"},
         {.pointer = "/teacher/max_concurrent",
-         .kind = make_integer_or_auto(&TeacherSpec::max_concurrent, {1, 1024}),
+         .kind = concurrency_kind({1, 1024}),
          .decides_weights = no,
          .help = "requests in flight; `\"auto\"` looks for the smallest number that hides the teacher"},
         {.pointer = "/teacher/window",
@@ -88,25 +101,25 @@ std::vector<SpecField> teacher_fields() {
          .default_note = "= 4 × `max_concurrent`, more when answers come in so uneven that requests have to wait, as "
                          "`window_bytes` allows"},
         {.pointer = "/teacher/window_bytes",
-         .kind = make_integer(&TeacherSpec::window_bytes, {1, 1ULL << 50}),
+         .kind = make_size(&TeacherSpec::window_bytes, {1, 1ULL << 50}),
          .decides_weights = no,
          .help = "bytes of memory for answers that wait, arrive or are decoded"},
         {.pointer = "/teacher/timeout_secs",
-         .kind = make_number(&TeacherSpec::timeout_secs, {.max = 86400, .ends = Ends::open_min}),
+         .kind = make_seconds(&TeacherSpec::timeout_secs, {.max = 86400, .ends = Ends::open_min}),
          .decides_weights = no,
          .help = "seconds that one request may take"},
         {.pointer = "/teacher/patience_secs",
-         .kind = make_number(&TeacherSpec::patience_secs, {.max = 2592000, .ends = Ends::open_min}),
+         .kind = make_seconds(&TeacherSpec::patience_secs, {.max = 2592000, .ends = Ends::open_min}),
          .decides_weights = no,
          .help = "seconds that a job waits while no endpoint answers (refused, not resolved, 429, 503, timed out, 404 "
                  "while a model is loaded), counted from the first failure after the last answer"},
         {.pointer = "/teacher/startup_timeout_secs",
-         .kind = make_number(&TeacherSpec::startup_timeout_secs, {.max = 86400}),
+         .kind = make_seconds(&TeacherSpec::startup_timeout_secs, {.max = 86400}),
          .decides_weights = no,
          .help = "seconds that a job waits at the start until one endpoint is up; the others join later",
          .default_note = "= `patience_secs`"},
         {.pointer = "/teacher/max_retry_after_secs",
-         .kind = make_number(&TeacherSpec::max_retry_after_secs, {.max = 86400}),
+         .kind = make_seconds(&TeacherSpec::max_retry_after_secs, {.max = 86400}),
          .decides_weights = no,
          .help = "longest pause that an endpoint may ask for (Retry-After), in seconds; it is asked again after that"},
         {.pointer = "/teacher/top_k",
@@ -162,12 +175,12 @@ std::vector<SpecField> teacher_fields() {
          .decides_weights = no,
          .help = "use of a store beside a teacher: read what it holds, write what it lacks, both, or neither"},
         {.pointer = "/teacher/store_format",
-         .kind = make_choice(&TeacherSpec::store_format, texts_of(kStoreFormatChoices)),
+         .kind = names_kind(&TeacherSpec::store_format, kStoreFormatChoices),
          .decides_weights = yes,
          .help = "format of a new store: auto is topk, or full without `top_k`. Training uses the answers as they are "
                  "stored"},
         {.pointer = "/teacher/store_values",
-         .kind = make_choice(&TeacherSpec::store_values, texts_of(kStoreValuesChoices)),
+         .kind = names_kind(&TeacherSpec::store_values, kStoreValuesChoices),
          .decides_weights = yes,
          .help = "precision of the values in a new store: f16, f32 (full and topk) or u8 (packed and topp)"},
         {.pointer = "/teacher/store_p",

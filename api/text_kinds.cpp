@@ -4,8 +4,8 @@
 #include <boost/url/url_view.hpp>
 #include <regex>
 
-#include "api/member_kind.hpp"
 #include "api/text_checks.hpp"
+#include "api/value_kinds.hpp"
 #include "base/json_text.hpp"
 
 namespace distilld::api {
@@ -13,79 +13,149 @@ namespace {
 
 namespace json = boost::json;
 
-class TextKind : public MemberKind<std::string> {
+class TextKind final : public ValueKind {
   public:
-    TextKind(Member<std::string> member, TextRange range)
-        : MemberKind(std::move(member)), range_(range), form_(range.form == nullptr ? "" : range.form->pattern) {}
-
-    json::object schema() const override {
-        json::object schema{{"type", "string"}};
-        if (!range_.may_be_empty) {
-            schema["minLength"] = 1;
+    explicit TextKind(const TextRange& range) : range_(range), form_(range.form) {
+        if (form_ != nullptr && form_->pattern != nullptr) {
+            pattern_ = form_->pattern;
         }
-        schema["maxLength"] = range_.max_bytes;
-        if (range_.form != nullptr) {
-            schema["pattern"] = std::string("^(") + range_.form->pattern + (range_.may_be_empty ? ")?$" : ")$");
-        }
-        return schema;
     }
-    std::string values() const override {
-        return range_.form != nullptr ? range_.form->values : "1–" + std::to_string(range_.max_bytes) + " characters";
-    }
-    FieldShape shape() const override { return FieldShape::text; }
 
-  protected:
-    std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
-        if (!value.is_string()) {
-            report.wrong_type("a string", value);
-            return std::nullopt;
+    std::optional<json::value> read(const json::value& value, const FieldReport& report) const override {
+        const auto* given = value.if_string();
+        if (given == nullptr) {
+            return refuse(report, "wrong_type", "a string is expected, not " + kind_name(value));
         }
-        std::string text(value.get_string());
+        const std::string text(*given);
         if (text.empty() && !range_.may_be_empty) {
             report.violate("invalid_value", "must not be empty");
         } else if (text.size() > range_.max_bytes) {
             report.violate("out_of_range", "is longer than " + std::to_string(range_.max_bytes) + " bytes");
-        } else if (has_control_character(text)) {
-            report.violate("invalid_value", "must not contain control characters");
-        } else if (!text.empty() && range_.form != nullptr && !std::regex_match(text, form_)) {
-            report.violate("invalid_value", range_.form->complaint);
+        } else if (range_.may_break_lines ? has_odd_control_character(text) : has_control_character(text)) {
+            report.violate("invalid_value", range_.may_break_lines
+                                                ? "must not contain control characters but line feeds and tabs"
+                                                : "must not contain control characters");
+        } else if (auto wrong = text.empty() ? "" : wrong_form(text); !wrong.empty()) {
+            report.violate("invalid_value", std::move(wrong));
         } else {
-            return text;
+            return value;
         }
         return std::nullopt;
     }
-
-  private:
-    TextRange range_;
-    std::regex form_;
-};
-
-class PathKind final : public TextKind {
-  public:
-    PathKind(Member<std::string> member, std::function<std::string*(JobSpec&)> text, PathUse use, const char* what,
-             bool may_be_empty)
-        : TextKind(std::move(member), {.max_bytes = kMaxPathBytes, .may_be_empty = may_be_empty}),
-          text_(std::move(text)),
-          use_(use),
-          what_(what) {}
-
-    std::string values() const override { return what_; }
-    std::vector<std::string*> paths(JobSpec& spec) const override {
-        std::string* text = text_(spec);
-        return text == nullptr ? std::vector<std::string*>() : std::vector{text};
+    json::object schema() const override {
+        json::object schema{{"type", "string"}};
+        if (form_ != nullptr && form_->format != nullptr && !range_.may_be_empty) {
+            schema["format"] = form_->format;
+            return schema;
+        }
+        if (!range_.may_be_empty) {
+            schema["minLength"] = 1;
+        }
+        schema["maxLength"] = range_.max_bytes;
+        if (form_ != nullptr && form_->pattern != nullptr) {
+            schema["pattern"] = std::string("^(") + form_->pattern + (range_.may_be_empty ? ")?$" : ")$");
+        }
+        return schema;
     }
-    PathUse path_use() const override { return use_; }
+    std::string values() const override {
+        return range_.what != nullptr ? range_.what
+               : form_ != nullptr     ? form_->values
+                                      : "1–" + std::to_string(range_.max_bytes) + " characters";
+    }
+    std::string plain_values() const override { return range_.what != nullptr || form_ != nullptr ? values() : "text"; }
+    std::string wanted() const override { return "a text"; }
+    std::string type_name() const override {
+        return range_.what == nullptr                              ? range_.type_name
+               : std::string_view(range_.what).ends_with("folder") ? "DIR"
+                                                                   : "FILE";
+    }
+    FieldShape shape() const override { return FieldShape::text; }
+    std::optional<PathUse> path_use() const override { return range_.use; }
 
   private:
-    std::function<std::string*(JobSpec&)> text_;
-    PathUse use_;
-    const char* what_;
+    [[nodiscard]] std::string wrong_form(const std::string& text) const {
+        if (form_ != nullptr && form_->check != nullptr) {
+            return form_->check(text);
+        }
+        return pattern_ && !std::regex_match(text, *pattern_) ? form_->complaint : "";
+    }
+
+    TextRange range_;
+    const TextForm* form_;
+    std::optional<std::regex> pattern_;
 };
 
-/// What is wrong with the URL of an endpoint; empty when nothing is. What may hold a password is not echoed.
-std::string url_complaint(const std::string& text) {
+class ListKind final : public ValueKind {
+  public:
+    explicit ListKind(const ListRange& range) : range_(range), text_(range.text) {}
+
+    std::optional<json::value> read(const json::value& value, const FieldReport& report) const override {
+        if (range_.one_alone && value.is_string()) {
+            return text_.read(value, report) ? std::optional<json::value>(json::array{value}) : std::nullopt;
+        }
+        const auto* array = value.if_array();
+        if (array == nullptr) {
+            return refuse(report, "wrong_type", "an array of strings is expected, not " + kind_name(value));
+        }
+        if (array->size() < range_.min_count) {
+            report.violate("invalid_value", range_.if_too_few);
+            return std::nullopt;
+        }
+        if (array->size() > range_.max_count) {
+            report.violate("out_of_range", "lists more than " + std::to_string(range_.max_count));
+            return std::nullopt;
+        }
+        const auto wrong_before = report.violations.size();
+        for (auto one = array->begin(); one != array->end(); ++one) {
+            const auto pointer = std::string(report.pointer) + "/" + std::to_string(one - array->begin());
+            const FieldReport of_one{pointer, report.violations, report.hides_values};
+            if (text_.read(*one, of_one) && range_.unique && std::find(array->begin(), one, *one) != one) {
+                const auto quoted = report.hides_values ? "" : quote(one->get_string()) + " ";
+                of_one.violate("conflict", quoted + "is listed twice");
+            }
+        }
+        return report.violations.size() == wrong_before ? std::optional(value) : std::nullopt;
+    }
+    json::value write(json::value kept) const override {
+        auto& texts = kept.get_array();
+        return range_.one_alone && texts.size() == 1 ? texts.front() : kept;
+    }
+    json::object schema() const override {
+        json::object list{{"type", "array"}};
+        if (range_.min_count > 0) {
+            list["minItems"] = range_.min_count;
+        }
+        list["maxItems"] = range_.max_count;
+        if (range_.unique) {
+            list["uniqueItems"] = true;
+        }
+        list["items"] = text_.schema();
+        return range_.one_alone ? json::object{{"oneOf", json::array{text_.schema(), list}}} : list;
+    }
+    std::string values() const override {
+        const auto count = std::to_string(range_.max_count);
+        if (range_.one_alone) {
+            return text_.values() + ", or a list of up to " + count;
+        }
+        return range_.min_count > 0 ? std::to_string(range_.min_count) + "–" + count + " " + text_.values() +
+                                          (range_.unique ? "s, each once" : "s")
+                                    : "up to " + count + " texts of " + text_.values();
+    }
+    std::string plain_values() const override { return "list of " + text_.plain_values() + "s"; }
+    std::string wanted() const override { return "a list of texts"; }
+    std::string type_name() const override { return text_.type_name(); }
+    FieldShape shape() const override { return FieldShape::list_of_texts; }
+    std::optional<PathUse> path_use() const override { return text_.path_use(); }
+
+  private:
+    ListRange range_;
+    TextKind text_;
+};
+
+/// What may hold a password is not quoted.
+std::string wrong_url(const std::string& text) {
     const auto url = boost::urls::parse_uri(text);
-    if (!url || text.size() > kMaxPathBytes) {
+    if (!url) {
         return quote(text) + " is not a URL such as http://host:8000";
     }
     if (url->scheme() != "http" && url->scheme() != "https") {
@@ -106,194 +176,16 @@ std::string url_complaint(const std::string& text) {
     return "";
 }
 
-std::optional<std::string> read_url(const json::value& value, const FieldReport& report) {
-    if (!value.is_string()) {
-        report.wrong_type("a string (a URL)", value);
-        return std::nullopt;
-    }
-    std::string text(value.get_string());
-    auto complaint = url_complaint(text);
-    if (complaint.empty()) {
-        return text;
-    }
-    report.violate("invalid_value", std::move(complaint));
-    return std::nullopt;
-}
-
-class UrlKind final : public MemberKind<std::string> {
-  public:
-    using MemberKind::MemberKind;
-
-    json::object schema() const override {
-        return {{"type", "string"}, {"maxLength", kMaxPathBytes}, {"pattern", "^(https?://.+)?$"}};
-    }
-    std::string values() const override { return "`http` or `https` URL"; }
-    FieldShape shape() const override { return FieldShape::text; }
-
-  protected:
-    std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
-        const auto* text = value.if_string();
-        return text != nullptr && text->empty() ? std::optional<std::string>("") : read_url(value, report);
-    }
-};
-
-class UrlsKind final : public MemberKind<std::vector<std::string>> {
-  public:
-    UrlsKind(Member<std::vector<std::string>> member, std::size_t max_count)
-        : MemberKind(std::move(member)), max_count_(max_count) {}
-
-    json::object schema() const override {
-        return {{"type", "array"},
-                {"minItems", 1},
-                {"maxItems", max_count_},
-                {"uniqueItems", true},
-                {"items", json::object{{"type", "string"}, {"format", "uri"}}}};
-    }
-    std::string values() const override {
-        return "1–" + std::to_string(max_count_) + " `http` or `https` URLs, each once";
-    }
-    FieldShape shape() const override { return FieldShape::list_of_texts; }
-
-  protected:
-    std::optional<std::vector<std::string>> read_value(const json::value& value,
-                                                       const FieldReport& report) const override {
-        if (!value.is_array()) {
-            report.wrong_type("an array of URLs", value);
-            return std::nullopt;
-        }
-        const auto& array = value.get_array();
-        if (array.empty()) {
-            report.violate("invalid_value", "must not be empty: give at least one URL, such as http://127.0.0.1:8600");
-            return std::nullopt;
-        }
-        if (array.size() > max_count_) {
-            report.violate("out_of_range", "lists more than " + std::to_string(max_count_) + " endpoints");
-            return std::nullopt;
-        }
-        std::vector<std::string> urls;
-        for (std::size_t i = 0; i < array.size(); ++i) {
-            const auto pointer = std::string(report.pointer) + "/" + std::to_string(i);
-            const FieldReport one{pointer, report.violations};
-            if (auto url = read_url(array[i], one)) {
-                if (std::find(urls.begin(), urls.end(), *url) != urls.end()) {
-                    one.violate("conflict", quote(*url) + " is listed twice");
-                } else {
-                    urls.push_back(*std::move(url));
-                }
-            }
-        }
-        return urls.size() == array.size() ? std::optional(std::move(urls)) : std::nullopt;
-    }
-
-  private:
-    std::size_t max_count_;
-};
-
-class ChoiceKind : public MemberKind<std::string> {
-  public:
-    ChoiceKind(Member<std::string> member, std::vector<std::string> names)
-        : MemberKind(std::move(member)), names_(std::move(names)) {}
-
-    json::object schema() const override {
-        return {{"type", "string"}, {"enum", json::array(names_.begin(), names_.end())}};
-    }
-    std::string values() const override { return listed(in_code); }
-    FieldShape shape() const override { return FieldShape::text; }
-
-  protected:
-    std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
-        if (!value.is_string()) {
-            report.wrong_type(wanted(), value);
-            return std::nullopt;
-        }
-        std::string text(value.get_string());
-        if (std::find(names_.begin(), names_.end(), text) != names_.end()) {
-            return text;
-        }
-        auto detail =
-            quote(text) + " is not one of " + listed([](const std::string& name) { return "\"" + name + "\""; });
-        if (const auto near = closest(text, names_)) {
-            detail += "; did you mean \"" + *near + "\"?";
-        }
-        report.violate("invalid_value", std::move(detail));
-        return std::nullopt;
-    }
-
-    [[nodiscard]] virtual const char* wanted() const { return "a string"; }
-
-  private:
-    template <class Quoted>
-    [[nodiscard]] std::string listed(Quoted quoted) const {
-        std::string all;
-        for (const auto& name : names_) {
-            all += (all.empty() ? "" : ", ") + quoted(name);
-        }
-        return all;
-    }
-
-    std::vector<std::string> names_;
-};
-
-/// Written as true or false where they stand for the value.
-class ChoiceOrBooleanKind final : public ChoiceKind {
-  public:
-    ChoiceOrBooleanKind(Member<std::string> member, std::vector<std::string> names, std::string when_true,
-                        std::string when_false)
-        : ChoiceKind(std::move(member), std::move(names)),
-          when_true_(std::move(when_true)),
-          when_false_(std::move(when_false)) {}
-
-    json::object schema() const override {
-        return {{"oneOf", json::array{json::object{{"type", "boolean"}}, ChoiceKind::schema()}}};
-    }
-    std::string values() const override {
-        return "boolean (true: " + in_code(when_true_) + ", false: " + in_code(when_false_) + "), " +
-               ChoiceKind::values();
-    }
-    FieldShape shape() const override { return FieldShape::json; }
-
-  protected:
-    std::optional<std::string> read_value(const json::value& value, const FieldReport& report) const override {
-        if (const bool* flag = value.if_bool()) {
-            return *flag ? when_true_ : when_false_;
-        }
-        return ChoiceKind::read_value(value, report);
-    }
-    json::value write_value(const std::string& text) const override {
-        if (text == when_true_ || text == when_false_) {
-            return text == when_true_;
-        }
-        return json::value(text);
-    }
-    const char* wanted() const override { return "a boolean or a string"; }
-
-  private:
-    std::string when_true_;
-    std::string when_false_;
-};
-
 }  // namespace
 
-FieldKindPtr make_text(Member<std::string> member, TextRange range) {
-    return std::make_shared<TextKind>(std::move(member), range);
+const TextForm kUrlForm{
+    .pattern = "https?://.+", .values = "`http` or `https` URL", .format = "uri", .check = wrong_url};
+
+ValueKindPtr text_kind(TextRange range) {
+    return std::make_shared<TextKind>(range);
 }
-FieldKindPtr make_path(Member<std::string> member, std::function<std::string*(JobSpec&)> text, PathUse use,
-                       const char* what, bool may_be_empty) {
-    return std::make_shared<PathKind>(std::move(member), std::move(text), use, what, may_be_empty);
-}
-FieldKindPtr make_urls(Member<std::vector<std::string>> member, std::size_t max_count) {
-    return std::make_shared<UrlsKind>(std::move(member), max_count);
-}
-FieldKindPtr make_url(Member<std::string> member) {
-    return std::make_shared<UrlKind>(std::move(member));
-}
-FieldKindPtr make_choice(Member<std::string> member, std::vector<std::string> names) {
-    return std::make_shared<ChoiceKind>(std::move(member), std::move(names));
-}
-FieldKindPtr make_choice_or_boolean(Member<std::string> member, std::vector<std::string> names, std::string when_true,
-                                    std::string when_false) {
-    return std::make_shared<ChoiceOrBooleanKind>(std::move(member), std::move(names), std::move(when_true),
-                                                 std::move(when_false));
+ValueKindPtr list_kind(ListRange range) {
+    return std::make_shared<ListKind>(range);
 }
 
 }  // namespace distilld::api

@@ -5,7 +5,6 @@
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
-#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -193,39 +192,6 @@ void add_completions(CLI::App& app, Shell& shell) {
     add_command(app, "man", "Write the manual page to stdout, as man -l reads it");
 }
 
-std::optional<bool> read_boolean(std::string word) {
-    std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    for (const auto* yes : {"true", "yes", "on", "1"}) {
-        if (word == yes) {
-            return true;
-        }
-    }
-    for (const auto* no : {"false", "no", "off", "0"}) {
-        if (word == no) {
-            return false;
-        }
-    }
-    return std::nullopt;
-}
-
-/// The JSON text of the value that the words after a flag stand for.
-std::string value_text(const api::SpecField& field, const std::vector<std::string>& words) {
-    switch (field.kind->shape()) {
-        case api::FieldShape::text:
-            return to_text(boost::json::string(words.front()));
-        case api::FieldShape::list_of_texts:
-            return to_text(boost::json::array(words.begin(), words.end()));
-        case api::FieldShape::boolean:
-            if (const auto value = read_boolean(words.front())) {
-                return *value ? "true" : "false";
-            }
-            break;
-        case api::FieldShape::json:
-            break;
-    }
-    return words.front();
-}
-
 /// Whether the words after a flag are of the field's type. Its range, and all of a text, the check of the spec judges,
 /// together with everything else that is wrong.
 Result<void> check_type(const SpecFlag& flag, const api::SpecField& field, const std::string& text) {
@@ -237,7 +203,7 @@ Result<void> check_type(const SpecFlag& flag, const api::SpecField& field, const
     }
     std::vector<api::Violation> violations;
     const auto value = api::value_of_override(text);
-    field.kind->read(value, scratch, {field.pointer, violations});
+    field.kind.read(value, scratch, {field.pointer, violations});
     const bool negative = value.is_int64() && value.get_int64() < 0;  // no field takes one
     for (const auto& violation : violations) {
         if (violation.code == "wrong_type" || negative) {
@@ -263,7 +229,7 @@ Result<std::vector<api::Override>> overrides_of(const SpecFlags& flags) {
             continue;
         }
         const auto& field = *api::spec_table().field(flag.pointer);
-        auto text = value_text(field, flags.words[i]);
+        auto text = to_text(field.kind->value_of(flags.words[i]));
         if (const auto good = check_type(flag, field, text); !good) {
             return good.error();
         }

@@ -98,19 +98,11 @@ Result<std::vector<Slot>> planned_slots(const JobsSettings& settings) {
 }
 
 JobManagerOptions manager_options(const ServiceSettings& settings, std::vector<Slot> slots) {
-    JobManagerOptions options;
+    JobManagerOptions options(settings.jobs);
     options.working_directory = std::filesystem::current_path();
     options.slots = static_cast<std::uint32_t>(slots.size());
     options.places = std::move(slots);
     options.heartbeat = settings.server.heartbeat;
-    options.metrics_interval = settings.jobs.metrics_interval;
-    options.metrics_kept = settings.jobs.metrics_kept;
-    options.cancel_grace = std::chrono::ceil<std::chrono::seconds>(settings.jobs.cancel_grace);
-    options.idempotency_lifetime = std::chrono::hours(settings.jobs.idempotency_hours);
-    options.store_retry = settings.jobs.store_retry;
-    options.restarts.max_restarts = settings.jobs.max_worker_restarts;
-    options.restarts.max_oom_restarts = settings.jobs.max_oom_restarts;
-    options.max_queued = settings.jobs.max_queued;
     options.stop_limit = workers_share(settings.server.drain_timeout);
     return options;
 }
@@ -132,11 +124,7 @@ http::ServerOptions server_options(const ServerSettings& settings) {
 Result<std::unique_ptr<webhooks::WebhookSender>> make_webhooks(const WebhooksSettings& settings,
                                                                const std::filesystem::path& store_file,
                                                                JobManager& manager, JobMetrics& metrics) {
-    webhooks::WebhookOptions options;
-    options.urls = settings.urls;
-    options.private_hosts = settings.private_hosts;
-    options.deadline = settings.timeout;
-    options.tries = settings.tries;
+    webhooks::WebhookOptions options{settings};
     if (!options.urls.empty()) {
         auto secrets = webhooks::read_webhook_secrets(settings.secret_file);
         if (!secrets) {

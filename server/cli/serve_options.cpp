@@ -28,10 +28,10 @@ std::string help_of(const Setting& setting) {
     const auto shape = setting.kind->shape();
     const auto type = setting.kind->type_name();
     auto help = std::string(setting.help);
-    if (shape == SettingShape::words) {
+    if (shape == api::FieldShape::list_of_texts) {
         help += "; may be repeated";
-    } else if (shape == SettingShape::word && setting.kind->values() != type && !type.starts_with('{')) {
-        help += " (" + setting.kind->values() + ")";
+    } else if (!setting.kind->path_use() && setting.kind->plain_values() != type && !type.starts_with('{')) {
+        help += " (" + setting.kind->plain_values() + ")";
     }
     return setting.required.empty() ? help : help + "; must be given, here or otherwise";
 }
@@ -40,18 +40,18 @@ void add_flag(CLI::App& serve, const Setting& setting, ServeFlags::Given& given)
     const auto name = std::string(setting.flag);
     const auto shape = setting.kind->shape();
     CLI::Option* option = nullptr;
-    if (shape == SettingShape::boolean) {
+    if (shape == api::FieldShape::boolean) {
         option = serve.add_flag(name, given.boolean, help_of(setting));
     } else {
         option = serve.add_option(name, given.words, help_of(setting))
                      ->allow_extra_args(false)
                      ->type_name(setting.kind->type_name());
-        if (shape != SettingShape::words) {
+        if (shape != api::FieldShape::list_of_texts) {
             option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
         }
-        const auto initial = setting.kind->write(ServiceSettings{});
+        const auto initial = setting.kind.show(ServiceSettings{});
         const auto text = initial.is_string() ? std::string(initial.get_string()) : to_text(initial);
-        if (!text.empty() && shape != SettingShape::words) {
+        if (!text.empty() && shape != api::FieldShape::list_of_texts) {
             option->default_str(text);
         }
     }
@@ -87,7 +87,7 @@ LoadedSettings serve_settings(const ServeFlags& flags) {
         if (given.option->count() == 0) {
             continue;
         }
-        const bool boolean = settings_table().setting(given.name)->kind->shape() == SettingShape::boolean;
+        const bool boolean = settings_table().setting(given.name)->kind->shape() == api::FieldShape::boolean;
         input.flags[given.name] = boolean ? std::vector<std::string>{given.boolean ? "true" : "false"} : given.words;
     }
     return load_settings(input);

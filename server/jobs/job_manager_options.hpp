@@ -2,17 +2,18 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <chrono>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "api/job_spec_json.hpp"
 #include "base/file_rule.hpp"
 #include "pipeline/core/job_spec.hpp"
 #include "server/jobs/slot_table.hpp"
+#include "server/settings/service_settings.hpp"
 #include "server/supervisor/restart_policy.hpp"
 #include "server/supervisor/worker_process.hpp"
 
@@ -21,19 +22,16 @@ namespace distilld {
 /// What the operator does not allow of a spec, whose paths are absolute. Blocks; any thread, several at once.
 using Admission = std::function<api::SpecViolations(const JobSpec&)>;
 
-struct JobManagerOptions {
-    std::filesystem::path working_directory;          ///< relative paths of specs start here; must be absolute
-    std::uint32_t slots = 1;                          ///< jobs that run at once
-    std::vector<Slot> places{};                       ///< one for each of them; empty = they share the machine
-    std::chrono::milliseconds metrics_interval{500};  ///< shortest time between two stored metrics events of a job
-    std::uint32_t metrics_kept = 20000;               ///< stored metrics events of a job, about
-    std::chrono::seconds cancel_grace{120};           ///< between the cancel command and the worker's end by force
-    std::chrono::milliseconds stop_limit{std::chrono::seconds(270)};  ///< of stop(): what runs then is killed
-    std::chrono::milliseconds heartbeat{10000};                       ///< longest wait of wait_events()
-    std::chrono::hours idempotency_lifetime{24};
-    std::chrono::milliseconds store_retry{1000};  ///< between tries to write to a store that refused
-    std::uint32_t max_queued = 10000;             ///< jobs that wait; more are refused
-    RestartLimits restarts{};                     ///< of workers that die or cannot be started
+struct JobManagerOptions : JobsSettings {
+    JobManagerOptions() { slots = 1; }
+    explicit JobManagerOptions(JobsSettings settings) : JobsSettings(std::move(settings)) {}
+
+    std::filesystem::path working_directory;  ///< relative paths of specs start here; must be absolute
+    std::vector<Slot> places{};               ///< one for each of `slots`; empty = they share the machine
+    std::chrono::milliseconds stop_limit{std::chrono::seconds(270)};   ///< of stop(): what runs then is killed
+    std::chrono::milliseconds heartbeat = ServerSettings{}.heartbeat;  ///< longest wait of wait_events()
+    /// Of workers that die or cannot be started.
+    RestartLimits restarts{.max_restarts = max_worker_restarts, .max_oom_restarts = max_oom_restarts};
     /// Asked before anything that a spec names is looked at. Empty: everything is allowed.
     Admission admit{};
     /// The same of a job that was taken before, whose spec may name what the service has put into it.

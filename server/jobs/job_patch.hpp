@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "api/job_spec_json.hpp"
+#include "api/value_kinds.hpp"
 
 namespace distilld {
 
@@ -23,6 +24,9 @@ struct JobPatch {
 inline constexpr std::size_t kMetadataPairs = 16;
 inline constexpr std::size_t kMetadataNameBytes = 64;
 inline constexpr std::size_t kMetadataTextBytes = 512;
+
+/// Pairs of texts in these bounds, but for their number. `may_remove`: null stands for a pair that is to go.
+[[nodiscard]] api::ValueKindPtr metadata_kind(bool may_remove);
 
 /// Longest patch that is read, in bytes.
 inline constexpr std::size_t kPatchSizeLimit = 64U << 10U;

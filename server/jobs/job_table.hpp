@@ -80,7 +80,7 @@ struct JobTableOptions {
     std::chrono::nanoseconds cancel_grace{};  ///< between the order to stop and the end by force
     RestartLimits restarts{};
     std::chrono::nanoseconds stop_grace{};  ///< the same when the service stops; 0 = cancel_grace
-    std::size_t max_queued = 10000;         ///< jobs that wait, beyond which no further one is taken
+    std::size_t max_queued = SIZE_MAX;      ///< jobs that wait, beyond which no further one is taken
 };
 
 /// A job as the store has it when the service starts.

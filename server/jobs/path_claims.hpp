@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "api/field_kinds.hpp"
+#include "api/value_kinds.hpp"
 
 namespace distilld {
 

@@ -39,20 +39,21 @@ std::uint32_t QueryReader::limit(std::uint32_t otherwise, std::uint32_t max) {
     return number<std::uint32_t>("limit", 1, max).value_or(otherwise);
 }
 
-bool QueryReader::flag(const char* name, bool otherwise) {
-    const auto text = value(name);
-    if (text && *text != "true" && *text != "false") {
-        wrong(name, std::string(name) + " must be true or false");
+std::optional<boost::json::value> QueryReader::read(std::string_view text, const char* name,
+                                                    const api::ValueKind& kind) {
+    std::vector<api::Violation> found;
+    const bool is_number = text.find_first_not_of("-0123456789") == std::string_view::npos;
+    const auto given = is_number ? kind.value_of({std::string(text)}) : boost::json::value(text);
+    const auto kept = kind.read(given, {.pointer = "", .violations = found, .hides_values = true});
+    for (const auto& one : found) {
+        wrong(name, std::string(name) + " " + one.detail);
     }
-    return text ? *text == "true" : otherwise;
+    return kept;
 }
 
-bool QueryReader::newest_first(bool otherwise) {
-    const auto text = value("order");
-    if (text && *text != "asc" && *text != "desc") {
-        wrong("order", "order must be asc or desc");
-    }
-    return text ? *text == "desc" : otherwise;
+bool QueryReader::is(const char* name, const char* one, std::vector<std::string> names, bool otherwise) {
+    const auto text = value(name);
+    return text && read(*text, name, *api::choice_kind(std::move(names))) ? *text == one : otherwise;
 }
 
 void QueryReader::wrong(std::string name, std::string detail, std::string code) {

@@ -1,18 +1,15 @@
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "api/http_message.hpp"
-#include "api/violation.hpp"
+#include "api/value_kinds.hpp"
 
 namespace distilld {
 
@@ -41,23 +38,16 @@ class QueryReader {
     [[nodiscard]] std::optional<Integer> number_of(std::string_view text, const char* name,
                                                    std::type_identity_t<Integer> min,
                                                    std::type_identity_t<Integer> max) {
-        Integer number = 0;
-        const char* begin = text.data();
-        const char* end = begin + text.size();
-        const auto [stop, error] = std::from_chars(begin, end, number);
-        if (text.empty() || stop != end || error != std::errc() || number < min || number > max) {
-            wrong(name, std::string(name) + " must be a whole number from " + std::to_string(min) + " to " +
-                            std::to_string(max));
-            return std::nullopt;
-        }
-        return number;
+        const auto kind = api::integer_kind({static_cast<std::int64_t>(min), static_cast<std::uint64_t>(max)});
+        const auto number = read(text, name, *kind);
+        return number ? std::optional(number->to_number<Integer>()) : std::nullopt;
     }
     /// `limit`, from 1 to `max`.
     [[nodiscard]] std::uint32_t limit(std::uint32_t otherwise, std::uint32_t max);
     /// true or false.
-    [[nodiscard]] bool flag(const char* name, bool otherwise);
+    [[nodiscard]] bool flag(const char* name, bool otherwise) { return is(name, "true", {"true", "false"}, otherwise); }
     /// `order`, asc or desc: whether it is desc.
-    [[nodiscard]] bool newest_first(bool otherwise);
+    [[nodiscard]] bool newest_first(bool otherwise) { return is("order", "desc", {"asc", "desc"}, otherwise); }
 
     /// `detail` names the parameter.
     void wrong(std::string name, std::string detail, std::string code = "invalid_parameter");
@@ -67,6 +57,11 @@ class QueryReader {
     void finish() const;
 
   private:
+    /// The value that a text stands for; what is wrong with it is noted.
+    std::optional<boost::json::value> read(std::string_view text, const char* name, const api::ValueKind& kind);
+    /// Whether the parameter, one of `names`, is that one.
+    bool is(const char* name, const char* one, std::vector<std::string> names, bool otherwise);
+
     const api::Request& request_;
     std::vector<api::Violation> violations_;
 };

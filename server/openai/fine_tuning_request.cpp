@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/text_checks.hpp"
+#include "api/object_fields.hpp"
 #include "base/json_text.hpp"
 #include "server/jobs/job_patch.hpp"
 
@@ -17,8 +17,15 @@ namespace {
 namespace json = boost::json;
 
 constexpr const char* kDistillation = "/method/distillation";
-constexpr std::size_t kMaxModel = 256;
-constexpr std::size_t kMaxSuffix = 64;
+
+std::vector<api::ObjectField<FineTuningRequest>> request_fields() {
+    using Asked = FineTuningRequest;
+    return {{"model", api::make_text(&Asked::model, {.max_bytes = 256}), true},
+            {"training_file", api::make_text(&Asked::training_file, {.max_bytes = 256}), true},
+            {"validation_file", api::make_text(&Asked::validation_file, {.max_bytes = 256})},
+            {"suffix", api::make_text(&Asked::suffix, {.max_bytes = 64})},
+            {"metadata", api::make_field(metadata_kind(false), &Asked::metadata)}};
+}
 
 /// A member that stands for a field of the spec.
 struct Alias {
@@ -31,17 +38,20 @@ constexpr std::array kHyperparameters{Alias{"n_epochs", "training", "epochs"},
 
 class Reader {
   public:
-    explicit Reader(const json::object& body) : body_(body) {}
+    /// Null stands for what is left out, as clients send it.
+    explicit Reader(json::object body) : body_(std::move(body)) {
+        for (auto member = body_.begin(); member != body_.end();) {
+            member = member->value().is_null() ? body_.stable_erase(member) : member + 1;
+        }
+    }
 
     ParsedFineTuningRequest read() {
-        refuse_unknown(body_, "",
-                       {"model", "training_file", "validation_file", "suffix", "seed", "metadata", "method",
-                        "hyperparameters", "integrations"});
-        request_.model = text("model", kMaxModel, true);
-        request_.training_file = text("training_file", kMaxModel, true);
-        request_.validation_file = text("validation_file", kMaxModel, false);
-        read_metadata();
-        if (const auto* integrations = given(body_, "integrations");
+        api::read_fields(body_, request_fields(), request_, violations_.violations,
+                         {"seed", "method", "hyperparameters", "integrations"});
+        if (request_.metadata.size() > kMetadataPairs) {
+            violate("/metadata", "out_of_range", "at most " + std::to_string(kMetadataPairs) + " pairs are kept");
+        }
+        if (const auto* integrations = body_.if_contains("integrations");
             integrations != nullptr && !(integrations->is_array() && integrations->get_array().empty())) {
             violate("/integrations", "unsupported",
                     "there are none; the spec's metrics in method.distillation name where figures go");
@@ -60,76 +70,14 @@ class Reader {
         violations_.violations.push_back({std::move(pointer), std::move(code), std::move(detail)});
     }
 
-    void wrong_type(std::string pointer, std::string_view wanted, const json::value& got) {
-        violate(std::move(pointer), "wrong_type", std::string(wanted) + " is expected, not " + kind_name(got));
-    }
-
     /// Null: it is absent or null, which clients send for what they leave out.
     static const json::value* given(const json::object& object, std::string_view name) {
         const auto* value = object.if_contains(name);
         return value == nullptr || value->is_null() ? nullptr : value;
     }
 
-    void refuse_unknown(const json::object& object, const std::string& pointer, const std::vector<std::string>& known) {
-        for (const auto& member : object) {
-            const std::string name(member.key());
-            if (std::ranges::find(known, name) != known.end()) {
-                continue;
-            }
-            const auto meant = api::closest(name, known);
-            violate(pointer + "/" + escape_pointer_token(name), "unknown_field",
-                    meant ? "unknown field; is '" + *meant + "' meant?" : "unknown field");
-        }
-    }
-
-    std::string text(const std::string& name, std::size_t max, bool required) {
-        const auto* value = given(body_, name);
-        if (value == nullptr) {
-            if (required) {
-                violate("/" + name, "required", "a text is required");
-            }
-            return {};
-        }
-        if (!value->is_string()) {
-            wrong_type("/" + name, "a text", *value);
-            return {};
-        }
-        std::string result(value->get_string());
-        if (result.empty() || result.size() > max || api::has_control_character(result)) {
-            violate("/" + name, "invalid_value",
-                    "must have 1 to " + std::to_string(max) + " bytes, none of them a control character");
-        }
-        return result;
-    }
-
-    void read_metadata() {
-        const auto* value = given(body_, "metadata");
-        if (value == nullptr) {
-            return;
-        }
-        if (!value->is_object()) {
-            wrong_type("/metadata", "an object of texts", *value);
-            return;
-        }
-        if (value->get_object().size() > kMetadataPairs) {
-            violate("/metadata", "out_of_range", "at most " + std::to_string(kMetadataPairs) + " pairs are kept");
-        }
-        for (const auto& member : value->get_object()) {
-            const std::string key(member.key());
-            const auto pointer = "/metadata/" + escape_pointer_token(key);
-            if (!member.value().is_string()) {
-                wrong_type(pointer, "a text", member.value());
-            } else if (key.empty() || key.size() > kMetadataNameBytes ||
-                       member.value().get_string().size() > kMetadataTextBytes) {
-                violate(pointer, "out_of_range", "keys have 1 to 64 bytes, values at most 512");
-            } else {
-                request_.metadata.emplace(key, std::string(member.value().get_string()));
-            }
-        }
-    }
-
     bool read_method() {
-        const auto* value = given(body_, "method");
+        const auto* value = body_.if_contains("method");
         if (value == nullptr || !value->is_object()) {
             violate(
                 "/method", value == nullptr ? "required" : "wrong_type",
@@ -141,7 +89,7 @@ class Reader {
         if (type == nullptr || !type->is_string() || type->get_string() != "distillation") {
             violate("/method/type", type == nullptr ? "required" : "unsupported", "must be \"distillation\"");
         }
-        refuse_unknown(method, "/method", {"type", "distillation"});
+        api::refuse_unknown(method, "/method", {"type", "distillation"}, violations_.violations);
         const auto* distillation = given(method, "distillation");
         if (distillation == nullptr || !distillation->is_object()) {
             violate(kDistillation, distillation == nullptr ? "required" : "wrong_type",
@@ -195,10 +143,10 @@ class Reader {
         if (!request_.validation_file.empty()) {
             request_.places.emplace("/dataset/eval", "/validation_file");
         }
-        if (const auto suffix = text("suffix", kMaxSuffix, false); !suffix.empty()) {
-            put(nullptr, "name", "/suffix", json::string(suffix));
+        if (!request_.suffix.empty()) {
+            put(nullptr, "name", "/suffix", json::string(request_.suffix));
         }
-        if (const auto* seed = given(body_, "seed")) {
+        if (const auto* seed = body_.if_contains("seed")) {
             put("training", "seed", "/seed", *seed);
         }
         fill_student();
@@ -220,16 +168,17 @@ class Reader {
     }
 
     void fill_hyperparameters() {
-        const auto* value = given(body_, "hyperparameters");
+        const auto* value = body_.if_contains("hyperparameters");
         if (value == nullptr) {
             return;
         }
         if (!value->is_object()) {
-            wrong_type("/hyperparameters", "an object", *value);
+            api::FieldReport{"/hyperparameters", violations_.violations}.wrong_type("an object", *value);
             return;
         }
         const auto& parameters = value->get_object();
-        refuse_unknown(parameters, "/hyperparameters", {"n_epochs", "batch_size", "learning_rate_multiplier"});
+        api::refuse_unknown(parameters, "/hyperparameters", {"n_epochs", "batch_size", "learning_rate_multiplier"},
+                            violations_.violations);
         const auto says = [&](const char* name) {
             const auto* parameter = given(parameters, name);
             const bool automatic = parameter != nullptr && parameter->is_string() && parameter->get_string() == "auto";
@@ -246,38 +195,20 @@ class Reader {
         }
     }
 
-    const json::object& body_;
+    json::object body_;
     FineTuningRequest request_;
     api::SpecViolations violations_;
 };
 
-api::SpecViolations one(std::string code, std::string detail) {
-    api::SpecViolations violations;
-    violations.violations.push_back({"", std::move(code), std::move(detail)});
-    return violations;
-}
-
 }  // namespace
 
 ParsedFineTuningRequest parse_fine_tuning_request(std::string_view text) {
-    if (text.size() > api::kSpecSizeLimit) {
-        return one("too_large", "the request is larger than " + std::to_string(api::kSpecSizeLimit) + " bytes");
+    api::SpecViolations wrong;
+    auto body = api::read_object(text, "the request", api::kSpecSizeLimit, api::kSpecDepthLimit, wrong.violations);
+    if (!wrong.violations.empty()) {
+        return wrong;
     }
-    const auto body = parse_json_text(text, api::kSpecDepthLimit);
-    if (!body) {
-        return one("malformed_json", body.error().reason);
-    }
-    if (!body->is_object()) {
-        return one("wrong_type", "an object is expected, not " + kind_name(*body));
-    }
-    api::SpecViolations twice;
-    for (auto& pointer : duplicate_keys(text, api::kSpecDepthLimit)) {
-        twice.violations.push_back({std::move(pointer), "duplicate_key", "the key stands more than once"});
-    }
-    if (!twice.violations.empty()) {
-        return twice;
-    }
-    return Reader(body->get_object()).read();
+    return Reader(*std::move(body)).read();
 }
 
 std::string spec_of(const FineTuningRequest& request, const std::filesystem::path& training,

@@ -21,6 +21,7 @@ struct FineTuningRequest {
     std::string model;
     std::string training_file;
     std::string validation_file;  ///< empty = none
+    std::string suffix;           ///< likewise
     std::map<std::string, std::string> metadata;
     boost::json::object spec;                   ///< without files and output
     std::map<std::string, std::string> places;  ///< JSON pointers of the spec that the request has elsewhere

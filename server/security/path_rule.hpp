@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "api/field_kinds.hpp"
 #include "api/job_spec_json.hpp"
+#include "api/value_kinds.hpp"
 #include "base/file_patterns.hpp"
 #include "base/file_rule.hpp"
 #include "pipeline/core/job_spec.hpp"

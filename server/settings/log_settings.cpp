@@ -7,11 +7,11 @@ SettingsSection log_section() {
             .help = "log lines, which go to stderr",
             .settings = {
                 {.name = "json",
-                 .kind = make_boolean_setting(&ServiceSettings::log, &LogSettings::json),
+                 .kind = api::make_boolean(&LogSettings::json),
                  .help = "write log lines as JSON objects",
                  .flag = "--log-json"},
                 {.name = "level",
-                 .kind = make_choice_setting(&ServiceSettings::log, &LogSettings::level, log::kLevelNames),
+                 .kind = api::make_choice(&LogSettings::level, log::kLevelNames),
                  .help = "lowest level that is written",
                  .flag = "--log-level"},
             }};

@@ -8,15 +8,17 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 /// ADDRESS:PORT, [v6]:PORT. Whether there is such an address, binding to it shows.
-std::optional<std::string> check_listen(const std::string& text) {
+std::string wrong_listen(const std::string& text) {
     const auto colon = text.rfind(':');
     const auto port = colon == std::string::npos ? std::string() : text.substr(colon + 1);
     const bool digits = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
     if (colon == 0 || !digits || std::stoul(port) > 65535) {
         return "must be ADDRESS:PORT, such as 127.0.0.1:8500 or [::1]:8500";
     }
-    return std::nullopt;
+    return "";
 }
+
+constexpr api::TextForm kListenForm{.values = "ADDRESS:PORT", .check = wrong_listen};
 
 std::vector<SettingConflict> check_streams(const ServiceSettings& settings) {
     if (settings.server.max_streams <= settings.server.max_connections) {
@@ -35,59 +37,51 @@ SettingsSection server_section() {
         .settings =
             {
                 {.name = "listen",
-                 .kind =
-                     make_text_setting(&ServiceSettings::server, &ServerSettings::listen,
-                                       {.check = check_listen, .values = "ADDRESS:PORT", .type_name = "ADDRESS:PORT"}),
+                 .kind = api::make_text(&ServerSettings::listen, {.form = &kListenForm, .type_name = "ADDRESS:PORT"}),
                  .help = "where the service listens; port 0 = any free one",
                  .flag = "--listen"},
                 {.name = "hosts",
-                 .kind = make_texts_setting(&ServiceSettings::server, &ServerSettings::hosts, {.type_name = "NAME"}),
+                 .kind = make_names(&ServerSettings::hosts, {.type_name = "NAME"}),
                  .help = "further names or addresses of the service that requests may use",
                  .flag = "--host"},
                 {.name = "max_connections",
-                 .kind = make_integer_setting(&ServiceSettings::server, &ServerSettings::max_connections, 4, 1'000'000),
+                 .kind = api::make_integer(&ServerSettings::max_connections, {4, 1'000'000}),
                  .help = "concurrent connections, within the limit of file descriptors",
                  .flag = "--max-connections"},
                 {.name = "max_streams",
-                 .kind = make_integer_setting(&ServiceSettings::server, &ServerSettings::max_streams, 0, 1'000'000),
+                 .kind = api::make_integer(&ServerSettings::max_streams, {0, 1'000'000}),
                  .help = "concurrent streams (events, artifacts, files), 503 beyond that; 0 = half of the connections",
                  .flag = "--max-streams"},
                 {.name = "heartbeat",
-                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::heartbeat, milliseconds(100),
-                                               hours(1)),
+                 .kind = api::make_duration(&ServerSettings::heartbeat, milliseconds(100), hours(1)),
                  .help = "time after which a silent event stream sends a comment",
                  .flag = "--heartbeat"},
                 {.name = "body_limit",
-                 .kind =
-                     make_size_setting(&ServiceSettings::server, &ServerSettings::body_limit, 1ULL << 10, 1ULL << 30),
+                 .kind = api::make_size(&ServerSettings::body_limit, {1ULL << 10, 1ULL << 30}),
                  .help = "largest body of a request",
                  .flag = "--body-limit"},
                 {.name = "max_upload_size",
-                 .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::max_upload_size, 1, 1ULL << 50),
+                 .kind = api::make_size(&ServerSettings::max_upload_size, {1, 1ULL << 50}),
                  .help = "largest file that /v1/files takes",
                  .flag = "--max-upload-size"},
                 {.name = "upload_space",
-                 .kind = make_size_setting(&ServiceSettings::server, &ServerSettings::upload_space, 1, 1ULL << 60),
+                 .kind = api::make_size(&ServerSettings::upload_space, {1, 1ULL << 60}),
                  .help = "total size of the files of /v1/files; 507 beyond that",
                  .flag = "--upload-space"},
                 {.name = "header_timeout",
-                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::header_timeout, seconds(1),
-                                               hours(1)),
+                 .kind = api::make_duration(&ServerSettings::header_timeout, seconds(1), hours(1)),
                  .help = "time for the head of a request to arrive, and again for its body",
                  .flag = "--header-timeout"},
                 {.name = "idle_timeout",
-                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::idle_timeout, seconds(1),
-                                               hours(24)),
+                 .kind = api::make_duration(&ServerSettings::idle_timeout, seconds(1), hours(24)),
                  .help = "time after which a connection without a request is closed",
                  .flag = "--idle-timeout"},
                 {.name = "handler_timeout",
-                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::handler_timeout, seconds(1),
-                                               hours(24)),
+                 .kind = api::make_duration(&ServerSettings::handler_timeout, seconds(1), hours(24)),
                  .help = "time for the answer to a request, except event streams; 503 after that",
                  .flag = "--handler-timeout"},
                 {.name = "drain_timeout",
-                 .kind = make_duration_setting(&ServiceSettings::server, &ServerSettings::drain_timeout, seconds(1),
-                                               hours(24)),
+                 .kind = api::make_duration(&ServerSettings::drain_timeout, seconds(1), hours(24)),
                  .help = "time from SIGTERM to the end of the service; workers that take longer are killed, and their "
                          "jobs continue from their last checkpoint at the next start",
                  .flag = "--drain-timeout"},

@@ -42,7 +42,7 @@ struct JobsSettings {
     std::chrono::milliseconds store_retry{1000};
     std::chrono::milliseconds metrics_interval{500};
     std::uint32_t metrics_kept = 20000;
-    std::uint32_t idempotency_hours = 24;
+    std::chrono::hours idempotency_lifetime{24};
 };
 
 /// [log]

@@ -1,6 +1,8 @@
 #include "server/settings/settings_load.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
+#include <boost/algorithm/string/split.hpp>
 #include <cctype>
 #include <optional>
 #include <string_view>
@@ -30,6 +32,16 @@ std::string upper(std::string_view text) {
     return made;
 }
 
+/// In one word several texts of a list may stand, with commas between.
+boost::json::value value_of(const Setting& setting, std::vector<std::string> words) {
+    if (setting.kind->shape() == api::FieldShape::list_of_texts) {
+        const auto all = boost::algorithm::join(words, ",");
+        boost::algorithm::split(words, all, [](char c) { return c == ','; });
+        std::erase(words, "");
+    }
+    return setting.kind->value_of(words);
+}
+
 /// Lays one layer after the other over the defaults.
 class Loader {
   public:
@@ -44,7 +56,7 @@ class Loader {
         }
         for_each([this](const SettingsSection& section, const Setting& setting) {
             if (const auto variable = variable_of(input_, section, setting)) {
-                take(dotted_name(section, setting), setting, setting.kind->value_of({variable->second}),
+                take(dotted_name(section, setting), setting, value_of(setting, {variable->second}),
                      input_.working_directory, {SettingSource::Kind::environment, variable->first});
             }
         });
@@ -52,7 +64,7 @@ class Loader {
         for_each([this](const SettingsSection& section, const Setting& setting) {
             const auto given = input_.flags.find(dotted_name(section, setting));
             if (given != input_.flags.end()) {
-                take(given->first, setting, setting.kind->value_of(given->second), input_.working_directory,
+                take(given->first, setting, value_of(setting, given->second), input_.working_directory,
                      {SettingSource::Kind::flag, std::string(setting.flag)});
             }
         });
@@ -87,11 +99,13 @@ class Loader {
 
     void take(const std::string& name, const Setting& setting, const boost::json::value& value,
               const std::filesystem::path& base, SettingSource source) {
-        if (const auto wrong = setting.kind->read(value, base, result_.settings)) {
-            wrong_.violations.push_back({source.place, name, *wrong});
-            return;
+        auto wrong = read_setting(setting, value, base, result_.settings);
+        for (auto& detail : wrong) {
+            wrong_.violations.push_back({source.place, name, std::move(detail)});
         }
-        result_.sources[name] = std::move(source);
+        if (wrong.empty()) {
+            result_.sources[name] = std::move(source);
+        }
     }
 
     void check_sections() {
@@ -117,6 +131,7 @@ class Loader {
         for (const auto& section : table_.sections) {
             const auto prefix = "DISTILLD_" + upper(section.name) + "_";
             std::vector<std::string> known;
+            known.reserve(section.settings.size());
             for (const auto& setting : section.settings) {
                 known.push_back(upper(setting.name));
             }

@@ -8,7 +8,7 @@ namespace {
 
 /// Texts, numbers, true, false and lists are written in TOML as they are in JSON.
 std::string toml_value(const Setting& setting, const ServiceSettings& settings) {
-    return to_text(setting.kind->write(settings));
+    return to_text(setting.kind.show(settings));
 }
 
 std::string default_text(const Setting& setting) {
@@ -39,7 +39,7 @@ std::string table_of(const SettingsSection& section) {
         auto variable = setting.older_variable.empty()
                             ? std::string()
                             : "; also `" + std::string(setting.older_variable) + "` of the environment";
-        text += "| `" + dotted_name(section, setting) + "` | " + setting.kind->values() + " | " +
+        text += "| `" + dotted_name(section, setting) + "` | " + setting.kind->plain_values() + " | " +
                 (word ? initial : "`" + initial + "`") + " | " +
                 (setting.flag.empty() ? "none" : "`" + std::string(setting.flag) + "`") + " | " +
                 std::string(setting.help) + variable + " |\n";
@@ -54,7 +54,7 @@ std::string settings_toml(const EffectiveSettings& effective) {
     for (const auto& section : settings_table().sections) {
         text += "\n# " + std::string(section.help) + "\n[" + std::string(section.name) + "]\n";
         for (const auto& setting : section.settings) {
-            text += "\n# " + std::string(setting.help) + "\n# " + setting.kind->values() + "; default " +
+            text += "\n# " + std::string(setting.help) + "\n# " + setting.kind->plain_values() + "; default " +
                     default_text(setting) + "\n" +
                     line_of(setting, effective, effective.sources.at(dotted_name(section, setting)));
         }

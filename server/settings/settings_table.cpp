@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "api/spec_paths.hpp"
+
 namespace distilld {
 
 const SettingsSection* SettingsTable::section(std::string_view name) const {
@@ -34,13 +36,28 @@ std::string ways_to_give(const SettingsSection& section, const Setting& setting)
     std::string ways;
     if (!setting.flag.empty()) {
         ways = std::string(setting.flag);
-        if (setting.kind->shape() != SettingShape::boolean) {
+        if (setting.kind->shape() != api::FieldShape::boolean) {
             ways += " " + setting.kind->type_name();
         }
         ways += ", ";
     }
     return ways + variable_name(section, setting) + ", or " + std::string(setting.name) + " in [" +
            std::string(section.name) + "] of the file of --config";
+}
+
+std::vector<std::string> read_setting(const Setting& setting, const boost::json::value& value,
+                                      const std::filesystem::path& base, ServiceSettings& settings) {
+    std::vector<api::Violation> violations;
+    if (setting.kind.read(value, settings, {.pointer = "", .violations = violations, .hides_values = true})) {
+        setting.kind.change_paths(
+            settings, [&base](const std::string& path) { return api::normal_path((base / path).string()).string(); });
+    }
+    std::vector<std::string> wrong;
+    for (const auto& [pointer, code, detail, parameter] : violations) {
+        const auto entry = pointer.empty() ? "" : "entry " + std::to_string(std::stoul(pointer.substr(1)) + 1) + " ";
+        wrong.push_back(entry + detail);
+    }
+    return wrong;
 }
 
 const SettingsTable& settings_table() {

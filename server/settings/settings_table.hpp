@@ -5,16 +5,33 @@
 #include <string_view>
 #include <vector>
 
-#include "server/settings/setting_kinds.hpp"
+#include "api/field_kinds.hpp"
+#include "server/settings/service_settings.hpp"
 
 /// The settings of `distilld serve`, each described once. The reader of the file of `--config`, the environment, the
 /// flags, `--print-config` and docs/settings.md go by this table. A new setting is a member of service_settings.hpp and
-/// a row in its section's file; a new section is a struct there, a file with its rows and a line in settings_table.cpp.
+/// a row in its section's file; a new section is a struct there, a file with its rows, a line in settings_table.cpp and
+/// one below.
 namespace distilld {
+
+template <>
+struct api::SectionOf<ServerSettings> : SectionAt<&ServiceSettings::server> {};
+template <>
+struct api::SectionOf<JobsSettings> : SectionAt<&ServiceSettings::jobs> {};
+template <>
+struct api::SectionOf<LogSettings> : SectionAt<&ServiceSettings::log> {};
+template <>
+struct api::SectionOf<TeacherSettings> : SectionAt<&ServiceSettings::teacher> {};
+template <>
+struct api::SectionOf<SecuritySettings> : SectionAt<&ServiceSettings::security> {};
+template <>
+struct api::SectionOf<WebhooksSettings> : SectionAt<&ServiceSettings::webhooks> {};
+
+using SettingKind = api::FieldKind<ServiceSettings>;
 
 struct Setting {
     std::string_view name;                 ///< "slots", in the file under its section
-    SettingKindPtr kind;                   ///< member, values, range; the default is that of the member
+    SettingKind kind;                      ///< member, values, range; the default is that of the member
     std::string_view help;                 ///< one line
     std::string_view flag;                 ///< "--slots"; empty = none
     std::string_view required = {};        ///< what has to be given; empty = may be left out
@@ -53,6 +70,17 @@ struct SettingsTable {
 [[nodiscard]] std::string ways_to_give(const SettingsSection& section, const Setting& setting);
 
 [[nodiscard]] const SettingsTable& settings_table();
+
+/// Puts the value in; relative paths start at `base`. Otherwise the member stays as it is, and what is wrong comes
+/// back, which never quotes the value: "must be a whole number from 1 to 1024".
+[[nodiscard]] std::vector<std::string> read_setting(const Setting& setting, const boost::json::value& value,
+                                                    const std::filesystem::path& base, ServiceSettings& settings);
+
+/// A list of texts, each once.
+template <class Section>
+[[nodiscard]] SettingKind make_names(std::vector<std::string> Section::* member, api::TextRange range) {
+    return api::make_texts(member, {.text = range, .unique = true});
+}
 
 // The sections, each in a file of its own.
 [[nodiscard]] SettingsSection server_section();

@@ -7,7 +7,7 @@ SettingsSection teacher_section() {
             .help = "what jobs may use to reach their teachers",
             .settings = {
                 {.name = "key_root",
-                 .kind = make_folder_setting(&ServiceSettings::teacher, &TeacherSettings::key_root),
+                 .kind = api::make_path(&TeacherSettings::key_root, api::PathUse::reads, "folder", true),
                  .help = "folder below which specs may name files of teachers' keys (teacher.api_key_file)",
                  .flag = "--key-root",
                  .older_variable = "DISTILLD_KEYS_DIR"},

@@ -23,35 +23,32 @@ std::vector<SettingConflict> check_webhooks(const ServiceSettings& settings) {
 }  // namespace
 
 SettingsSection webhooks_section() {
-    return {
-        .name = "webhooks",
-        .help = "who is told of the ends of jobs",
-        .settings =
-            {
-                {.name = "urls",
-                 .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::urls, {.type_name = "URL"}),
-                 .help = "http or https URLs that are notified when a job ends",
-                 .flag = "--webhook-url"},
-                {.name = "secret_file",
-                 .kind = make_file_setting(&ServiceSettings::webhooks, &WebhooksSettings::secret_file),
-                 .help = "file with the secret that signs webhooks: whsec_ and base64",
-                 .flag = "--webhook-secret-file"},
-                {.name = "private_hosts",
-                 .kind = make_texts_setting(&ServiceSettings::webhooks, &WebhooksSettings::private_hosts,
-                                            {.type_name = "NAME"}),
-                 .help = "names of receivers that may have private addresses",
-                 .flag = "--webhook-private-host"},
-                {.name = "timeout",
-                 .kind = make_duration_setting(&ServiceSettings::webhooks, &WebhooksSettings::timeout,
-                                               milliseconds(100), hours(1)),
-                 .help = "time for a receiver to answer one attempt",
-                 .flag = "--webhook-timeout"},
-                {.name = "tries",
-                 .kind = make_integer_setting(&ServiceSettings::webhooks, &WebhooksSettings::tries, 1, 100),
-                 .help = "attempts to deliver an event before it is given up",
-                 .flag = "--webhook-tries"},
-            },
-        .check = check_webhooks};
+    return {.name = "webhooks",
+            .help = "who is told of the ends of jobs",
+            .settings =
+                {
+                    {.name = "urls",
+                     .kind = make_names(&WebhooksSettings::urls, {.type_name = "URL"}),
+                     .help = "http or https URLs that are notified when a job ends",
+                     .flag = "--webhook-url"},
+                    {.name = "secret_file",
+                     .kind = api::make_path(&WebhooksSettings::secret_file, api::PathUse::reads, "file", true),
+                     .help = "file with the secret that signs webhooks: whsec_ and base64",
+                     .flag = "--webhook-secret-file"},
+                    {.name = "private_hosts",
+                     .kind = make_names(&WebhooksSettings::private_hosts, {.type_name = "NAME"}),
+                     .help = "names of receivers that may have private addresses",
+                     .flag = "--webhook-private-host"},
+                    {.name = "timeout",
+                     .kind = api::make_duration(&WebhooksSettings::timeout, milliseconds(100), hours(1)),
+                     .help = "time for a receiver to answer one attempt",
+                     .flag = "--webhook-timeout"},
+                    {.name = "tries",
+                     .kind = api::make_integer(&WebhooksSettings::tries, {1, 100}),
+                     .help = "attempts to deliver an event before it is given up",
+                     .flag = "--webhook-tries"},
+                },
+            .check = check_webhooks};
 }
 
 }  // namespace distilld

@@ -168,10 +168,10 @@ class ThreadedWebhookSender final : public WebhookSender {
         request.body = std::make_shared<const std::string>(event.body);
         request.response_limit = kMaxReply;
         auto exchange = receiver.pool->request(std::move(request));
-        const auto answer = co_await with_deadline(std::move(exchange), options_.deadline);
+        const auto answer = co_await with_deadline(std::move(exchange), options_.timeout);
         Attempt attempt;
         if (!answer) {
-            attempt.trouble = "no answer within " + number_text(to_seconds(options_.deadline)) + " s";
+            attempt.trouble = "no answer within " + number_text(to_seconds(options_.timeout)) + " s";
         } else if (!*answer) {
             attempt.trouble = without_path(answer->error().message, receiver.parts);
         } else {

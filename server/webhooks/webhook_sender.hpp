@@ -12,6 +12,7 @@
 
 #include "api/job_types.hpp"
 #include "base/error.hpp"
+#include "server/settings/service_settings.hpp"
 #include "server/webhooks/webhook_outbox.hpp"
 
 namespace distilld::webhooks {
@@ -22,13 +23,9 @@ inline constexpr std::array<std::chrono::seconds, 11> kWebhookDelays{
     std::chrono::minutes(10), std::chrono::minutes(30), std::chrono::hours(1),    std::chrono::hours(2),
     std::chrono::hours(4),    std::chrono::hours(6),    std::chrono::hours(10)};
 
-struct WebhookOptions {
-    std::vector<std::string> urls{};                               ///< http or https
-    std::vector<std::string> private_hosts{};                      ///< names that may have a private address
-    std::vector<std::string> secrets{};                            ///< bytes, not their text
-    std::chrono::milliseconds pause{500};                          ///< between two looks into the outbox
-    std::chrono::milliseconds deadline{std::chrono::seconds(15)};  ///< of one attempt
-    std::uint32_t tries = 12;                                      ///< then an event is given up
+struct WebhookOptions : WebhooksSettings {
+    std::vector<std::string> secrets{};    ///< bytes, not their text
+    std::chrono::milliseconds pause{500};  ///< between two looks into the outbox
 };
 
 /// The job of an id, on the caller's executor; see JobManager::get().

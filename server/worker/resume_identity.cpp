@@ -48,7 +48,7 @@ std::string value_in(const json::value& spec, const api::SpecField& field) {
     if (const auto* value = find(spec, field.pointer)) {
         return to_text(*value);
     }
-    const auto initial = field.kind->initial();
+    const auto initial = field.kind.initial();
     return initial && find(spec, field.section()) != nullptr ? to_text(*initial) : kNothing;
 }
 

@@ -265,6 +265,12 @@ TEST(JobSpecJson, NamesWhatIsWrong) {
         {"concurrency true", {{"/teacher/max_concurrent", "true"}}, {"/teacher/max_concurrent wrong_type"}},
         {"timeout 0", {{"/teacher/timeout_secs", "0"}}, {"/teacher/timeout_secs out_of_range"}},
         {"timeout text", {{"/teacher/timeout_secs", "\"5\""}}, {"/teacher/timeout_secs wrong_type"}},
+        {"timeout of days", {{"/teacher/timeout_secs", "2d"}}, {"/teacher/timeout_secs wrong_type"}},
+        {"timeout too long", {{"/teacher/timeout_secs", "25h"}}, {"/teacher/timeout_secs out_of_range"}},
+        {"size in MB", {{"/teacher/window_bytes", "8MB"}}, {"/teacher/window_bytes wrong_type"}},
+        {"size text", {{"/teacher/window_bytes", "\"4096\""}}, {"/teacher/window_bytes wrong_type"}},
+        {"part of a byte", {{"/teacher/window_bytes", "0.3KiB"}}, {"/teacher/window_bytes wrong_type"}},
+        {"size 0", {{"/teacher/window_bytes", "0KiB"}}, {"/teacher/window_bytes out_of_range"}},
         {"top_k negative", {{"/teacher/top_k", "-1"}}, {"/teacher/top_k out_of_range"}},
         {"key file above", {{"/teacher/api_key_file", "../key"}}, {"/teacher/api_key_file invalid_value"}},
         {"key file anywhere", {{"/teacher/api_key_file", "/etc/key"}}, {"/teacher/api_key_file invalid_value"}},
@@ -411,6 +417,26 @@ TEST(JobSpecJson, NumbersAreWrittenAsPeopleWriteThem) {
     EXPECT_EQ(describe(parse_job_spec(with({{"/training/learning_rate", "-1e-3"}, {"/teacher/top_k", "1e6"}})).error()),
               "/teacher/top_k: 1000000 is outside 0 to 65536\n"
               "/training/learning_rate: -0.001 is out of range: it must be at least 0 and at most 100");
+}
+
+TEST(JobSpecJson, SizesAndDurationsMayHaveUnitsAndAreWrittenAsNumbers) {
+    const auto parsed = parse_job_spec(with({{"/teacher/window_bytes", "1.5MiB"},
+                                             {"/teacher/timeout_secs", "1.5m"},
+                                             {"/teacher/max_retry_after_secs", "250ms"},
+                                             {"/checkpoint/every_secs", "2h"}}));
+    ASSERT_TRUE(parsed) << describe(parsed.error());
+    EXPECT_EQ(parsed->teacher->window_bytes, 1'572'864U);
+    EXPECT_EQ(parsed->teacher->timeout_secs, 90);
+    EXPECT_EQ(parsed->teacher->max_retry_after_secs, 0.25);
+    EXPECT_EQ(parsed->checkpoint.every_secs, 7200);
+    const auto text = to_json(*parsed);
+    EXPECT_THAT(text, HasSubstr("\"window_bytes\":1572864,\"timeout_secs\":90,"));
+    EXPECT_THAT(text, HasSubstr("\"every_secs\":7200,"));
+    EXPECT_EQ(
+        describe(parse_job_spec(with({{"/teacher/window_bytes", "8MB"}, {"/checkpoint/every_secs", "soon"}})).error()),
+        "/teacher/window_bytes: a size (bytes, or a text such as \"8MiB\") is expected, not a string\n"
+        "/checkpoint/every_secs: a duration (seconds, or a text such as \"500ms\", \"90s\", \"5m\") is expected, "
+        "not a string");
 }
 
 TEST(JobSpecJson, WholeNumbersMayBeWrittenAsFloats) {

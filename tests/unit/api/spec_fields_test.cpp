@@ -153,7 +153,7 @@ TEST(SpecFields, EveryFieldIsReadWrittenAndReadAgain) {
 TEST(SpecFields, ADefaultIsThatOfTheMember) {
     for (const auto& field : spec_table().fields) {
         const auto plain = to_json_object(parse_job_spec(spec_with(place_of(field))).value());
-        const auto initial = field.kind->initial();
+        const auto initial = field.kind.initial();
         if (!field.required.empty() || !initial) {
             continue;
         }

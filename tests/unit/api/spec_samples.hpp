@@ -20,10 +20,15 @@ inline std::optional<boost::json::value> other_value(const api::SpecField& field
     if (field.pointer == "/teacher/targets") {
         return "hidden";  // others have to fit top_k
     }
-    const auto schema = field.kind->schema();
-    const auto initial = field.kind->initial();
+    auto schema = field.kind->schema();
+    const auto initial = field.kind.initial();
     if (schema.contains("const")) {
         return std::nullopt;
+    }
+    if (const auto* forms = schema.if_contains("oneOf")) {
+        if (forms->at(1).as_object().contains("pattern")) {
+            schema = boost::json::object(forms->at(0).as_object());  // a text with a unit is written as a number
+        }
     }
     if (const auto* forms = schema.if_contains("oneOf")) {
         const auto& first = forms->at(0).at("type").as_string();
@@ -79,6 +84,7 @@ inline void PrintTo(const SpecField& field, std::ostream* out) {
 
 template <>
 struct SectionOf<test::GrownSpec> {
+    using Root = JobSpec;
     static auto* in(JobSpec& spec) { return static_cast<test::GrownSpec*>(&spec); }
     static auto* in(const JobSpec& spec) { return static_cast<const test::GrownSpec*>(&spec); }
 };

@@ -287,7 +287,7 @@ TEST(CommandLine, RunMapsFlagsToFieldsInOrder) {
                 ElementsAre(Pair("/training/max_steps", "5"), Pair("/name", "a=b"),
                             Pair("/teacher/endpoints", "[\"http://a:1/x\\\"y\",\"http://b:2\"]"),
                             Pair("/training/parallel", "false"), Pair("/training/micro_batches", "8"),
-                            Pair("/training/batch_size", "auto"), Pair("/training/max_steps", "7"),
+                            Pair("/training/batch_size", "\"auto\""), Pair("/training/max_steps", "7"),
                             Pair("/training/epochs", "null"), Pair("/checkpoint/dir", "\"123\""),
                             Pair("/teacher/timeout_secs", "2.5"), Pair("/output", "\"o\"")));
 }
@@ -309,7 +309,7 @@ TEST(CommandLine, FlagsOfFieldsGoByTheirRows) {
     EXPECT_THAT(parsed<RunCommand>({"run", "s", "--micro-batches", "0"}).overrides,
                 ElementsAre(Pair("/training/micro_batches", "0")));
     EXPECT_THAT(parse_command_line({"run", "s", "--timeout", "long"}).err,
-                HasSubstr("--timeout: /teacher/timeout_secs: a number is expected, not a string"));
+                HasSubstr("--timeout: /teacher/timeout_secs: a duration (seconds, or a text such as"));
     EXPECT_NE(parse_command_line({"run", "s", "--output", "a", "--output", "b"}).err, "");
     EXPECT_THAT(parsed<RunCommand>({"run", "s", "--parallel", "Off"}).overrides,
                 ElementsAre(Pair("/training/parallel", "false")));

@@ -178,8 +178,8 @@ TEST_F(JobVerbRoutesTest, APatchChangesAllOfItOrNothing) {
                                        long_name + R"(":"c","d":")" + long_text + R"("}})");
     EXPECT_EQ(refused.status, 400U);
     EXPECT_EQ(code(refused), "invalid_job_change");
-    EXPECT_THAT(pointers(refused), ElementsAre("/priority", "/max_concurrent", "/prio", "/metadata/a", "/metadata/",
-                                               "/metadata/" + long_name, "/metadata/d"));
+    EXPECT_THAT(pointers(refused), ElementsAre("/priority", "/max_concurrent", "/metadata/a", "/metadata/",
+                                               "/metadata/" + long_name, "/metadata/d", "/prio"));
     EXPECT_EQ(body(get("/v1/jobs/{id}", id)).at("priority").as_int64(), -3);
     for (const auto* wrong :
          {"", "[]", "{}", "nonsense", R"({"priority":"1"})", R"({"priority":1.5})", R"({"priority":null})",

@@ -82,8 +82,8 @@ TEST_F(SpecClaims, F5WhatAFieldIsUsedForStandsInItsRow) {
     JobSpec whole;
     whole.teacher.emplace();
     for (const auto& field : api::spec_table().fields) {
-        if (!field.kind->paths(whole).empty() && field.kind->path_use() != PathUse::reads) {
-            written.emplace(field.pointer, field.kind->path_use());
+        if (!field.kind.paths(whole).empty() && field.kind->path_use() != PathUse::reads) {
+            written.emplace(field.pointer, field.kind->path_use().value());
         }
     }
     EXPECT_THAT(written, UnorderedElementsAre(std::pair("/output", PathUse::writes),

@@ -67,7 +67,7 @@ TEST(FineTuningRequest, NamesAllThatIsWrong) {
     EXPECT_THAT(pointers("{}"), ElementsAre("/model required", "/training_file required", "/method required"));
     EXPECT_THAT(
         pointers(R"({"model":7,"training_file":"","bogus":1,"metadata":[],"integrations":[1],"method":{"x":1}})"),
-        ElementsAre("/bogus unknown_field", "/model wrong_type", "/training_file invalid_value", "/metadata wrong_type",
+        ElementsAre("/model wrong_type", "/training_file invalid_value", "/metadata wrong_type", "/bogus unknown_field",
                     "/integrations unsupported", "/method/type required", "/method/x unknown_field",
                     "/method/distillation required"));
     EXPECT_THAT(

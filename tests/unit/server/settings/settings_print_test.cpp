@@ -35,7 +35,7 @@ TEST(SettingsPrint, WhatIsPrintedIsReadBackTheSame) {
     const auto second = load_settings(again).value();
     for (const auto& section : settings_table().sections) {
         for (const auto& setting : section.settings) {
-            EXPECT_EQ(setting.kind->write(second.settings), setting.kind->write(first.settings)) << setting.name;
+            EXPECT_EQ(setting.kind.show(second.settings), setting.kind.show(first.settings)) << setting.name;
             EXPECT_EQ(second.sources.at(dotted_name(section, setting)).kind, SettingSource::Kind::file);
         }
     }

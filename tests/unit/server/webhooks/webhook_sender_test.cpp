@@ -60,7 +60,11 @@ class ImpatientOutbox final : public WebhookOutbox {
 class WebhookSenderTest : public ::testing::Test {
   protected:
     /// How often the receiver at `port` was tried, once the sender has given up.
-    std::size_t tries_until_given_up(unsigned port, WebhookOptions options) {
+    std::size_t tries_until_given_up(unsigned port, std::uint32_t tries,
+                                     std::chrono::milliseconds timeout = std::chrono::seconds(15)) {
+        WebhookOptions options;
+        options.tries = tries;
+        options.timeout = timeout;
         options.urls = {"http://127.0.0.1:" + std::to_string(port) + "/"};
         options.secrets = {"0123456789abcdef01234567"};
         options.pause = std::chrono::milliseconds(1);
@@ -87,18 +91,18 @@ class WebhookSenderTest : public ::testing::Test {
 
 TEST_F(WebhookSenderTest, GivesUpAfterTheTries) {
     acceptor_.close();  // nobody listens
-    EXPECT_EQ(tries_until_given_up(port_, {.tries = 3}), 3U);
+    EXPECT_EQ(tries_until_given_up(port_, 3), 3U);
     EXPECT_EQ(notes_->waits.size(), 2U);
 }
 
 TEST_F(WebhookSenderTest, OneTryIsOne) {
     acceptor_.close();
-    EXPECT_EQ(tries_until_given_up(port_, {.tries = 1}), 1U);
+    EXPECT_EQ(tries_until_given_up(port_, 1), 1U);
 }
 
 TEST_F(WebhookSenderTest, MoreTriesThanWaitsWaitAsTheLast) {
     acceptor_.close();
-    EXPECT_EQ(tries_until_given_up(port_, {.tries = 14}), 14U);
+    EXPECT_EQ(tries_until_given_up(port_, 14), 14U);
     ASSERT_EQ(notes_->waits.size(), 13U);
     const auto last = std::chrono::duration<double>(kWebhookDelays.back()).count();
     EXPECT_LT(notes_->waits[0], last);
@@ -123,13 +127,13 @@ TEST_F(WebhookSenderTest, F1AnAnswerWithALargeTrailerIsATryThatFailed) {
             }
         }
     });
-    EXPECT_EQ(tries_until_given_up(port_, {.tries = 3}), 3U);
+    EXPECT_EQ(tries_until_given_up(port_, 3), 3U);
     receiver.join();
 }
 
 TEST_F(WebhookSenderTest, ATryEndsWithTheTimeout) {
     // The kernel takes the connection, and nobody answers.
-    EXPECT_EQ(tries_until_given_up(port_, {.deadline = std::chrono::milliseconds(50), .tries = 2}), 2U);
+    EXPECT_EQ(tries_until_given_up(port_, 2, std::chrono::milliseconds(50)), 2U);
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_P(EachField, CountsAsItIsSetInTheSpec) {
     }
     JobSpec spec = spec_of_a_run();
     std::vector<api::Violation> violations;
-    ASSERT_TRUE(field.kind->read(*value, spec, {field.pointer, violations}));
+    ASSERT_TRUE(field.kind.read(*value, spec, {field.pointer, violations}));
     const bool decides = field.decides_weights == api::DecidesWeights::yes;
     EXPECT_THAT(refusal(spec), decides ? StartsWith(std::string(field.pointer) + ": is ") : StartsWith(""));
     EXPECT_EQ(refusal(spec).empty(), !decides);
